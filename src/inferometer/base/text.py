@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+from contextlib import suppress
 from typing import Any
 from unicodedata import category
 
@@ -17,6 +19,12 @@ def printable(text: str) -> str:
     if _PRINTABLE.fullmatch(text):
         return text
     return "".join(char if char.isprintable() or _is_blank(char) else _written(char) for char in text)
+
+
+def to_stderr(text: str) -> None:
+    """Say it at once; where stderr takes no more, the exit code tells."""
+    with suppress(OSError):
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def _is_blank(char: str) -> bool:

@@ -2,13 +2,13 @@
 
 import base64
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import INTERRUPTED
+from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import progress_shown
 from inferometer.options.command_line import Command, own_options
@@ -40,10 +40,10 @@ def run(given: dict[str, Any]) -> int:
 
     folder = own_options(given, DemoOptions).folder
     data = write_input(folder)
-    _say("Starting the embedded Triton server ...")
+    to_stderr("Starting the embedded Triton server ...")
     server = EmbeddedTriton(load_models=(MODEL, *MEMBERS), extra_args=("--exit-timeout-secs", "0"))
     for remark in server.remarks:
-        _say(f"WARNING: {remark.text}; {remark.note.advice}")
+        to_stderr(f"WARNING: {remark.text}; {remark.note.advice}")
     with server:
         options = changed(
             Options(request_timeout_s=REQUEST_TIMEOUT_S),
@@ -53,7 +53,7 @@ def run(given: dict[str, Any]) -> int:
             data=DataOptions(sources=(str(data),)),
             duration_s=LEVEL_S,
         )
-        _say("Measuring it with one, two and four requests at a time, then trying what should help ...")
+        to_stderr("Measuring it with one, two and four requests at a time, then trying what should help ...")
         with progress_shown() as progress:
             outcome = diagnose_model(DiagnoseRequest(options, budget_s=BUDGET_S), progress)
     outputs = Outputs()
@@ -88,10 +88,6 @@ def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]
     outputs.file(sweep, partial(write, diagnosis.results[0]))
     outputs.file(table, partial(write_csv, diagnosis.results[0]))
     return [file for file in (page, story, sweep, table) if outputs.has(file)]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def write_input(folder: Path) -> Path:

@@ -1,13 +1,13 @@
 """The command `inferometer`: picks the subcommand and turns errors into sentences."""
 
 import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import INTERRUPTED, drop_output, interruptible, shortage
+from inferometer.base.text import to_stderr
 
 if TYPE_CHECKING:
     from inferometer.options.command_line import Command
@@ -38,22 +38,17 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible():
             return _run(words)
     except InferometerError as error:
-        _complain(f"{said}: {error}")
+        to_stderr(f"{said}: {error}")
         return error.exit_code
     except BrokenPipeError:
         return drop_output()
     except (OSError, MemoryError) as error:
         told = shortage(error)
-        _complain(f"{said}: {told}")
+        to_stderr(f"{said}: {told}")
         return told.exit_code
     except KeyboardInterrupt:
-        _complain(f"{said}: interrupted")
+        to_stderr(f"{said}: interrupted")
         return INTERRUPTED
-
-
-def _complain(text: str) -> None:
-    with suppress(OSError):  # where stderr is full, the exit code tells
-        print(text, file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:
@@ -65,10 +60,7 @@ def _run(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        print(
-            f"inferometer: there is no command '{name}'; the commands are {', '.join(COMMANDS)}",
-            file=sys.stderr,
-        )
+        to_stderr(f"inferometer: there is no command '{name}'; the commands are {', '.join(COMMANDS)}")
         return 2
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command
@@ -87,7 +79,7 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command)
         code: int = 0 if given is None else module.run(given)
     except UsageError as error:
-        _complain(f"{command.program}: {error}")
+        to_stderr(f"{command.program}: {error}")
         return command.usage_code
     return code
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
-from inferometer.base.text import printable
+from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import SCREEN, Outputs
 from inferometer.measure.checks import STABILITY_OPTIONS, make
@@ -73,7 +73,7 @@ def run(given: dict[str, Any]) -> int:
         check_files(options)
         setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
         for warning in setup.warnings:
-            print(printable(warning), file=sys.stderr)
+            to_stderr(warning)
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
@@ -121,14 +121,14 @@ def _write_table(result: "Result", path: Path) -> None:
     from inferometer.report.csv import write_csv
 
     if not write_csv(result, path):
-        print(f"'{path}' is not written: there is no level to put into it", file=sys.stderr)
+        to_stderr(f"'{path}' is not written: there is no level to put into it")
 
 
 def _export(journal: "RequestJournal") -> None:
     from inferometer.report.export import write_export
 
     for remark in write_export(journal.export(), journal.path):
-        print(printable(remark), file=sys.stderr)
+        to_stderr(remark)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import SelftestOptions
 
@@ -50,7 +50,7 @@ def _run(*, is_quick: bool) -> "SelfTest":
     started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
     checks = []
     for check in run_parts(_parts(), QUICK if is_quick else FULL):
-        print(f"{check.part}: {check.name}: {check.verdict.value}", file=sys.stderr)
+        to_stderr(f"{check.part}: {check.name}: {check.verdict.value}")
         checks.append(check)
     return SelfTest(
         schema=SCHEMA,

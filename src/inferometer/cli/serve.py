@@ -1,13 +1,13 @@
 """`inferometer serve`: the real Triton, here, until Ctrl-C."""
 
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import USUAL_PORTS, ServeOptions
 
@@ -47,7 +47,7 @@ def run(given: dict[str, Any]) -> int:
         log_file=asked.log_file,
     )
     for remark in server.remarks:
-        print(f"WARNING: {remark.text}; {remark.note.advice}", file=sys.stderr)
+        to_stderr(f"WARNING: {remark.text}; {remark.note.advice}")
     with server:
         print(f"HTTP     {server.http_address}")
         print(f"gRPC     {server.grpc_address}")
@@ -56,7 +56,7 @@ def run(given: dict[str, Any]) -> int:
         print("ready; Ctrl-C stops it", flush=True)
         while not stop.wait(0.2):
             if not server.is_running():
-                print("inferometer serve: the server ended by itself; see its log", file=sys.stderr)
+                to_stderr("inferometer serve: the server ended by itself; see its log")
                 return 3
     return 0
 

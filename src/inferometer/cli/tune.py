@@ -1,11 +1,10 @@
 """`inferometer tune`: the best configuration of a model inside a promise."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferometer.base.text import printable
+from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import measure_options
 from inferometer.options.command_line import Command, own_options
@@ -72,7 +71,7 @@ class _Progress(Watcher):
 
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
         if not is_detail:
-            print(printable(text), file=sys.stderr, flush=True)
+            to_stderr(text)
 
     def tried(self, trial: "Trial") -> None:
         from inferometer.tune.report.facts import trial_line

@@ -1,13 +1,12 @@
 """`inferometer view`: any report from a saved result."""
 
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.text import printable
+from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.options.command_line import WORDS, Command, own_options
 from inferometer.options.commands import ViewOptions
@@ -99,4 +98,4 @@ def _open(page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        print("no browser could be started; open the page by hand", file=sys.stderr)
+        to_stderr("no browser could be started; open the page by hand")

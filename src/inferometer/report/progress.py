@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console, Group
 from rich.live import Live
 
-from inferometer.base.text import printable
+from inferometer.base.text import printable, to_stderr
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
 from inferometer.report.format import duration, level_label, plural, quantity
 from inferometer.report.sentences import level_sentence
@@ -42,7 +42,7 @@ class Progress(Watcher):
         self.said(trial_words(trial))
 
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
-        print(printable(text), file=sys.stderr, flush=True)
+        to_stderr(text)
 
     def close(self) -> None:
         """Give the terminal back."""

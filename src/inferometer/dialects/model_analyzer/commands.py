@@ -1,12 +1,11 @@
 """What `model-analyzer` and `inferometer profile | analyze | report` do."""
 
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
-from inferometer.base.text import printable
+from inferometer.base.text import to_stderr
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
 from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
@@ -162,7 +161,7 @@ def _print_all(files: outputs.ReportFiles, console: Console) -> None:
     for path in files.written:
         console.info(f"Wrote {path}")
     if problem is not None:
-        print(printable(f"WARNING: {problem}"), file=sys.stderr, flush=True)
+        to_stderr(f"WARNING: {problem}")
     files.outputs.settle()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError
 from inferometer.base.signals import drop_output, interruptible, shortage
-from inferometer.base.text import printable
+from inferometer.base.text import to_stderr
 from inferometer.dialects.model_analyzer import FAILURE, OK
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
             return _run(config, CLASSIC, MARK, profile)
     except InferometerError as error:
         if is_verbose:
-            _complain("".join(traceback.format_exception(error)).rstrip())
+            to_stderr("".join(traceback.format_exception(error)).rstrip())
         if isinstance(error, UnknownKeys):
             for key in error.keys:
-                _complain(f"[{MARK}] the key '{key}' is unknown")
-        _complain(f"[{MARK}] Model Analyzer encountered an error: {error}")
+                to_stderr(f"[{MARK}] the key '{key}' is unknown")
+        to_stderr(f"[{MARK}] Model Analyzer encountered an error: {error}")
         return FAILURE
     except KeyboardInterrupt:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
     except (OSError, MemoryError) as error:
-        _complain(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
+        to_stderr(f"[{MARK}] Model Analyzer encountered an error: {shortage(error)}")
         return FAILURE
 
 
@@ -59,7 +59,7 @@ def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None)
         assert config is not None
         return _run(config, program, OUR_MARK, profile)
     except InferometerError as error:
-        _complain(f"{OUR_MARK} {name}: {error}")
+        to_stderr(f"{OUR_MARK} {name}: {error}")
         return FAILURE
     except KeyboardInterrupt:
         return FAILURE
@@ -71,10 +71,6 @@ def _run(config: "Config", program: "Program", mark: str, profile: "Profile | No
 
     console = Console(mark, is_quiet=config.is_quiet, is_verbose=config.is_verbose)
     return run(config, program, console, profile=profile)
-
-
-def _complain(text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
-from inferometer.base.text import decode_json, printable
+from inferometer.base.text import decode_json, printable, to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask
@@ -46,16 +45,16 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible():
             return _run(sys.argv[1:] if argv is None else argv)
     except InferometerError as error:
-        _complain(f"error: {error}")
+        to_stderr(f"error: {error}")
         return FAILURE
     except BrokenPipeError:
         return drop_output()
     except KeyboardInterrupt as interrupt:  # before the load, or after it
         _say(f"{received(*interrupt.args or (signal.SIGINT,))}\n")
-        _complain("Received exit signal.")
+        to_stderr("Received exit signal.")
         return OK
     except (OSError, MemoryError) as error:
-        _complain(f"error: {shortage(error)}")
+        to_stderr(f"error: {shortage(error)}")
         return FAILURE
 
 
@@ -63,7 +62,7 @@ def _run(words: list[str]) -> int:
     try:
         options = parse_classic(words)
     except UsageError as error:
-        _complain(f"Error: {error}\n{classic_usage()}")
+        to_stderr(f"Error: {error}\n{classic_usage()}")
         return FAILURE
     if options is Ask.HELP:
         _say(classic_usage())
@@ -71,7 +70,7 @@ def _run(words: list[str]) -> int:
     if options is Ask.VERSION:
         import inferometer
 
-        _complain(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
+        to_stderr(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
         return OK
     with messages_shown(options.verbose):
         return _profile(options)
@@ -82,14 +81,9 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _complain(text: str) -> None:
-    with suppress(OSError):  # where stderr is full, the exit code tells
-        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
-
-
 def _complain_of(remarks: Iterable[str]) -> None:
     for remark in remarks:
-        _complain(remark)
+        to_stderr(remark)
 
 
 def _profile(options: "Options") -> int:
@@ -117,11 +111,11 @@ def _profile(options: "Options") -> int:
             if len(later.levels) > len(result.levels):
                 _print_level(later, options)
             for remark in later.remarks[len(result.remarks) :]:
-                _complain(f"WARNING: {remark.text}")
+                to_stderr(f"WARNING: {remark.text}")
             result = later
             outputs.file(options.json, partial(write, result))
         if interrupts.asked:
-            _complain("Received exit signal.")
+            to_stderr("Received exit signal.")
         code = _finish(result, setup, outputs, is_interrupted=interrupts.asked)
         outputs.settle()
         return code
@@ -212,7 +206,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     if options.csv is not None:
         outputs.file(options.csv, lambda path: write_csv(result, path, with_tokens=False))
         for _ in floored_levels(result):
-            _complain(
+            to_stderr(
                 "Server average accounted time was larger than client average wait time due to small sample size. "
                 "Increase the measurement interval with `--measurement-interval`."
             )
@@ -237,24 +231,24 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
     judged = () if has_schedule(result.effective) else level.windows[-3:]
     is_bare = level.measurement is None  # a whole plan is always stable
     if (is_bare or not level.is_stable) and not all(window.request_count for window in judged):
-        _complain("No valid requests recorded within time interval. Please use a larger time window.")
+        to_stderr("No valid requests recorded within time interval. Please use a larger time window.")
         return NO_REQUESTS
     if len(result.levels) == 1 and not level.is_stable:
-        _complain("Failed to obtain stable measurement.")
+        to_stderr("Failed to obtain stable measurement.")
         return UNSTABLE
     return OK
 
 
 def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> None:
     if options.asynchronous:
-        _complain("Failed to retrieve results from inference request.")
+        to_stderr("Failed to retrieve results from inference request.")
     else:
-        _complain(
+        to_stderr(
             "Failed to maintain requested inference load. Worker thread(s) failed to generate concurrent requests."
         )
     groups = {group.kind: group for row in failed for group in row.failures}
     for number, group in enumerate(groups.values()):
-        _complain(f"Thread [{number}] had error: {_words(group.example)}")
+        to_stderr(f"Thread [{number}] had error: {_words(group.example)}")
 
 
 def _words(example: str) -> str:
