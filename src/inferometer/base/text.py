@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 def to_stderr(text: str) -> None:
     """Say it at once; where stderr takes no more, the exit code tells."""
     with suppress(OSError):
-        print(printable(text), file=sys.stderr, flush=True)
+        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _is_blank(char: str) -> bool:
