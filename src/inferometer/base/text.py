@@ -71,6 +71,13 @@ def decode_json(text: bytes | bytearray | str) -> Any:
         raise _too_deep() from None
 
 
+def encode_json(document: Any) -> bytes:
+    """Without white space, in UTF-8."""
+    import json
+
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 def _mended(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return encodable(value)

@@ -72,7 +72,8 @@ def _shape(spec: TensorSpec, options: DataOptions) -> Shape:
 
 
 def _byte_size(spec: TensorSpec, shape: Shape, options: DataOptions) -> int:
-    size = math.prod(shape) * (DATATYPES[spec.datatype].size or _LENGTH_BYTES + _string_length(options))
+    length = options.string_length if options.string_data is None else len(_string(options.string_data))
+    size = math.prod(shape) * (DATATYPES[spec.datatype].size or _LENGTH_BYTES + length)
     if size > _LARGEST_TENSOR:
         raise UsageError(
             f"input '{spec.name}' of shape {format_shape(shape)} would take {size} bytes, "
@@ -80,10 +81,6 @@ def _byte_size(spec: TensorSpec, shape: Shape, options: DataOptions) -> int:
             remedy="give a smaller shape with --shape, or shorter strings with --string-length",
         )
     return size
-
-
-def _string_length(options: DataOptions) -> int:
-    return options.string_length if options.string_data is None else len(_string(options.string_data))
 
 
 def _varies(spec: TensorSpec, options: DataOptions, origin: str) -> bool:

@@ -5,7 +5,6 @@ A step holds one of the tensors `payload` (the body itself, compact JSON), `mess
 turn of its session.
 """
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import encode_json
 from inferometer.dataset.dataset import (
     MALFORMED,
     UNPARSED,
@@ -81,7 +81,7 @@ def _line(path: str, number: int, line: bytes) -> Step:
         return _prompt(line.decode("utf-8", "replace"))
     row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
     if isinstance(row.get("messages"), list):
-        return (Tensor("messages", "JSON", (1,), compact(row["messages"])),)
+        return (Tensor("messages", "JSON", (1,), encode_json(row["messages"])),)
     found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
     if found is None:
         raise UsageError(
@@ -146,7 +146,7 @@ def _step(path: str, stream: int, number: int, row: Any) -> Step:
             f"{MALFORMED} 'payload' must be a list with exactly one object {where}",
             remedy='write {"payload": [{"model": "...", "messages": [...]}]}',
         )
-    tensors = [Tensor("payload", "JSON", (1,), compact(payload[0]))]
+    tensors = [Tensor("payload", "JSON", (1,), encode_json(payload[0]))]
     for key, value in row.items():
         if key not in ("payload", "session_id", "delay", "timestamp", "model"):
             raise UsageError(
@@ -171,11 +171,6 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
     if not is_right:
         raise UsageError(f"{MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
-
-
-def compact(document: Any) -> bytes:
-    """JSON without white space, in UTF-8."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 # --- common short words, most of which are one token to most models
@@ -238,7 +233,7 @@ def _call(path: Path, number: int, row: Any) -> Step:
         raise UsageError(f"{where} is neither a message nor a list of messages", remedy=_SHAPE)
     if set(messages[0]) == {GENERATOR} and len(messages) == 1:
         return _generated(messages[0][GENERATOR], where)
-    return tuple(Tensor("message", "JSON", (1,), compact(message)) for message in messages)
+    return tuple(Tensor("message", "JSON", (1,), encode_json(message)) for message in messages)
 
 
 def _generated(command: Any, where: str) -> Step:

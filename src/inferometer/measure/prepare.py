@@ -30,8 +30,8 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import Options
-from inferometer.server.in_process import Host, asked_host, check_repository, free_port, installation
-from inferometer.server.ports import LOOPBACK
+from inferometer.server.in_process import Host, asked_host, check_repository, installation
+from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
@@ -96,14 +96,14 @@ def prepare(
         repository=check_repository(Path(options.model_repository or "")),
         directory=installation(options.triton_directory, "--triton-server-directory"),
     )
-    endpoint = Endpoint(LOOPBACK, free_port())
+    endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
     with asked_host(host, endpoint.port):
         return replace(_prepare(options, endpoint, command, habits), host=host)
 
 
 def moved(setup: Setup, host: Host) -> Setup:
     """The same requests for another process of ours that holds a Triton."""
-    endpoint = Endpoint(LOOPBACK, free_port())
+    endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
     wiring = replace(setup.traffic.wiring, endpoint=endpoint)
     return replace(
         setup,

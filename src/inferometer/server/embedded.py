@@ -16,8 +16,7 @@ from inferometer.server.wheel import (
     Wheel,
     backends_folder,
     find_wheel,
-    maybe_numpy_remark,
-    numpy_version,
+    numpy_remarks,
     prepare,
     server_environment,
 )
@@ -69,8 +68,7 @@ class EmbeddedTriton:
     @property
     def remarks(self) -> tuple[Remark, ...]:
         """What to know before relying on the answers of its models."""
-        remark = maybe_numpy_remark(numpy_version())
-        return () if remark is None else (remark,)
+        return numpy_remarks()
 
     @property
     def http_address(self) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, telling_lines
-from inferometer.server.ports import Ports, choose_ports, is_free
+from inferometer.server.ports import is_free
 from inferometer.server.wheel import backends_folder, find_wheel, prepare, server_environment
 from inferometer.services.tritonserver import InProcessSettings
 
@@ -179,7 +179,3 @@ def asked_host(host: Host, port: int) -> Iterator[None]:
         child.kill()
         child.wait(GRACE_S)
         host.close()
-
-
-def free_port() -> int:
-    return choose_ports(Ports()).http

@@ -6,10 +6,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
@@ -27,8 +26,6 @@ sys.dont_write_bytecode = True
 for path in {paths!r}:
     site.addsitedir(path)
 """
-
-FindSpec = Callable[[str], ModuleSpec | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +54,9 @@ class Wheel:
         return self.server / "python_backend_stubs" / python / STUB
 
 
-def find_wheel(find_spec: FindSpec = importlib.util.find_spec) -> Wheel:
+def find_wheel() -> Wheel:
     """The wheel on this interpreter's path, found without importing it: its import starts things."""
-    spec = find_spec("pytriton")
+    spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise LocalError(
             "the embedded Triton needs the package nvidia-pytriton, which is not installed for "
@@ -153,23 +150,19 @@ def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
         )
 
 
-def maybe_numpy_remark(version: str | None) -> Remark | None:
-    """About the numpy that python models will import; `version` is None when they will find none."""
-    if version is None or int(version.partition(".")[0]) < NUMPY_LIMIT:
-        return None
-    return Remark(
-        Note.NUMPY_TOO_NEW,
-        f"python models of the embedded Triton will run with numpy {version}, with which its python backend returns "
-        "empty outputs for arrays of numbers",
-    )
-
-
-def numpy_version() -> str | None:
-    """Of the numpy on this interpreter's path, without importing it."""
+def numpy_remarks() -> tuple[Remark, ...]:
+    """About the numpy that python models will import, which is not imported here."""
     try:
-        return metadata.version("numpy")
-    except metadata.PackageNotFoundError:
-        return None
+        version = metadata.version("numpy")
+    except metadata.PackageNotFoundError:  # nor will they find one
+        return ()
+    if int(version.partition(".")[0]) < NUMPY_LIMIT:
+        return ()
+    text = (
+        f"python models of the embedded Triton will run with numpy {version}, with which its python backend returns "
+        "empty outputs for arrays of numbers"
+    )
+    return (Remark(Note.NUMPY_TOO_NEW, text),)
 
 
 def _joined(first: str, rest: str | None) -> str:

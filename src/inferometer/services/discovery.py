@@ -17,9 +17,7 @@ class ModelState:
     """A row of the server's index."""
 
     name: str
-    version: str = ""
-    state: str = ""  # READY, UNAVAILABLE ...; empty for a model that was never loaded
-    reason: str = ""
+    state: str  # READY, UNAVAILABLE ...; empty for a model that was never loaded
 
 
 class ModelSource(Protocol):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from inferometer.base.text import encode_json
 from inferometer.model.answers import OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
@@ -80,7 +81,7 @@ class OpenAi(Service):
             payload["max_tokens"] = self._options.output_tokens
         if "input" not in payload and self._options.streaming:
             payload |= {"stream": True, "stream_options": {"include_usage": True}}
-        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+        return encode_json(payload)
 
     def _asking(self, prompt: str) -> Mapping[str, Any]:
         if self.path.endswith("/embeddings"):
@@ -113,10 +114,7 @@ class Chats:
         if isinstance(messages, list):
             said.extend(messages)
             payload["messages"] = said
-        whole = json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(
-            "utf-8", "surrogatepass"
-        )
-        return render_http(self._connection, self._path, whole)
+        return render_http(self._connection, self._path, encode_json(payload))
 
     def answered(self, slot: int, reply: Reply) -> None:
         if reply.message is not None:

@@ -201,16 +201,6 @@ def _system_memory(shared: Shared) -> Iterator[RegionFields]:
         yield {"key": f"/{region}", "offset": 0, "byte_size": size}
 
 
-@contextmanager
-def _cuda_memory(shared: Shared) -> Iterator[RegionFields]:
-    size = shared.placement.size
-    with device_memory(DEVICE, size) as memory:
-        for offset, data in shared.contents():
-            memory.write(offset, data)
-        yield {"raw_handle": memory.handle(), "device_id": DEVICE, "byte_size": size}
-
-
-_MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
 _HOW_TO_SHARE = {
     SYSTEM: "the server must run on this host, as this user or as root; start one in a container with --ipc=host "
     "(docker run --ipc=host ...), or leave out --shared-memory",
@@ -285,42 +275,30 @@ _SIGNATURES = {
 }
 
 
-class DeviceMemory:
-    """Memory on a GPU. Made by `device_memory`."""
-
-    def __init__(self, driver: "_Driver", address: int) -> None:
-        self._driver = driver
-        self._address = address
-
-    def write(self, offset: int, data: bytes) -> None:
-        if data:
-            self._driver.call("cuMemcpyHtoD_v2", self._address + offset, data, len(data))
-
-    def handle(self) -> bytes:
-        """What another process opens the memory with; whatever was written is there by then."""
-        handle = _Handle()
-        self._driver.call("cuCtxSynchronize")  # a copy may return before its last bytes have arrived
-        self._driver.call("cuIpcGetMemHandle", ctypes.byref(handle), self._address)
-        return handle.raw
-
-
 @contextmanager
-def device_memory(number: int, size: int) -> Iterator[DeviceMemory]:
-    """`size` bytes on GPU `number`."""
-    driver = _Driver()
-    device, context, address = ctypes.c_int(), ctypes.c_void_p(), _Pointer()
+def _cuda_memory(shared: Shared) -> Iterator[RegionFields]:
+    driver, size = _Driver(), shared.placement.size
+    device, context, address, handle = ctypes.c_int(), ctypes.c_void_p(), _Pointer(), _Handle()
     driver.call("cuInit", 0)
-    driver.call("cuDeviceGet", ctypes.byref(device), number)
+    driver.call("cuDeviceGet", ctypes.byref(device), DEVICE)
     driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     try:
         driver.call("cuCtxSetCurrent", context)
         driver.call("cuMemAlloc_v2", ctypes.byref(address), size)
         try:
-            yield DeviceMemory(driver, address.value)
+            for offset, data in shared.contents():
+                if data:
+                    driver.call("cuMemcpyHtoD_v2", address.value + offset, data, len(data))
+            driver.call("cuCtxSynchronize")  # a copy may return before its last bytes have arrived
+            driver.call("cuIpcGetMemHandle", ctypes.byref(handle), address.value)
+            yield {"raw_handle": handle.raw, "device_id": DEVICE, "byte_size": size}
         finally:
             driver.attempt("cuMemFree_v2", address)
     finally:
         driver.attempt("cuDevicePrimaryCtxRelease_v2", device)
+
+
+_MEMORY = {SYSTEM: _system_memory, CUDA: _cuda_memory}
 
 
 class _Driver:

@@ -62,7 +62,7 @@ class TritonGrpc(Service):
 
     def index(self) -> tuple[ModelState, ...]:
         rows = self._call("RepositoryIndex").models
-        return tuple(ModelState(row.name, row.version, row.state, row.reason) for row in rows)
+        return tuple(ModelState(row.name, row.state) for row in rows)
 
     def models(self) -> list[str]:
         return [row.name for row in self._call("RepositoryIndex", ready=True).models]

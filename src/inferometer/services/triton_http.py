@@ -57,10 +57,7 @@ class TritonHttp(Service):
 
     def index(self) -> tuple[ModelState, ...]:
         rows = self._control.post("/v2/repository/index", {}, answers.INDEX)
-        return tuple(
-            ModelState(row["name"], row.get("version", ""), row.get("state", ""), row.get("reason", ""))
-            for row in rows
-        )
+        return tuple(ModelState(row["name"], row.get("state", "")) for row in rows)
 
     def models(self) -> list[str]:
         try:

@@ -2,13 +2,14 @@
 
 import os
 from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from inferometer.base.errors import LocalError
 from inferometer.server import wheel
-from inferometer.server.wheel import Wheel, find_wheel, make_backends, maybe_numpy_remark
+from inferometer.server.wheel import Wheel, find_wheel, make_backends, numpy_remarks
 
 
 def spec_in(site: Path) -> ModuleSpec:
@@ -17,15 +18,17 @@ def spec_in(site: Path) -> ModuleSpec:
     return spec
 
 
-def test_a_missing_wheel_says_what_to_install():
+def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LocalError, match="nvidia-pytriton") as caught:
-        find_wheel(lambda name: None)
+        find_wheel()
     assert caught.value.remedy == "pip install 'inferometer[triton]'"
 
 
-def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path):
+def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec_in(tmp_path))
     with pytest.raises(LocalError, match="bin/tritonserver"):
-        find_wheel(lambda name: spec_in(tmp_path))
+        find_wheel()
 
 
 def test_a_python_without_a_stub_is_told_which_have_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -54,9 +57,17 @@ def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
     ("version", "is_said"),
     [(None, False), ("1.26.4", False), ("2.0.0", True), ("2.3.1rc1", True), ("10.0", True)],
 )
-def test_a_numpy_that_empties_outputs_is_said(version: str | None, is_said: bool):
-    remark = maybe_numpy_remark(version)
-    assert (remark is not None) == is_said
-    if remark is not None:
+def test_a_numpy_that_empties_outputs_is_said(
+    version: str | None, is_said: bool, monkeypatch: pytest.MonkeyPatch
+):
+    def installed(name: str) -> str:
+        if version is None:
+            raise PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr("importlib.metadata.version", installed)
+    remarks = numpy_remarks()
+    assert len(remarks) == is_said
+    for remark in remarks:
         assert f"numpy {version}" in remark.text
         assert "pip install 'numpy<2'" in remark.note.advice

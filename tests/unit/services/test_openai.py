@@ -57,6 +57,11 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
             {"model": "gpt", "input": "Hello"},
         ),
         (tensor("messages", json.dumps(HELLO)), {}, {"model": "gpt", "messages": HELLO}),
+        (
+            tensor("messages", r'["half a pair: \ud800"]'),
+            {},
+            {"model": "gpt", "messages": ["half a pair: \ud800"]},
+        ),
     ],
 )
 def test_payloads_go_as_given_and_prompts_as_the_endpoint_wants_them(step, options, document):
