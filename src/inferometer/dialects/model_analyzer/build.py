@@ -346,7 +346,7 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
 
 def _ports(config: Config, program: Program) -> Ports:
     def port(name: str, text: str) -> int:
-        if program.picks_ports and not config.has(name):
+        if not program.is_classic and not config.has(name):
             return 0
         found = text.rpartition(":")[2].strip("/")
         if not is_digits(found):
