@@ -6,7 +6,7 @@ options -> build -> Dataset, steps of one sample each -> batch -> requests of se
 import math
 import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step, Streams
@@ -77,14 +77,6 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
 # --- requests of several samples, made from steps of one, and what must come back for them
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """The tensors of one direction: what they are called, and which of them have no batch dimension."""
-
-    noun: str
-    unbatched: frozenset[str]
-
-
 def batch(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...]:
     """The different requests of stream 0, with the batch dimension in front if the model has one.
 
@@ -94,8 +86,7 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...]:
     steps = dataset.streams[0]
     if model.max_batch_size == 0:
         return steps
-    side = _side("input", model.inputs)
-    return tuple(_join(steps, numbers, 0, side) for numbers in _members(dataset, size))
+    return tuple(_join(steps, numbers, "input", model.inputs) for numbers in _members(dataset, size))
 
 
 def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...] | None:
@@ -105,26 +96,22 @@ def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step,
     steps = dataset.expected[0]
     if model.max_batch_size == 0:
         return steps
-    side = _side("output", model.outputs)
     return tuple(
-        _join(_with_common_tensors(steps, numbers), numbers, 0, side) for numbers in _members(dataset, size)
+        _join(_with_common_tensors(steps, numbers), numbers, "output", model.outputs)
+        for numbers in _members(dataset, size)
     )
 
 
 def stream_steps(dataset: Dataset, model: ModelSpec) -> Streams:
     """The requests of all streams, one sample each: what sequences are made of."""
-    return _singles(dataset.streams, model, _side("input", model.inputs))
+    return _singles(dataset.streams, model, "input", model.inputs)
 
 
 def stream_expected(dataset: Dataset, model: ModelSpec) -> Streams | None:
     """What must come back for each request of `stream_steps`; an empty step is not checked."""
     if dataset.expected is None:
         return None
-    return _singles(dataset.expected, model, _side("output", model.outputs))
-
-
-def _side(noun: str, specs: Sequence[TensorSpec]) -> _Side:
-    return _Side(noun, frozenset(spec.name for spec in specs if spec.is_shape_tensor))
+    return _singles(dataset.expected, model, "output", model.outputs)
 
 
 def _members(dataset: Dataset, size: int) -> list[tuple[int, ...]]:
@@ -146,26 +133,27 @@ def _with_common_tensors(steps: Sequence[Step], numbers: tuple[int, ...]) -> dic
     return {number: tuple(tensor for tensor in steps[number] if tensor.name in names) for number in numbers}
 
 
-def _singles(streams: Streams, model: ModelSpec, side: _Side) -> Streams:
+def _singles(streams: Streams, model: ModelSpec, noun: str, specs: Sequence[TensorSpec]) -> Streams:
     if model.max_batch_size == 0:
         return streams
-    return tuple(
-        tuple(_join(steps, (number,), stream, side) for number in range(len(steps)))
-        for stream, steps in enumerate(streams)
-    )
+    return tuple(tuple(_join([step], (0,), noun, specs) for step in steps) for steps in streams)
 
 
 def _join(
-    steps: Sequence[Step] | Mapping[int, Step], numbers: tuple[int, ...], stream: int, side: _Side
+    steps: Sequence[Step] | Mapping[int, Step],
+    numbers: tuple[int, ...],
+    noun: str,
+    specs: Sequence[TensorSpec],
 ) -> Step:
-    """One request of the numbered steps."""
+    """One request of the numbered steps of stream 0, which hold inputs or outputs; shape tensors have no batch."""
     first = numbers[0]
+    unbatched = {spec.name for spec in specs if spec.is_shape_tensor}
     for number in dict.fromkeys(numbers):
-        place = f"steps {first} and {number} of stream {stream}"
-        _require_alike(steps[first], steps[number], place, side)
+        place = f"steps {first} and {number} of stream 0"
+        _require_alike(steps[first], steps[number], place, noun, unbatched)
     return tuple(
         tensor
-        if tensor.name in side.unbatched
+        if tensor.name in unbatched
         else replace(
             tensor,
             shape=(len(numbers), *tensor.shape),
@@ -175,7 +163,7 @@ def _join(
     )
 
 
-def _require_alike(one: Step, other: Step, place: str, side: _Side) -> None:
+def _require_alike(one: Step, other: Step, place: str, noun: str, unbatched: set[str]) -> None:
     names = [[tensor.name for tensor in step] for step in (one, other)]
     if names[0] != names[1]:
         raise UsageError(
@@ -187,12 +175,12 @@ def _require_alike(one: Step, other: Step, place: str, side: _Side) -> None:
     for mine, theirs in zip(one, other, strict=True):
         if mine.shape != theirs.shape:
             raise UsageError(
-                f"can not batch tensors with different shapes together ({side.noun} '{mine.name}' expected shape "
+                f"can not batch tensors with different shapes together ({noun} '{mine.name}' expected shape "
                 f"{format_shape(mine.shape)} and received {format_shape(theirs.shape)} in {place})",
                 remedy="give all steps the same shapes, or use -b 1",
             )
-        if mine.name in side.unbatched and mine.data != theirs.data:
+        if mine.name in unbatched and mine.data != theirs.data:
             raise UsageError(
-                f"can not batch shape tensors with different values together ({side.noun} '{mine.name}' in {place})",
+                f"can not batch shape tensors with different values together ({noun} '{mine.name}' in {place})",
                 remedy="give all steps the same values for it, or use -b 1",
             )

@@ -16,7 +16,7 @@ from typing import Any
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
-from inferometer.services.traffic import Reply, ReplyBody
+from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
@@ -36,43 +36,28 @@ class OpenAiReader:
     def start(self, head: Head) -> ReplyBody:
         if (head.get("content-type") or "").lower().startswith("text/event-stream"):
             return _Events(self, is_framed=head.length != UNTIL_CLOSE)
-        return _Whole(self)
+        return WholeBody(self._whole)
 
-    def refusal(self, status: int, text: str) -> str:
-        """In the classic tool's words, then the server's."""
-        return f"OpenAI response returns HTTP code {status}{f': {text}' if text else ''}"
-
-
-class _Whole:
-    """A reply in one piece."""
-
-    __slots__ = ("_body", "_last_ns", "_reader")
-
-    def __init__(self, reader: OpenAiReader) -> None:
-        self._reader = reader
-        self._body = bytearray()
-        self._last_ns = 0
-
-    def receive(self, data: bytes, now_ns: int) -> None:
-        self._body += data
-        self._last_ns = now_ns
-
-    def end(self) -> Reply:
+    def _whole(self, body: bytes, last_ns: int) -> Reply:
         try:
-            document = json.loads(self._body)
+            document = json.loads(body)
         except (ValueError, RecursionError):
-            return Reply(outcome.MALFORMED, f"the reply is not JSON: {bytes(self._body[:80])!r}", 0)
+            return Reply(outcome.MALFORMED, f"the reply is not JSON: {body[:80]!r}", 0)
         if not isinstance(document, dict):
-            return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {bytes(self._body[:80])!r}", 0)
+            return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {body[:80]!r}", 0)
         if error := maybe_error(document):
             return Reply(outcome.REFUSED, error, 0)
         tokens, prompt_tokens = usage(document)
         return Reply(
             tokens=tokens,
             prompt_tokens=prompt_tokens,
-            texts=((self._last_ns, bytes(self._body)),) if self._reader.keeps_texts else (),
-            message=_message(document) if self._reader.keeps_message else None,
+            texts=((last_ns, body),) if self.keeps_texts else (),
+            message=_message(document) if self.keeps_message else None,
         )
+
+    def refusal(self, status: int, text: str) -> str:
+        """In the classic tool's words, then the server's."""
+        return f"OpenAI response returns HTTP code {status}{f': {text}' if text else ''}"
 
 
 class _Events:

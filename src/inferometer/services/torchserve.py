@@ -8,6 +8,7 @@ import hashlib
 import mimetypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, Wiring, render_http
+from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, WholeBody, Wiring, render_http
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
 
@@ -42,35 +43,17 @@ class TorchServeReader:
     keeps_texts: bool = False  # for an export
 
     def start(self, head: Head) -> ReplyBody:
-        return _Whole(self, head.status)
+        is_wanted = head.status != GOOD or self.keeps_texts
+        return WholeBody(partial(self._judge, head.status), is_wanted=is_wanted)
+
+    def _judge(self, status: int, body: bytes, last_ns: int) -> Reply:
+        if status != GOOD:
+            return Reply(HTTP + status, self.refusal(status, body.decode("utf-8", "replace")))
+        return Reply(texts=((last_ns, body),) if self.keeps_texts else ())
 
     def refusal(self, status: int, text: str) -> str:
         """In the classic tool's words, then the server's."""
         return f"inference failed with error code {status}: {reason_of(text.encode())}"
-
-
-class _Whole:
-    """A reply in one piece, whose body only an export or a failure wants."""
-
-    __slots__ = ("_body", "_last_ns", "_reader", "_status")
-
-    def __init__(self, reader: TorchServeReader, status: int) -> None:
-        self._reader = reader
-        self._status = status
-        self._last_ns = 0
-        self._body = bytearray()
-
-    def receive(self, data: bytes, now_ns: int) -> None:
-        self._last_ns = now_ns
-        if self._status != GOOD or self._reader.keeps_texts:
-            self._body += data
-
-    def end(self) -> Reply:
-        if self._status != GOOD:
-            text = self._body.decode("utf-8", "replace")
-            return Reply(HTTP + self._status, self._reader.refusal(self._status, text))
-        texts = ((self._last_ns, bytes(self._body)),) if self._reader.keeps_texts else ()
-        return Reply(texts=texts)
 
 
 class TorchServe(Service):

@@ -38,6 +38,26 @@ class ReplyBody(Protocol):
         """The reply is whole."""
 
 
+class WholeBody:
+    """Of a reply in one piece: `judge` gets the bytes, none where they are not wanted, and when the last came."""
+
+    __slots__ = ("_body", "_is_wanted", "_judge", "_last_ns")
+
+    def __init__(self, judge: Callable[[bytes, int], Reply], *, is_wanted: bool = True) -> None:
+        self._judge = judge
+        self._is_wanted = is_wanted
+        self._body = bytearray()
+        self._last_ns = 0
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        self._last_ns = now_ns
+        if self._is_wanted:
+            self._body += data
+
+    def end(self) -> Reply:
+        return self._judge(bytes(self._body), self._last_ns)
+
+
 class ReplyReader(Protocol):
     """What replies over HTTP mean beyond their status. Goes to the workers, so it must pickle."""
 
