@@ -1,7 +1,7 @@
 """What `model-analyzer` and `inferometer profile | analyze | report` do."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
@@ -117,13 +117,13 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
         return checkpoint.read_journal(journal)
 
 
-def _mark_of_sent(job: ProfileJob) -> Callable[[Mapping[str, Sent]], str]:
+def _mark_of_sent(job: ProfileJob) -> Callable[[Sent], str]:
     """To tell which measurements can stand for those of this run: where the same was sent, its own fingerprint."""
     protocol = job.settings.launch.control.protocol
     asked = session.sent_options(job.settings)
     flags = {model: data_flags(rows) for model, rows in job.config.flags_by_model.items()}
 
-    def mark(sent: Mapping[str, Sent]) -> str:
+    def mark(sent: Sent) -> str:
         for model, (sent_over, sent_flags) in sent.items():
             if sent_over not in ("", protocol) or sent_flags != flags.get(model, {}):
                 return "other data"
