@@ -101,11 +101,11 @@ def _no_grpc(what: str) -> Rule:
     return Rule(is_grpc, f"gRPC is not supported with {what}. Use -i http.")
 
 
-TRACE_OPTIONS = ("trace_level", "trace_rate", "trace_count", "log_frequency")
+_TRACE = ("trace_level", "trace_rate", "trace_count", "log_frequency")
 
 _ONLY_TRITON = (
     *("shared_memory", "bls_composing_models", "request_parameters"),
-    *("input_format", "output_format", "sequence_length", *TRACE_OPTIONS),
+    *("input_format", "output_format", "sequence_length", *_TRACE),
 )
 """Fields that only servers of the KServe v2 protocol can honour."""
 
@@ -156,7 +156,7 @@ KINDS = {
                 "One process holds the Triton. Leave out --workers.",
             ),
         ),
-        refused=TRACE_OPTIONS,
+        refused=_TRACE,
     ),
     "openai": Kind(
         classes={"http": "openai:OpenAi"},

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.options.options import Options
-from inferometer.services.kind import TRACE_OPTIONS
+
+if TYPE_CHECKING:
+    from inferometer.options.options import Options
 
 OWNER_TIMEOUT_S = 2.0
 GONE_NS = 500_000_000
@@ -114,6 +115,8 @@ def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
 # --- the server's trace settings: changed for a run, and put back however the run ends
 
 
+TRACE_OPTIONS = ("trace_level", "trace_rate", "trace_count", "log_frequency")
+
 TraceSettings = Mapping[str, tuple[str, ...]]
 """Values by name as the server spells them; only the level may have more than one."""
 
@@ -127,7 +130,7 @@ class Tracer(Protocol):
     def change_trace_settings(self, settings: TraceSettings) -> None: ...
 
 
-def asked_settings(options: Options) -> TraceSettings:
+def asked_settings(options: "Options") -> TraceSettings:
     """What was asked for, as the server takes it; options and settings have the same names."""
     given = {name: getattr(options, name) for name in TRACE_OPTIONS}
     return {name: (str(value),) for name, value in given.items() if value is not None}
