@@ -17,7 +17,7 @@ from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.optuna_search import require_optuna
+from inferometer.tune.search.optuna_search import optuna_search, require_optuna
 from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
@@ -117,8 +117,6 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
 
         return "smart", smart(problem, names)
     if asked == "optuna":
-        from inferometer.tune.search.optuna_search import optuna_search
-
         return "optuna", optuna_search(problem, names)
     if asked == "quick" or (asked == "brute" and _is_composed(problem)):
         return "quick", quick(problem, names)

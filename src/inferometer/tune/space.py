@@ -5,7 +5,7 @@ depth below the field is spelled out into such values first, so a space is a pla
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,19 +143,13 @@ def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise _wrong(where, value, "a list, since the field holds several values")
     if not any(isinstance(item, list) for item in value):
-        return tuple(_list_choices(field, value, where))
-    found: list[Any] = []
-    for item in value:
-        if item is None:
-            found.append(None)
-        elif isinstance(item, list):
-            found += _list_choices(field, item, where)
-        else:
-            raise _wrong(where, item, "a list in each choice, since the first one is a list")
-    return tuple(found)
+        value = [value]
+    return _several(value, where, lambda item: _list_choices(field, item, where))
 
 
-def _list_choices(field: Any, items: Sequence[object], where: str) -> list[Any]:
+def _list_choices(field: Any, items: object, where: str) -> list[Any]:
+    if not isinstance(items, list):
+        raise _wrong(where, items, "a list in each choice, since the first one is a list")
     parts = [_one_choices(field, item, f"{where}[{number}]") for number, item in enumerate(items)]
     return [list(choice) for choice in itertools.product(*parts)]
 
