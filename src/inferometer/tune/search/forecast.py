@@ -188,14 +188,12 @@ def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Fore
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
     rows = [
-        (goal.weight / total * share, tag, own)
+        (goal.weight / total * share, tag, own[tag])
         for goal, own in zip(goals, forecasts, strict=True)
         for tag, share in goal.shares
+        if tag in own
     ]
-    for share, tag, own in rows:
-        forecast = own.get(tag)
-        if forecast is None:
-            continue
+    for share, tag, forecast in rows:
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
         sent = np.log(batches) if tag == THROUGHPUT else 0.0
         mean += share * sign * (forecast.mean + sent)
@@ -216,13 +214,12 @@ def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array
     """The probability that the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
-        (row, own.get(row.tag))
+        (row, own[row.tag])
         for goal, own in zip(goals, forecasts, strict=True)
         for row in goal.constraints
+        if row.tag in own
     ]
     for constraint, forecast in rows:
-        if forecast is None:
-            continue
         mean = forecast.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
         if constraint.high is not None:
             found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / forecast.deviation)

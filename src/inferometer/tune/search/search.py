@@ -117,9 +117,8 @@ class SkippedProposal:
     reason: str
 
 
-SearchEvent = Proposal | SearchMessage | SkippedProposal
 T = TypeVar("T")
-SearchSteps = Generator[SearchEvent, Trial | None, T]
+SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal, Trial | None, T]
 """A whole search ends with the reason why it does."""
 
 
