@@ -68,17 +68,12 @@ def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
         return _checkpoint(path, json.loads(path.read_text()))
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
-    except (*_BROKEN, UsageError) as error:
-        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-
-
-def _unreadable(path: Path, reason: str) -> UsageError:
-    return UsageError(
-        f"the checkpoint '{path}' cannot be read: {reason}",
-        remedy="move it away, or give another --checkpoint-directory",
-    )
+    except (OSError, *_BROKEN, UsageError) as error:
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"the checkpoint '{path}' cannot be read: {reason}",
+            remedy="move it away, or give another --checkpoint-directory",
+        ) from error
 
 
 def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
@@ -191,12 +186,10 @@ def _load(row: Mapping[str, Any]) -> ClientLoad:
 
 
 def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
-    found = {}
-    for tag, value in rows:
-        name = known_tag(str(tag))
-        if name in BY_TAG:
-            found[name] = Estimate(float(value["_value"]))
-    return Figures(tuple(found.items()))
+    found = {known_tag(str(tag)): row for tag, row in rows}
+    return Figures(
+        tuple((tag, Estimate(float(row["_value"]))) for tag, row in found.items() if tag in BY_TAG)
+    )
 
 
 # --- writing
@@ -384,34 +377,18 @@ def read_journal(journal: Journal) -> Stored:
     return Stored(journal.variants(), journal.trials(), studies)
 
 
-def remember(journal: Journal, studies: Iterable[Study]) -> None:
+def remember(journal: Journal, studies: Sequence[Study]) -> None:
     """What reports need besides the trials."""
-    names = list(journal.recall("studies") or [])
     for study in studies:
-        bare = replace(study, trials=(), variants=())
-        journal.remember(f"study {study.name}", plain(bare))
-        names += [study.name] if study.name not in names else []
-    journal.remember("studies", names)
+        journal.remember(f"study {study.name}", plain(replace(study, trials=(), variants=())))
+    names = [*(journal.recall("studies") or ()), *(study.name for study in studies)]
+    journal.remember("studies", list(dict.fromkeys(names)))
 
 
-@dataclass(frozen=True, slots=True)
-class SentData:
-    """What this run sends, to tell which measurements can stand for its own."""
-
-    protocol: str
-    flags: Mapping[str, Mapping[str, list[str]]]  # by model
-    fingerprint: Callable[[Sequence[str]], str]  # of the load generator
-
-    def is_same(self, sent: Mapping[str, Sent]) -> bool:
-        return all(
-            protocol in ("", self.protocol) and flags == self.flags.get(model, {})
-            for model, (protocol, flags) in sent.items()
-        )
-
-
-def take_over(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
+def take_over(journal: Journal, found: Checkpoint, mark: Callable[[Mapping[str, Sent]], str]) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
+    `mark` stands in their keys for what was sent, so that only the same data makes them measurements of this run.
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
     configuration that is no longer its own is left out.
     """
@@ -435,9 +412,7 @@ def take_over(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
             continue
         parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
         proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
-        models = [part.model for part in parts]
-        mark = sent_data.fingerprint(models) if sent_data.is_same(sent) else "other data"
-        key = key_of(proposal, mark)
+        key = key_of(proposal, mark(sent))
         if journal.find(key, with_failed=False) is not None:
             continue
         whole = replace(trial, parts=parts, number=journal.next_number(), key=key)

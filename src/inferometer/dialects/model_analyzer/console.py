@@ -157,7 +157,11 @@ class SearchConsole(Watcher):
         output = self._job.config.output_model_repository_path
         if output.exists():
             self._console.warn(f'Overriding the output model repo path "{output}"')
-        _make_folder(output)
+        with writing(output):
+            folder = output.resolve()  # a link stays, and what it leads to is replaced
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir()
 
     def _introduce(self, variant: ModelVariant) -> None:
         for part in (*variant.composing, variant):
@@ -188,16 +192,6 @@ class SearchConsole(Watcher):
 
 
 # --- the output model repository
-
-
-def _make_folder(path: Path) -> None:
-    """An empty folder in place of whatever was there."""
-    with writing(path):
-        if path.is_symlink():
-            path = path.resolve()
-        if path.exists():
-            shutil.rmtree(path)
-        path.mkdir()
 
 
 @dataclass(slots=True)
