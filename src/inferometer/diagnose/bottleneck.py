@@ -39,14 +39,6 @@ GROWING = 0.1  # of throughput with the load, above which the end is not reached
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """`sweep` is what the verdict is about, its last row the diagnosed level; `extra` only teaches the model."""
-
-    sweep: tuple[Observation, ...]
-    extra: tuple[Observation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Conclusion:
     """What follows from the evidence; without statistics, no more than the verdict."""
 
@@ -57,12 +49,17 @@ class Conclusion:
     effective_cores: float | None = None  # what all cores together are worth; None when they are not known
 
 
-def conclude(evidence: Evidence, circumstances: Circumstances) -> Conclusion:
-    """The whole diagnosis but for what the shell adds."""
-    sweep, top = evidence.sweep, evidence.sweep[-1]
+def conclude(
+    sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
+) -> Conclusion:
+    """The whole diagnosis but for what the shell adds.
+
+    The verdict is about the sweep, its last row is the diagnosed level; `extra` only teaches the model.
+    """
+    top = sweep[-1]
     if not top.steps:
         return Conclusion(_verdict(sweep, (), Pipeline(())))
-    rows = (*evidence.extra, *sweep)
+    rows = (*extra, *sweep)
     pipeline = fitted(rows, circumstances.cores)
     cores = pipeline.cores
     table = _step_table(sweep)
@@ -214,12 +211,11 @@ def _cpu_words(top: Observation) -> str:
         return "The cores are exhausted: executions take longer the more of them run at once."
     words = f"The CPU is exhausted: {host.busy:.2g} of {host.cores} cores are busy"
     others = top.other_cores
-    if others is None:
-        return f"{words}."
-    parts = [f"the server uses {host.server:.2g}"]
-    if others > 0.1 * host.cores:
-        parts.append(f"other programs {others:.2g}")
-    return f"{words}; {', '.join(parts)}."
+    if others is not None:
+        words += f"; the server uses {host.server:.2g}"
+        if others > 0.1 * host.cores:
+            words += f", other programs {others:.2g}"
+    return f"{words}."
 
 
 # --- no step is busy

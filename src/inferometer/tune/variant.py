@@ -9,8 +9,6 @@ from inferometer.base.text import is_digits
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 
-DEFAULT = "default"
-
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
@@ -60,7 +58,7 @@ class ModelVariant:
 
 
 def default_name(model: str) -> str:
-    return f"{model}_config_{DEFAULT}"
+    return f"{model}_config_default"
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class VariantNames:
     """Gives every configuration its name: `<model>_config_<n>` in order of creation, equal contents once."""
 
     known: dict[str, ModelVariant] = field(default_factory=dict)  # by name
-    _last: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)  # number by model
     _by_content: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -83,7 +81,7 @@ class VariantNames:
         self.known[variant.name] = variant
         suffix = variant.name.rpartition("_config_")[2]
         if is_digits(suffix):
-            self._last[variant.model] = max(self._last.get(variant.model, -1), int(suffix))
+            self.last[variant.model] = max(self.last.get(variant.model, -1), int(suffix))
             self._by_content.setdefault(_content(variant), variant.name)
 
     def variant(
@@ -98,11 +96,11 @@ class VariantNames:
         """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
         so is an ensemble any of whose members is the default."""
         config = model_config.normal(model_config.merge(base, overrides))
-        is_default = not overrides and not composing
-        if composing and "ensemble_scheduling" in base:
-            is_default = any(part.is_default for part in composing)
+        is_default = not overrides and all(part.is_default for part in composing)
+        if "ensemble_scheduling" in base:
+            is_default = is_default or any(part.is_default for part in composing)
         made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
-        if is_default or (not overrides and all(part.is_default for part in composing)):
+        if is_default:
             known = self.known.get(made.name)
             if known is None or known.key != made.key:  # the model's own configuration was edited since
                 self.known[made.name] = made
@@ -110,7 +108,7 @@ class VariantNames:
         name = self._by_content.get(_content(made))
         if name is not None:
             return self.known[name]
-        made = replace(made, name=f"{model}_config_{self._last.get(model, -1) + 1}")
+        made = replace(made, name=f"{model}_config_{self.last.get(model, -1) + 1}")
         self.add(made)
         return made
 

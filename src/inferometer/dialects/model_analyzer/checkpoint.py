@@ -30,8 +30,8 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
 
 
-Sent = tuple[str, Mapping[str, list[str]]]
-"""The protocol, and the flags of the load generator that say what was sent."""
+Sent = Mapping[str, tuple[str, Mapping[str, list[str]]]]
+"""By model, the protocol and the flags of the load generator that say what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Checkpoint:
     path: Path
     variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
-    sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
+    sent: tuple[Sent, ...] = ()  # by trial
     is_ours: bool = False
 
 
@@ -80,16 +80,14 @@ def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
-    sent: list[Mapping[str, Sent]] = []
+    sent: list[Sent] = []
     for by_variant in results.values():
         for run_config, measurements in by_variant.values():
             rows = tuple(_variants(run_config))
-            for row in rows:
-                for part in (*row.composing, row):
-                    variants[part.name] = part
+            variants |= {part.name: part for row in rows for part in row.with_members}
             sent += [_sent(run_config)] * len(measurements)
             trials += [
-                _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
+                _trial(place, rows, row) for place, row in enumerate(measurements.values(), len(trials))
             ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
     return Checkpoint(
@@ -101,7 +99,7 @@ def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     )
 
 
-def _sent(run_config: Mapping[str, Any]) -> Mapping[str, Sent]:
+def _sent(run_config: Mapping[str, Any]) -> Sent:
     found = {}
     for row in run_config["_model_run_configs"]:
         perf = row.get("_perf_config") or {}
@@ -224,12 +222,8 @@ def document(
 
 
 def _names(variants: Sequence[ModelVariant]) -> dict[str, Any]:
-    last: dict[str, int] = {}
     configs: dict[str, Any] = {}
     for variant in variants:
-        suffix = variant.name.rpartition("_config_")[2]
-        if is_digits(suffix):
-            last[variant.model] = max(last.get(variant.model, -1), int(suffix))
         if "ensemble_scheduling" in variant.config and variant.composing:
             configs[variant.name] = {
                 "key": ",".join(part.name for part in variant.composing),
@@ -237,7 +231,7 @@ def _names(variants: Sequence[ModelVariant]) -> dict[str, Any]:
             }
         else:
             configs[variant.name] = dict(variant.config)
-    return {"_model_config_dicts": configs, "_model_name_index": last}
+    return {"_model_config_dicts": configs, "_model_name_index": VariantNames.of(variants).last}
 
 
 def _run_config(trial: Trial, variants: Mapping[str, ModelVariant]) -> dict[str, Any]:
@@ -385,7 +379,7 @@ def remember(journal: Journal, studies: Sequence[Study]) -> None:
     journal.remember("studies", list(dict.fromkeys(names)))
 
 
-def take_over(journal: Journal, found: Checkpoint, mark: Callable[[Mapping[str, Sent]], str]) -> int:
+def take_over(journal: Journal, found: Checkpoint, mark: Callable[[Sent], str]) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
     `mark` stands in their keys for what was sent, so that only the same data makes them measurements of this run.

@@ -1,10 +1,11 @@
 """What `model-analyzer` and `inferometer profile | analyze | report` do."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
+from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
@@ -55,7 +56,8 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     for folder in (config.export_path, config.checkpoint_directory):
         with writing(folder):
             folder.mkdir(exist_ok=True)
-    with SearchInterrupts(console.info).caught() as interrupts:
+    interrupts = SearchInterrupts(console.info)
+    with handled_by(interrupts.receive):
         watcher = SearchConsole(job, console, interrupts, _recalled(job, console, earlier, gpus))
         generator, log = job.generator, watcher.error_log
         make_meter = None if generator is None else lambda *_: ProgramMeter(generator, log, console.plain)
@@ -63,7 +65,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
             studies = list((profile or session.profile)(job.settings, watcher, make_meter=make_meter))
         finally:
             watcher.tell_saved()
-        if interrupts.asked:
+        if interrupts.count:
             console.info("Interrupted: what was measured is saved; run the same command again to go on.")
             return FAILURE
     with journals.opened(config.journal) as journal:
@@ -115,13 +117,13 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
         return checkpoint.read_journal(journal)
 
 
-def _mark_of_sent(job: ProfileJob) -> Callable[[Mapping[str, Sent]], str]:
+def _mark_of_sent(job: ProfileJob) -> Callable[[Sent], str]:
     """To tell which measurements can stand for those of this run: where the same was sent, its own fingerprint."""
     protocol = job.settings.launch.control.protocol
     asked = session.sent_options(job.settings)
     flags = {model: data_flags(rows) for model, rows in job.config.flags_by_model.items()}
 
-    def mark(sent: Mapping[str, Sent]) -> str:
+    def mark(sent: Sent) -> str:
         for model, (sent_over, sent_flags) in sent.items():
             if sent_over not in ("", protocol) or sent_flags != flags.get(model, {}):
                 return "other data"
