@@ -189,27 +189,24 @@ class SendCost:
     counts until its last byte is out.
     """
 
-    __slots__ = ("_clock", "_own_ns", "_recent", "ns")
+    __slots__ = ("_own_ns", "_recent", "clock", "ns")
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.ns = 0  # a request
-        self._clock = clock
+        self.clock = clock
         self._recent: deque[int] = deque(maxlen=RECENT)
         self._own_ns = min(-clock() + clock() for _ in range(RECENT))  # what it takes to look
 
     def sampled(self, send: Callable[..., int], data: Buffer) -> int:
         """Send, and note what it took."""
-        begun = self.begin()
+        begun = self.clock()
         sent = send(data)
         self.note(begun)
         return sent
 
-    def begin(self) -> int:
-        return self._clock()
-
     def note(self, begun: int, requests: int = 1) -> None:
-        """So many requests were sent since `begin` said so."""
-        took = self._clock() - begun - self._own_ns
+        """So many requests were sent since `clock` said `begun`."""
+        took = self.clock() - begun - self._own_ns
         self._recent.append(max(took, 0) // requests)
         ordered = sorted(self._recent)
         usual = ordered[OUTLIERS:-OUTLIERS] or ordered[: len(ordered) // 2 + 1]
