@@ -276,7 +276,7 @@ def test_trace_settings_are_put_back_when_the_run_breaks(
         raise BrokenPipeError
 
     monkeypatch.setattr("inferometer.dialects.perf_analyzer.main.drop_output", lambda: 141)
-    monkeypatch.setattr("inferometer.dialects.perf_analyzer.main._print_level", broken)
+    monkeypatch.setattr("inferometer.dialects.perf_analyzer.main._complaints", broken)
     with FakeTriton(control=traces) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address, "--request-count", "5", *TRACED)
         assert ended.code == 141

@@ -208,7 +208,7 @@ def test_serve_serves_until_it_is_told_to_end(
     process = serve(*asked, "--load-model", "simple")
     said = until_ready(process)
     addresses = (said["HTTP"], said["gRPC"], said["metrics"].removeprefix("http://").removesuffix("/metrics"))
-    for address, port in zip(addresses, ports.numbers(), strict=True):
+    for address, port in zip(addresses, ports, strict=True):
         assert re.fullmatch(rf"127\.0\.0\.1:{port or '[1-9][0-9]*'}", address)
     assert Path(said["log"]).exists()
     result = api.measure("simple", url=said["HTTP"], duration_s=None, request_count=5)

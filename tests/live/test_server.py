@@ -242,7 +242,7 @@ def test_a_given_port_lost_after_the_check_is_named(temporary: Path, monkeypatch
 
 def test_a_picked_port_lost_to_another_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        lost = Ports(taken.getsockname()[1], *choose_ports(Ports()).numbers()[1:])
+        lost = Ports(taken.getsockname()[1], *choose_ports(Ports())[1:])
         picks = iter([lost])
         monkeypatch.setattr(embedded, "choose_ports", lambda wish: next(picks, None) or choose_ports(wish))
         with EmbeddedTriton(load_models=(), extra_args=QUICK) as server:

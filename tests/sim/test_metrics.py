@@ -21,10 +21,10 @@ class Looks:
     latest: Sample | None = None
     told: list = field(default_factory=list)
 
-    def start(self):
+    def __enter__(self):
         self.told.append("start")
 
-    def stop(self):
+    def __exit__(self, *error):
         self.told.append("stop")
 
     def take(self):

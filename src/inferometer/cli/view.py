@@ -1,7 +1,6 @@
 """`inferometer view`: any report from a saved result."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +76,10 @@ def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
 
     from inferometer.report import chromium
     from inferometer.report.markdown import markdown
-    from inferometer.report.page import write
+    from inferometer.report.page import render
 
     html, text, picture, pdf = asked.html, asked.markdown, asked.png, asked.pdf
-    outputs.file(html, partial(write, made))
+    outputs.file(html, lambda path: write_file(path, render(made)))
     if text is not None and str(text) == "-":
         outputs.attempt(SCREEN, lambda: print(markdown(made), end="", flush=True))
     else:
@@ -89,7 +88,7 @@ def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
         return
     with TemporaryDirectory(prefix="inferometer-view-") as folder, chromium.browsing() as tab:
         page = Path(folder) / "page.html"
-        write(made, page)
+        write_file(page, render(made))
         outputs.file(picture, lambda path: write_file(path, chromium.picture(tab, page)))
         outputs.file(pdf, lambda path: write_file(path, chromium.pdf(tab, page)))
 

@@ -1,5 +1,6 @@
 """When a comparison counts as a regression, such as `p99 > +5%, throughput < -3%, snr < 40`."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -51,10 +52,6 @@ class Gate:
     @property
     def name(self) -> str:
         return self.metric.short
-
-    @property
-    def percentile(self) -> int | None:
-        return None if self.metric.percentile is None else int(self.metric.percentile)
 
     def is_beyond(self, value: float) -> bool:
         return value > self.limit if self.is_above else value < self.limit
@@ -180,17 +177,14 @@ class Terms:
 
     @property
     def percentiles(self) -> tuple[int, ...]:
-        return tuple(gate.percentile for gate in self.gates if gate.percentile is not None)
+        return tuple(int(p) for gate in self.gates if (p := gate.metric.percentile) is not None)
 
 
 def conclude(found: Comparison, terms: Terms) -> Comparison:
     """The comparison with its gates judged."""
     is_judged_by_errors = any(gate.name == ERRORS for gate in terms.gates)
-    problems = tuple(
-        problem
-        for variant in found.variants
-        for problem in _problems(variant, None if is_judged_by_errors else terms.max_error_rate)
-    )
+    most = math.inf if is_judged_by_errors else terms.max_error_rate
+    problems = tuple(problem for variant in found.variants for problem in _problems(variant, most))
     gates = judge(terms.gates, found.contrasts, found.variants)
     limited, overloaded = (
         [said for variant in found.variants for said in _said(variant, notes)]
@@ -215,9 +209,9 @@ def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tu
     )
 
 
-def _problems(variant: Variant, max_error_rate: float | None) -> Iterator[str]:
+def _problems(variant: Variant, max_error_rate: float) -> Iterator[str]:
     result = variant.result
-    if max_error_rate is not None and result.failed_share > max_error_rate:
+    if result.failed_share > max_error_rate:
         yield f"{variant.name}: {result.failed_share:.2%} of the requests failed{_example(result.levels)}"
     yield from _said(variant, _BROKEN)
 

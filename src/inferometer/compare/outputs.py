@@ -107,16 +107,15 @@ def _similarity(name: str, base: Sequence[Reply], other: Sequence[Reply]) -> Out
         (one[name], two[name]) for one, two in zip(base, other, strict=True) if name in one and name in two
     ]
     datatypes = (reply[name].datatype for reply in (*base, *other) if name in reply)
-    described = " / ".join(dict.fromkeys(datatypes))
     problem = _problem(pairs, len(base), any(name in reply for reply in base))
+    output = OutputSimilarity(name, " / ".join(dict.fromkeys(datatypes)), len(pairs), 0, problem=problem)
     if problem:
-        return OutputSimilarity(name, described, len(pairs), 0, problem=problem)
+        return output
+    is_text = any("BYTES" in (one.datatype, two.datatype) for one, two in pairs)
     try:
-        if any("BYTES" in (one.datatype, two.datatype) for one, two in pairs):
-            return _of_strings(name, described, pairs)
-        return _of_numbers(name, described, pairs)
+        return (_of_strings if is_text else _of_numbers)(output, pairs)
     except ValueError as error:
-        return OutputSimilarity(name, described, len(pairs), 0, problem=f"cannot be read: {error}")
+        return replace(output, problem=f"cannot be read: {error}")
 
 
 def _problem(pairs: Sequence[tuple[Tensor, Tensor]], requests: int, is_in_base: bool) -> str:
@@ -136,37 +135,33 @@ def _dims(tensor: Tensor) -> str:
     return "x".join(map(str, tensor.shape)) if tensor.shape else "scalar"
 
 
-def _of_strings(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
+def _of_strings(output: OutputSimilarity, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
     elements = same = 0
     for one, two in pairs:
         left, right = decode("BYTES", one.data), decode("BYTES", two.data)
         if len(left) != len(right):
-            problem = f"{len(left)} strings became {len(right)}"
-            return OutputSimilarity(name, datatype, len(pairs), 0, problem=problem)
+            return replace(output, problem=f"{len(left)} strings became {len(right)}")
         elements += len(left)
         same += sum(a == b for a, b in zip(left, right, strict=True))
-    return OutputSimilarity(name, datatype, len(pairs), elements, exact=same / elements if elements else None)
+    return replace(output, elements=elements, exact=same / elements if elements else None)
 
 
-def _of_numbers(name: str, datatype: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
+def _of_numbers(output: OutputSimilarity, pairs: Sequence[tuple[Tensor, Tensor]]) -> OutputSimilarity:
     left, right = (np.concatenate([_raw(pair[side]) for pair in pairs]) for side in (0, 1))
     if len(left) != len(right):
-        problem = f"{len(left)} elements became {len(right)}"
-        return OutputSimilarity(name, datatype, len(pairs), 0, problem=problem)
+        return replace(output, problem=f"{len(left)} elements became {len(right)}")
     if not len(left):
-        return OutputSimilarity(name, datatype, len(pairs), 0)
+        return output
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     a, b = left.astype(np.float64), right.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     is_float = any(tensor.datatype in FLOATS for pair in pairs for tensor in pair)
-    found = OutputSimilarity(
-        name=name,
-        datatype=datatype,
-        requests=len(pairs),
+    found = replace(
+        output,
         elements=len(left),
         exact=float(same.mean()),
         non_finite=int((~finite & ~same).sum()),
-        top1=_top1(name, pairs) if is_float else None,
+        top1=_top1(output.name, pairs) if is_float else None,
     )
     return _with_errors(found, a[finite], b[finite], is_float=is_float) if finite.any() else found
 

@@ -134,7 +134,10 @@ def _data(result: Result) -> Mapping[str, Any]:
 
 def _inputs(base: Result, other: Result) -> list[str]:
     """Of models; datatypes may differ, as those of a variant in half precision do."""
-    one, two = (_named(result) for result in (base, other))
+    one, two = (
+        {str(row["name"]): tuple(row["shape"]) for row in result.model.get("inputs", ())}
+        for result in (base, other)
+    )
     if one.keys() != two.keys():
         return [f"payload: inputs are {_shown(sorted(one))} and {_shown(sorted(two))}"]
     return [
@@ -142,11 +145,6 @@ def _inputs(base: Result, other: Result) -> list[str]:
         for name in one
         if one[name] != two[name]
     ]
-
-
-def _named(result: Result) -> dict[str, Any]:
-    rows = result.model.get("inputs", ())
-    return {str(row["name"]): tuple(row["shape"]) for row in rows}
 
 
 def _memory(base: Result, other: Result) -> list[str]:

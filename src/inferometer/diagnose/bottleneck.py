@@ -39,14 +39,6 @@ GROWING = 0.1  # of throughput with the load, above which the end is not reached
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """`sweep` is what the verdict is about, its last row the diagnosed level; `extra` only teaches the model."""
-
-    sweep: tuple[Observation, ...]
-    extra: tuple[Observation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Conclusion:
     """What follows from the evidence; without statistics, no more than the verdict."""
 
@@ -57,12 +49,17 @@ class Conclusion:
     effective_cores: float | None = None  # what all cores together are worth; None when they are not known
 
 
-def conclude(evidence: Evidence, circumstances: Circumstances) -> Conclusion:
-    """The whole diagnosis but for what the shell adds."""
-    sweep, top = evidence.sweep, evidence.sweep[-1]
+def conclude(
+    sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
+) -> Conclusion:
+    """The whole diagnosis but for what the shell adds.
+
+    The verdict is about the sweep, its last row is the diagnosed level; `extra` only teaches the model.
+    """
+    top = sweep[-1]
     if not top.steps:
         return Conclusion(_verdict(sweep, (), Pipeline(())))
-    rows = (*evidence.extra, *sweep)
+    rows = (*extra, *sweep)
     pipeline = fitted(rows, circumstances.cores)
     cores = pipeline.cores
     table = _step_table(sweep)

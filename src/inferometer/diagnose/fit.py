@@ -234,11 +234,9 @@ def calibrate(rows: Sequence[Measured], pipeline: Pipeline) -> Pipeline:
         return pipeline
     scaling = _minimum(lambda value: _misfit(useful, value)[0])
     speed = math.exp(-_misfit(useful, scaling)[1]) if len(useful) > 1 else 1.0
-    slowed = replace(
-        pipeline,
-        stations=tuple(_slowed(station, 1 / min(max(speed, 0.7), 1.4)) for station in pipeline.stations),
-    )
-    return replace(slowed, cores=replace(pipeline.cores, scaling=scaling))
+    factor = 1 / min(max(speed, 0.7), 1.4)
+    stations = tuple(_slowed(station, factor) for station in pipeline.stations)
+    return _scaled(replace(pipeline, stations=stations), scaling)
 
 
 def _tells_about_cores(row: Measured) -> bool:

@@ -18,7 +18,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
@@ -114,21 +114,12 @@ def _changed(station: Station, name: str, changes: dict[str, Any]) -> Station:
 
 
 @dataclass(frozen=True, slots=True)
-class StationUse:
-    """What one station does under the load."""
-
-    name: str
-    utilisation: float  # share of its instances' time that is held
-    batch: float  # inferences per execution
-
-
-@dataclass(frozen=True, slots=True)
 class Prediction:
     """What is expected of a pipeline under one load."""
 
     throughput: float  # infer/s
     latency_s: float  # mean
-    stations: tuple[StationUse, ...]  # in the order of Pipeline.walk
+    batches: dict[str, float]  # of each station: inferences per execution
 
 
 def predict(pipeline: Pipeline, concurrency: int) -> Prediction:
@@ -161,19 +152,14 @@ class _Place:
         """From now on."""
         self.executions = 0
         self.items = 0
-        self.busy_s = 0.0  # instances held, summed over them
 
     def walk(self) -> Iterator["_Place"]:
         yield self
         for member in self.members:
             yield from member.walk()
 
-    def use(self, seconds: float) -> StationUse:
-        return StationUse(
-            name=self.station.name,
-            utilisation=self.busy_s / (seconds * self.station.instances),
-            batch=self.items / self.executions if self.executions else 0.0,
-        )
+    def batch(self) -> float:
+        return self.items / self.executions if self.executions else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +175,6 @@ class _Token:
     path: tuple[_Visit, ...]
     began_s: float
     position: int = 0
-    held_since_s: list[float] = field(default_factory=list)  # of the instances it holds while it calls others
 
 
 @dataclass(slots=True)
@@ -199,7 +184,6 @@ class _Job:
     tokens: list[_Token]
     place: _Place | None
     core_s: float
-    started_s: float
 
 
 class _Simulation:
@@ -232,7 +216,8 @@ class _Simulation:
         return Prediction(
             throughput=len(latencies) * self._pipeline.items / seconds,
             latency_s=sum(latencies) / len(latencies),
-            stations=tuple(place.use(seconds) for place in places),
+            # A step may be in several places; the first of them speaks for it.
+            batches={place.station.name: place.batch() for place in reversed(places)},
         )
 
     def _advance(self, requests: int) -> list[float]:
@@ -276,7 +261,7 @@ class _Simulation:
         heappush(self._on_cores, (self._virtual_s + job.core_s, next(self._order), job))
 
     def _work(self, tokens: list[_Token], place: _Place | None, total_s: float, core_s: float) -> None:
-        job = _Job(tokens, place, core_s, self._now_s)
+        job = _Job(tokens, place, core_s)
         if 0 < total_s <= core_s:
             self._push_on_cores(job)
         else:
@@ -297,18 +282,12 @@ class _Simulation:
                 visit.place.queue.append((token, self._now_s))
                 self._dispatch(visit.place)
                 return
-            visit.place.busy_s += self._now_s - token.held_since_s.pop()
             self._release(visit.place)
         self._ended.append(token)
 
     def _finish(self, job: _Job) -> None:
-        place = job.place
-        if place is not None:
-            if place.station.members:
-                job.tokens[0].held_since_s.append(job.started_s)
-            else:
-                place.busy_s += self._now_s - job.started_s
-                self._release(place)
+        if job.place is not None and not job.place.station.members:  # a caller holds its instance
+            self._release(job.place)
         for token in job.tokens:
             self._go_on(token)
 

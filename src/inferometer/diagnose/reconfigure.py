@@ -41,11 +41,7 @@ class Reconfiguration:
     @property
     def changed(self) -> dict[str, Config]:
         """The models that are not as they were, with their configurations."""
-        return {
-            name: config
-            for name, config in self._current.items()
-            if config != self._originals.get(name, config)
-        }
+        return {name: config for name, config in self._current.items() if config != self._originals[name]}
 
     def config(self, name: str) -> Config:
         return self._control.config(name, "")
@@ -108,11 +104,9 @@ def _explained(name: str, error: PeerError) -> PeerError:
 
 def changed_config(config: Config, change: Change) -> dict[str, Any]:
     """The configuration with the change in it; everything else stays."""
-    settings = dict(change.settings)
-    groups = settings.pop("instance_group", None)
-    made = {**config, **settings}
-    if groups is not None:
-        made["instance_group"] = [_group(config, groups[0])]
+    made = {**config, **change.settings}
+    if "instance_group" in change.settings:
+        made["instance_group"] = [_group(config, change.settings["instance_group"][0])]
     return made
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.diagnose.bottleneck import Conclusion, Evidence, conclude, outside_s
+from inferometer.diagnose.bottleneck import Conclusion, conclude, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import Observation, observation
@@ -106,11 +106,11 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
             remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
         )
     extra, notes = _probe(asked, setup, rows, watch)
-    evidence, circumstances = Evidence(tuple(rows), extra), _circumstances(setup, asked, result)
-    found = conclude(evidence, circumstances)
+    circumstances = _circumstances(setup, asked, result)
+    found = conclude(rows, circumstances, extra)
     notes = (*notes, *_blind_spots(asked, rows[-1]))
     diagnosis = replace(_diagnosis(rows[-1], circumstances, found, result), notes=notes)
-    return _Trials(asked, watcher, setup, circumstances, evidence, found, diagnosis)
+    return _Trials(asked, watcher, setup, circumstances, rows, extra, found, diagnosis)
 
 
 def _diagnosis(
@@ -196,27 +196,21 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
         yield concurrency
 
 
-def _measure_once(setup: Setup, watch: Watcher, concurrency: int) -> tuple[Observation | None, Result]:
-    """One level with workers of its own."""
-    rows, result = _sweep(setup, watch, (concurrency,))
-    return (rows[0] if rows else None), result
-
-
 def _probe(
     asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watch: Watcher
-) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
+) -> tuple[list[Observation], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
     model, top = setup.model, rows[-1]
     size = min(model.max_batch_size, PROBE_BATCH)
     is_of_use = any(step.setup.max_batch > 1 and step.batch < 1.5 * top.items for step, _, _ in top.walk())
     if size <= top.items or not is_of_use or model.any_sequence or watch.is_interrupted():
-        return (), ()
+        return [], ()
     options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
-        row, _ = _measure_once(prepare(options, command=COMMAND), watch, 1)
+        found, _ = _sweep(prepare(options, command=COMMAND), watch, (1,))
     except InferometerError as error:
-        return (), (f"What a batch of {size} costs could not be measured: {error.message}",)
-    return ((row,) if row is not None and row.steps else ()), ()
+        return [], (f"What a batch of {size} costs could not be measured: {error.message}",)
+    return [row for row in found if row.steps], ()
 
 
 # --- what is known besides
@@ -279,7 +273,8 @@ class _Trials:
     watcher: Watcher
     setup: Setup
     circumstances: Circumstances
-    evidence: Evidence
+    sweep: list[Observation]
+    extra: list[Observation]
     found: Conclusion
     diagnosis: Diagnosis
 
@@ -299,35 +294,30 @@ class _Trials:
                 raise
             self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
             return
-        row, result = self._measure(suggestion.concurrency)
+        options = changed(self.asked.options, concurrency=Range(suggestion.concurrency))
+        setup = prepare(options, command=COMMAND)
+        rows, result = _sweep(setup, _watch_host(setup, self.watcher), (suggestion.concurrency,))
         place = len(self.diagnosis.results)
         self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
-        if row is None:
+        if not rows:
             self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well"))
             server.change(name, before)
             return
-        gain = row.throughput / self.evidence.sweep[-1].throughput - 1
+        row = rows[0]
+        gain = row.throughput / self.sweep[-1].throughput - 1
         is_kept = gain > BETTER and not self.watcher.is_interrupted()  # half a measurement proves nothing
         self._note(ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place))
         if not is_kept:
             server.change(name, before)
         self._learn(row, is_kept)
 
-    def _measure(self, concurrency: int) -> tuple[Observation | None, Result]:
-        options = changed(self.asked.options, concurrency=Range(concurrency))
-        setup = prepare(options, command=COMMAND)
-        return _measure_once(setup, _watch_host(setup, self.watcher), concurrency)
-
     def _note(self, trial: ChangeTrial) -> None:
         self.diagnosis = replace(self.diagnosis, trials=(*self.diagnosis.trials, trial))
         self.watcher.tried(trial)
 
     def _learn(self, row: Observation, is_kept: bool) -> None:
-        seen = self.evidence
-        self.evidence = (
-            Evidence((*seen.sweep, row), seen.extra) if is_kept else Evidence(seen.sweep, (*seen.extra, row))
-        )
-        self.found = conclude(self.evidence, self.circumstances)
+        (self.sweep if is_kept else self.extra).append(row)
+        self.found = conclude(self.sweep, self.circumstances, self.extra)
         if self.diagnosis.best is not None:
             self.diagnosis = replace(self.diagnosis, after=self.found.verdict)
 

@@ -179,7 +179,6 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         if station.max_batch < 2 or row.name in sequences or station.members:
             continue
         size, delay_s, found = _best_batching(situation, station)
-        formed = next(use.batch for use in found.stations if use.name == row.name)
         delay_us = round(delay_s * US_PER_S)
         before = f"preferred {station.preferred or 'any'}" if station.is_batching else "off"
         times = f"a batch of {size} takes {station.service_s(size) / station.service_s(1):.1f} times as long as one"
@@ -193,7 +192,7 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, before, after, {"dynamic_batching": batching}),
             f"let the server form batches for {row.name}: preferred size {size}, delay {delay_us} µs",
-            f"{why}; about {formed:.2g} would come together",
+            f"{why}; about {found.batches[row.name]:.2g} would come together",
             found,
         )
 

@@ -1,5 +1,7 @@
 """One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
 
+from contextlib import nullcontext
+
 from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
@@ -7,7 +9,6 @@ from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.measure.level_run import LevelRun
-from inferometer.observe.poller import polling
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Window
@@ -42,7 +43,7 @@ def measure_level_windows(
     """The level with the windows it is made of, for those who merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
     run = LevelRun(instrument, settings, point)
-    with polling(instrument.metrics):
+    with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
     level = conclude(run.raw(decision))
     if instrument.journal is not None:

@@ -47,11 +47,6 @@ class Sample:
     memory_total_bytes: int | None = None
     host: HostSample | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """The text held nothing we know: perhaps it is not a Triton's."""
-        return not self.gpus and not self.queues and self.cpu_share is None
-
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
     gpus: defaultdict[str, dict[str, Any]] = defaultdict(dict)

@@ -4,8 +4,7 @@ It lives in the controller, whose interpreter lock no worker needs, and sleeps u
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
@@ -51,7 +50,7 @@ class MetricsEndpoint:
 
 
 class Poller:
-    """Looks every interval between `start` and `stop`. One that fails is counted; the measurement goes on."""
+    """Looks every interval while it is entered. One that fails is counted; the measurement goes on."""
 
     def __init__(self, look: Callable[[], Sample], *, interval_ns: int, clock: Clock) -> None:
         self._look = look
@@ -66,7 +65,7 @@ class Poller:
         self._has_told_of_slowness = False
         self.latest: Sample | None = None  # since the last start
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         self._ended = threading.Event()
         with self._lock:
             self._fresh, self._failures, self.latest = [], [], None
@@ -75,7 +74,7 @@ class Poller:
         )
         self._thread.start()
 
-    def stop(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """A look that hangs is not waited for; its result is dropped."""
         self._ended.set()
         if self._thread is not None:
@@ -137,21 +136,8 @@ class Poller:
             self._slow = Remark(Note.METRICS_SLOW, text)
 
 
-@contextmanager
-def polling(poller: Poller | None) -> Iterator[None]:
-    """The poller at work; None is none."""
-    if poller is None:
-        yield
-        return
-    poller.start()
-    try:
-        yield
-    finally:
-        poller.stop()
-
-
 def warnings_about(first: Sample) -> tuple[str, ...]:
-    """What to say after the first look."""
-    if first.is_empty:
+    """What to say after the first look: a text without anything we know is perhaps not a Triton's."""
+    if not first.gpus and not first.queues and first.cpu_share is None:
         return ("WARNING: The metrics endpoint answers, but with no metrics of a Triton server.",)
     return ()

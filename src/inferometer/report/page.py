@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from inferometer.base.text import printable
-from inferometer.base.writing import write_file
 from inferometer.report.document import (
     Block,
     Chart,
@@ -48,17 +46,10 @@ if TYPE_CHECKING:
 def render(document: Document) -> str:
     """The whole page; the same document gives the same bytes."""
     template = _environment().get_template("page.html.j2")
-    page = template.render(
-        document=document,
-        block=block_markup,
-        source=_embedded(document.source),
-    )
+    # JSON that cannot end the script it stands in: `<` is written as its escape, which means the same.
+    source = Markup(document.source.replace("<", "\\u003c"))
+    page = template.render(document=document, block=block_markup, source=source)
     return printable(page)  # tags are escaped already; here only what no page may have
-
-
-def write(document: Document, path: Path) -> None:
-    """Write the page."""
-    write_file(path, render(document))
 
 
 @cache
@@ -92,11 +83,6 @@ def block_markup(block: Block, title: str) -> Markup:
     """A block, by the macro of its name."""
     macros = _environment().get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, title))
-
-
-def _embedded(source: str) -> Markup:
-    """JSON that cannot end the script it stands in: `<` is written as its escape, which means the same."""
-    return Markup(source.replace("<", "\\u003c"))
 
 
 def _reach_of_differences(block: Differences) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
+from inferometer.base.writing import write_file
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Document
@@ -16,7 +17,7 @@ from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.format import first_line
 from inferometer.report.markdown import markdown
-from inferometer.report.page import render, write
+from inferometer.report.page import render
 from inferometer.stats.result import Result
 
 Report = Result | Diagnosis | Comparison
@@ -65,7 +66,7 @@ def to_markdown(report: Report) -> str:
 
 def write_page(path: Path, report: Report) -> None:
     """Write the report as one self-contained page."""
-    write(document(report), path)
+    write_file(path, to_html(report))
 
 
 # --- a comparison as JUnit XML

@@ -23,7 +23,6 @@ from inferometer.stats.measurement import (
     Level,
     Measurement,
     QueueFigures,
-    SequenceFigures,
     ServerMetrics,
     StartFigures,
     Streaming,
@@ -73,8 +72,7 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
-    is_failing = any(remark.note is Note.FAILURES for remark in level.remarks)
-    if not level.is_stable and not words and not is_failing:
+    if not level.is_stable and not words and not level.has_remark(Note.FAILURES):
         words.append("not stable")
     if level.is_over_limit:
         words.append("over limit")
@@ -161,8 +159,10 @@ def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]
     if measurement.streaming is not None:
         yield _streaming(measurement.streaming)
     yield from token_sentences(measurement)
-    if measurement.sequences is not None:
-        yield _sequences(measurement.sequences)
+    sequences = measurement.sequences
+    if sequences is not None:
+        words = f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second"
+        yield f"{words}, each {_middle_and_tail(sequences.latency)}"
     if measurement.metrics is not None:
         yield from metrics_sentences(measurement.metrics)
     rows = [
@@ -181,11 +181,6 @@ def _streaming(streaming: Streaming) -> str:
         f"first after {_middle_and_tail(streaming.first)}"
     )
     return f"{words}; between them {_middle_and_tail(streaming.gaps)}" if streaming.gaps.count else words
-
-
-def _sequences(sequences: SequenceFigures) -> str:
-    words = f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second"
-    return f"{words}, each {_middle_and_tail(sequences.latency)}"
 
 
 def _client(client: ClientCost, ports: int) -> str:

@@ -1,11 +1,9 @@
 """A real tritonserver as a context manager: ready when entered, gone without a trace when left."""
 
 import contextlib
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from inferometer.base.errors import InferometerError, LocalError, PeerError, UsageError
@@ -65,9 +63,7 @@ class EmbeddedTriton:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     @property
@@ -95,7 +91,7 @@ class EmbeddedTriton:
     @property
     def pid(self) -> int:
         """The process id of the tritonserver itself."""
-        return self._now.process.pid
+        return self._now.guarded.process.pid
 
     @property
     def _now(self) -> "_Running":
@@ -142,24 +138,20 @@ class EmbeddedTriton:
             return
         running, self._running = self._running, None
         # A server that ended by itself has its reason in the log.
-        running.guarded.end(keep_log=running.process.poll() is not None)
+        running.guarded.end(keep_log=running.guarded.process.poll() is not None)
 
     def is_running(self) -> bool:
-        return self._running is not None and self._running.process.poll() is None
+        return self._running is not None and self._running.guarded.process.poll() is None
 
     def wait(self) -> int:
         """Block until the server ends by itself or is ended from elsewhere; its exit status."""
-        return self._now.process.wait()
+        return self._now.guarded.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
     guarded: GuardedProcess
     ports: Ports
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        return self.guarded.process
 
 
 class _PortLostError(Exception):
@@ -243,7 +235,7 @@ def _is_ready(running: _Running) -> bool:
     try:
         status, _ = control.exchange("GET", "/v2/health/ready", timeout_s=_PROBE_TIMEOUT_S)
         # A stranger that took the port first may well be a ready server too.
-        return status == 200 and listens_on(running.process.pid, running.ports.numbers())
+        return status == 200 and listens_on(running.guarded.process.pid, running.ports)
     except (PeerError, OSError):  # it does not answer yet, or has just ended
         return False
 

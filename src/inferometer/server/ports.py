@@ -5,8 +5,8 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from inferometer.base.errors import UsageError
 
@@ -14,8 +14,7 @@ LOOPBACK = "127.0.0.1"
 _LISTENING = "0A"
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """Port numbers by service; as a request, 0 means any free one."""
 
     http: int = 0
@@ -24,9 +23,6 @@ class Ports:
 
     def named(self) -> tuple[tuple[str, int], ...]:
         return (("HTTP", self.http), ("gRPC", self.grpc), ("metrics", self.metrics))
-
-    def numbers(self) -> tuple[int, ...]:
-        return (self.http, self.grpc, self.metrics)
 
 
 def choose_ports(requested: Ports) -> Ports:

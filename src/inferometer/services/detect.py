@@ -160,8 +160,6 @@ def _ask(control: HttpControl, path: str) -> ProbeAnswer:
 
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
-    from google.protobuf.empty_pb2 import Empty
-
     from inferometer.services.grpc_control import GrpcControl
     from inferometer.services.triton_grpc import TritonGrpc
 
@@ -172,9 +170,7 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     except PeerError:
         return {}
     try:
-        GrpcControl(connection, "tensorflow.serving.PredictionService").call(
-            "GetModelMetadata", Empty(), Empty
-        )
+        GrpcControl(connection, "tensorflow.serving.PredictionService").call_bytes("GetModelMetadata", b"")
     except MissingError:
         return {}
     except PeerError:  # a call that says what it lacks is there

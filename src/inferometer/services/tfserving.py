@@ -352,7 +352,7 @@ class TfServingRest(Service):
         """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
         document = {
             "signature_name": self._options.signature,
-            "inputs": {tensor.name: _nested(_elements(tensor), tensor.shape) for tensor in step},
+            "inputs": {tensor.name: _nested(tensor) for tensor in step},
         }
         body = json.dumps(document, separators=(",", ":")).encode()
         path = f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}:predict"
@@ -366,20 +366,11 @@ def _path(name: str, version: str) -> str:
     return f"{path}/{'versions' if is_digits(version) else 'labels'}/{quote(version, safe='')}"
 
 
-def _elements(tensor: Tensor) -> list[Any]:
+def _nested(tensor: Tensor) -> Any:
     elements = decode(tensor.datatype, tensor.data)
-    if tensor.datatype != "BYTES":
-        return elements
-    return [{"b64": base64.b64encode(element).decode()} for element in elements]
-
-
-def _nested(elements: list[Any], shape: tuple[int, ...]) -> Any:
-    if not shape:
-        return elements[0]
-    if len(shape) == 1:
-        return elements
-    size = len(elements) // shape[0] if shape[0] else 0
-    return [_nested(elements[size * row : size * (row + 1)], shape[1:]) for row in range(shape[0])]
+    if tensor.datatype == "BYTES":
+        elements = [{"b64": base64.b64encode(element).decode()} for element in elements]
+    return np.array(elements, dtype=object).reshape(tensor.shape).tolist()
 
 
 @dataclass(frozen=True, slots=True)

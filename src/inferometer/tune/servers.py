@@ -248,7 +248,7 @@ class DockerServer:
         """The arguments of `docker run`, one per part, so blanks in paths do no harm."""
         launch = self._launch
         words = [self._docker, "run", "--rm", "--init", "--name", self._name]
-        for number in ports.numbers():
+        for number in ports:
             words += ["--publish", f"{LOOPBACK}:{number}:{number}"]
         for folder in launch.repositories:
             path = folder.resolve()

@@ -68,7 +68,7 @@ class VariantNames:
     """Gives every configuration its name: `<model>_config_<n>` in order of creation, equal contents once."""
 
     known: dict[str, ModelVariant] = field(default_factory=dict)  # by name
-    _last: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)  # number by model
     _by_content: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -83,7 +83,7 @@ class VariantNames:
         self.known[variant.name] = variant
         suffix = variant.name.rpartition("_config_")[2]
         if is_digits(suffix):
-            self._last[variant.model] = max(self._last.get(variant.model, -1), int(suffix))
+            self.last[variant.model] = max(self.last.get(variant.model, -1), int(suffix))
             self._by_content.setdefault(_content(variant), variant.name)
 
     def variant(
@@ -110,7 +110,7 @@ class VariantNames:
         name = self._by_content.get(_content(made))
         if name is not None:
             return self.known[name]
-        made = replace(made, name=f"{model}_config_{self._last.get(model, -1) + 1}")
+        made = replace(made, name=f"{model}_config_{self.last.get(model, -1) + 1}")
         self.add(made)
         return made
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.diagnose.bottleneck import Evidence, conclude
+from inferometer.diagnose.bottleneck import conclude
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -90,21 +90,21 @@ UNUSED = (
     ],
 )
 def test_each_kind_of_trouble_is_named(rows, extra, kind, culprit):
-    found = conclude(Evidence(rows, extra), HERE).verdict
+    found = conclude(rows, HERE, extra).verdict
     assert (found.kind, found.step) == (kind, culprit)
     assert found.sentence.endswith(".")
 
 
 def test_batches_that_cost_as_much_as_their_parts_are_not_blamed():
     dear = row(1, 25.0, step("slow", 320, batch=8.0, max_batch=8), items=8, host=ASLEEP)
-    found = conclude(Evidence(ONE_BY_ONE, (dear,)), HERE)
+    found = conclude(ONE_BY_ONE, HERE, (dear,))
     assert found.verdict.kind == COMPUTE
     assert DYNAMIC_BATCHING not in kinds(found)
 
 
 def test_exhausted_cores_by_other_programs_are_said():
     rows = tuple(replace(found, host=host(2.0, 0.3, slow=(0.25, 0.9))) for found in SPINNING)
-    sentence = conclude(Evidence(rows), HERE).verdict.sentence
+    sentence = conclude(rows, HERE).verdict.sentence
     assert "other programs 1.7" in sentence
 
 
@@ -114,7 +114,7 @@ def test_a_single_instance_that_others_starve_is_not_blamed():
         row(1, 4.8, step("slow", 200), host=crowded),
         row(8, 4.9, step("slow", 200, wait_ms=1400), host=crowded),
     )
-    found = conclude(Evidence(rows), HERE)
+    found = conclude(rows, HERE)
     assert (found.verdict.kind, found.verdict.step) == (CPU, "slow")
     assert found.suggestions == ()
 
@@ -122,11 +122,11 @@ def test_a_single_instance_that_others_starve_is_not_blamed():
 def test_a_step_that_sleeps_is_blamed_also_on_a_full_machine():
     crowded = host(2.0, 0.05, slow=(0.01, 0.03), other=(0.01, 0.02))
     rows = tuple(replace(found, host=crowded) for found in SLOW_STEP)
-    assert conclude(Evidence(rows), HERE).verdict.kind == COMPUTE
+    assert conclude(rows, HERE).verdict.kind == COMPUTE
 
 
 def test_the_table_weighs_steps_by_their_calls():
-    table = conclude(Evidence((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),)), HERE).table
+    table = conclude((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),), HERE).table
     assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
     assert [found.utilisation for found in table] == pytest.approx([0.6, 0.2])
     assert [found.bound for found in table] == pytest.approx([100 / 3, 100.0])
@@ -135,7 +135,7 @@ def test_the_table_weighs_steps_by_their_calls():
 def test_a_caller_is_told_apart_from_what_it_calls():
     inner = step("inner", 30)
     caller = Step("caller", 1.0, 0.040, 0.010, 0.0, 1.0, StepSetup(), (inner,))
-    table = conclude(Evidence((row(1, 24.0, caller), row(8, 25.0, caller))), HERE).table
+    table = conclude((row(1, 24.0, caller), row(8, 25.0, caller)), HERE).table
     assert [(found.name, found.depth) for found in table] == [("caller", 0), ("inner", 1)]
     assert [found.compute_share for found in table] == pytest.approx([0.25, 0.75])
     assert [found.utilisation for found in table] == pytest.approx([1.0, 0.75])
@@ -163,14 +163,14 @@ def kinds(conclusion):
     ],
 )
 def test_what_would_help_is_suggested(rows, extra, circumstances, kind):
-    found = conclude(Evidence(rows, extra), circumstances)
+    found = conclude(rows, circumstances, extra)
     assert kind in kinds(found)
     gains = [round(row.gain, 2) for row in found.suggestions]
     assert gains == sorted(gains, reverse=True)
 
 
 def test_the_prediction_starts_from_what_was_measured():
-    best = conclude(Evidence(SLOW_STEP), HERE).suggestions[0]
+    best = conclude(SLOW_STEP, HERE).suggestions[0]
     top = SLOW_STEP[-1]
     assert best.throughput == pytest.approx(top.throughput * (1 + best.gain))
     assert best.latency_ns < top.latency_s * 1e9
@@ -181,20 +181,20 @@ def test_no_more_busy_instances_than_cores_are_suggested():
         row(1, 48.0, step("slow", 20), host=host(1.0, 1.0, slow=(0.96, 0.0))),
         row(8, 49.0, step("slow", 20, wait_ms=140), host=host(1.0, 1.0, slow=(0.98, 0.0))),
     )
-    best = conclude(Evidence(busy), HERE).suggestions[0]
+    best = conclude(busy, HERE).suggestions[0]
     assert (best.change.kind, best.change.after) == (INSTANCES, "2")
     assert best.throughput == pytest.approx(2 * 49.0, rel=0.1)
 
 
 def test_where_cores_are_exhausted_instances_beyond_them_are_called_useless():
-    found = conclude(Evidence(SPINNING), HERE).suggestions
+    found = conclude(SPINNING, HERE).suggestions
     fewer = next(row for row in found if row.change.kind == INSTANCES)
     assert (fewer.change.before, fewer.change.after) == ("4", "2")
     assert abs(fewer.gain) < 0.05
 
 
 def test_a_guess_about_batches_is_called_one():
-    found = conclude(Evidence(ONE_BY_ONE), HERE).suggestions
+    found = conclude(ONE_BY_ONE, HERE).suggestions
     batching = next(row for row in found if row.change.kind == DYNAMIC_BATCHING)
     assert "guess" in batching.why
 
@@ -206,4 +206,4 @@ def test_sequences_are_never_batched():
         )
         for found in ONE_BY_ONE
     )
-    assert DYNAMIC_BATCHING not in kinds(conclude(Evidence(rows, (EIGHT_AT_ONCE,)), HERE))
+    assert DYNAMIC_BATCHING not in kinds(conclude(rows, HERE, (EIGHT_AT_ONCE,)))

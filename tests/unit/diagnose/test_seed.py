@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.diagnose.bottleneck import Evidence, conclude
+from inferometer.diagnose.bottleneck import conclude
 from inferometer.diagnose.diagnosis import COMPUTE, INSTANCES
 from inferometer.diagnose.fit import Measured, calibrate, fit
 from inferometer.diagnose.observation import Observation, Step, StepSetup
@@ -42,7 +42,7 @@ CIRCUMSTANCES = Circumstances("ensemble_python_resnet50", max_batch=0, cores=Non
 
 
 def test_preprocessing_is_named_with_its_share_and_its_bound():
-    found = conclude(Evidence(SWEEP), CIRCUMSTANCES)
+    found = conclude(SWEEP, CIRCUMSTANCES)
     assert (found.verdict.kind, found.verdict.step) == (COMPUTE, FIRST)
     first = found.table[0]
     assert round(first.light_share, 2) == 0.95
@@ -54,14 +54,14 @@ def test_preprocessing_is_named_with_its_share_and_its_bound():
 
 
 def test_more_instances_of_preprocessing_are_the_first_suggestion():
-    best = conclude(Evidence(SWEEP), CIRCUMSTANCES).suggestions[0]
+    best = conclude(SWEEP, CIRCUMSTANCES).suggestions[0]
     assert (best.change.kind, best.change.model) == (INSTANCES, FIRST)
     assert best.change.settings["instance_group"][0]["kind"] == "KIND_CPU"
     assert best.gain > 1
 
 
 def test_the_bound_of_the_first_row_is_the_exact_one():
-    row = conclude(Evidence(SWEEP[:1]), CIRCUMSTANCES).table[0]
+    row = conclude(SWEEP[:1], CIRCUMSTANCES).table[0]
     assert row.bound == pytest.approx(1 / 0.056698)
     assert row.bound == pytest.approx(17.6, abs=0.05)
 

@@ -11,7 +11,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dialects.perf_analyzer.main import metrics_warnings
 from inferometer.observe import poller as module
 from inferometer.observe.metrics import Sample
-from inferometer.observe.poller import Poller, polling, warnings_about
+from inferometer.observe.poller import Poller, warnings_about
 from tests.support.clock import FakeClock
 
 DEADLINE_S = 30.0
@@ -43,7 +43,7 @@ def numbers(samples) -> list[int]:
 def test_it_looks_at_once_and_then_every_interval() -> None:
     looks = Looks(enough=3)
     poller = Poller(looks, interval_ns=NS_PER_MS, clock=FakeClock())
-    with polling(poller):
+    with poller:
         assert looks.done.wait(DEADLINE_S)
         first = poller.take()
     rest = poller.take()
@@ -55,25 +55,25 @@ def test_it_looks_at_once_and_then_every_interval() -> None:
 
 def test_a_level_shorter_than_the_interval_has_one_look() -> None:
     poller = Poller(Looks(), interval_ns=HOUR_NS, clock=FakeClock())
-    with polling(poller):
+    with poller:
         pass
     assert numbers(poller.take()) == [0]
 
 
 def test_it_ends_with_the_level_however_that_ends() -> None:
     poller = Poller(Looks(), interval_ns=NS_PER_MS, clock=FakeClock())
-    with pytest.raises(KeyboardInterrupt), polling(poller):
+    with pytest.raises(KeyboardInterrupt), poller:
         raise KeyboardInterrupt
     assert "server metrics" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_each_level_begins_afresh() -> None:
     poller = Poller(Looks(failing=(0,)), interval_ns=HOUR_NS, clock=FakeClock())
-    with polling(poller):
+    with poller:
         pass
     assert poller.latest is None
     assert [remark.note for remark in poller.remarks()] == [Note.METRICS_MISSING]
-    with polling(poller):
+    with poller:
         pass
     assert numbers(poller.take()) == [1]
     assert poller.remarks() == ()
@@ -82,7 +82,7 @@ def test_each_level_begins_afresh() -> None:
 def test_a_look_that_fails_is_counted_and_the_next_is_taken() -> None:
     looks = Looks(enough=3, failing=(0, 2))
     poller = Poller(looks, interval_ns=NS_PER_MS, clock=FakeClock())
-    with polling(poller):
+    with poller:
         assert looks.done.wait(DEADLINE_S)
     assert 1 in numbers(poller.take())
     (remark,) = poller.remarks()
@@ -98,12 +98,12 @@ def test_looking_that_takes_longer_than_the_interval_is_said_once() -> None:
         return looks()
 
     poller = Poller(slow, interval_ns=5 * NS_PER_MS, clock=clock)
-    with polling(poller):
+    with poller:
         assert looks.done.wait(DEADLINE_S)
     (remark,) = poller.remarks()
     assert remark.note is Note.METRICS_SLOW
     assert remark.text == "Triton metrics endpoint latency (7ms) is larger than the querying interval (5ms)"
-    with polling(poller):
+    with poller:
         pass
     assert poller.remarks() == ()
 
@@ -123,20 +123,14 @@ def test_a_look_that_hangs_holds_up_nobody_and_is_in_no_level(monkeypatch: pytes
         return next(looks)()
 
     poller = Poller(look, interval_ns=HOUR_NS, clock=FakeClock())
-    with polling(poller):
+    with poller:
         assert asked.wait(DEADLINE_S)
         (hanging,) = [thread for thread in threading.enumerate() if thread.name == "server metrics"]
-    with polling(poller):
+    with poller:
         go_on.set()
         hanging.join(DEADLINE_S)
         assert not hanging.is_alive()
     assert numbers(poller.take()) == [1]
-
-
-def test_no_poller_polls_nothing() -> None:
-    before = set(threading.enumerate())  # one of another test may be about to end
-    with polling(None):
-        assert set(threading.enumerate()) <= before
 
 
 def test_what_is_said_after_the_first_look() -> None:

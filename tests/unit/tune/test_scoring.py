@@ -85,6 +85,11 @@ def test_constraints_come_before_objectives():
     assert [row.does_pass for row in rank(goals, [FAST, SLOW])] == [True, False]
 
 
+def test_trials_that_are_equal_stay_in_their_order():
+    rows = [trial(part(100, 10, variant=name)) for name in "abcd"]
+    assert best_first([Goal("m")], rows) == rows
+
+
 def test_gain_is_in_percent_of_the_other_and_the_least_the_intervals_allow():
     first, second = trial(part(300, 20, spread=30)), trial(part(100, 10, spread=20))
     assert gain([Goal("m")], first, second) == 200.0

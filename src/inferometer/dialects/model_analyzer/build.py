@@ -165,13 +165,13 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
         if name in flags:  # overrides the tuner's own; a range is all its loads
             loads = ints(f"{where}.{name}", flags[name])
             break
-    batches = model.get("parameters", {}).get("batch_sizes", config.batch_sizes)
+    batches = model.own.get("parameters", {}).get("batch_sizes", config.batch_sizes)
     if "batch-size" in flags:
         batches = (whole(1)(f"{where}.batch-size", flags["batch-size"]),)
     goal = config.goal(model)
     options, prompts = _options(config, model, flags, goal.constraints), None
     if config.model_type == LLM:
-        own_flags = model.get("genai_perf_flags", config.genai_perf_flags)
+        own_flags = model.own.get("genai_perf_flags", config.genai_perf_flags)
         has_data = "input-data" in flags
         options, prompts = text_options(options, own_flags, model.path("genai_perf_flags"), has_data=has_data)
     is_in_process = config.triton_launch_mode == IN_PROCESS
@@ -346,7 +346,7 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
 
 def _ports(config: Config, program: Program) -> Ports:
     def port(name: str, text: str) -> int:
-        if program.picks_ports and not config.has(name):
+        if not program.is_classic and not config.has(name):
             return 0
         found = text.rpartition(":")[2].strip("/")
         if not is_digits(found):

@@ -30,8 +30,8 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
 
 
-Sent = tuple[str, Mapping[str, list[str]]]
-"""The protocol, and the flags of the load generator that say what was sent."""
+Sent = Mapping[str, tuple[str, Mapping[str, list[str]]]]
+"""By model, the protocol and the flags of the load generator that say what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Checkpoint:
     path: Path
     variants: tuple[ModelVariant, ...]
     trials: tuple[Trial, ...]
-    sent: tuple[Mapping[str, Sent], ...] = ()  # by trial and model
+    sent: tuple[Sent, ...] = ()  # by trial
     is_ours: bool = False
 
 
@@ -68,33 +68,26 @@ def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
     try:
         return _checkpoint(path, json.loads(path.read_text()))
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
-    except (*_BROKEN, UsageError) as error:
-        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-
-
-def _unreadable(path: Path, reason: str) -> UsageError:
-    return UsageError(
-        f"the checkpoint '{path}' cannot be read: {reason}",
-        remedy="move it away, or give another --checkpoint-directory",
-    )
+    except (OSError, *_BROKEN, UsageError) as error:
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"the checkpoint '{path}' cannot be read: {reason}",
+            remedy="move it away, or give another --checkpoint-directory",
+        ) from error
 
 
 def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     results = document["ResultManager.results"]["_results"]
     variants: dict[str, ModelVariant] = {}
     trials: list[Trial] = []
-    sent: list[Mapping[str, Sent]] = []
+    sent: list[Sent] = []
     for by_variant in results.values():
         for run_config, measurements in by_variant.values():
             rows = tuple(_variants(run_config))
-            for row in rows:
-                for part in (*row.composing, row):
-                    variants[part.name] = part
+            variants |= {part.name: part for row in rows for part in row.with_members}
             sent += [_sent(run_config)] * len(measurements)
             trials += [
-                _trial(len(trials) + place, rows, row) for place, row in enumerate(measurements.values())
+                _trial(place, rows, row) for place, row in enumerate(measurements.values(), len(trials))
             ]
     defaults = {row.model: row for row in variants.values() if row.is_default}
     return Checkpoint(
@@ -106,7 +99,7 @@ def _checkpoint(path: Path, document: Mapping[str, Any]) -> Checkpoint:
     )
 
 
-def _sent(run_config: Mapping[str, Any]) -> Mapping[str, Sent]:
+def _sent(run_config: Mapping[str, Any]) -> Sent:
     found = {}
     for row in run_config["_model_run_configs"]:
         perf = row.get("_perf_config") or {}
@@ -191,12 +184,10 @@ def _load(row: Mapping[str, Any]) -> ClientLoad:
 
 
 def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
-    found = {}
-    for tag, value in rows:
-        name = known_tag(str(tag))
-        if name in BY_TAG:
-            found[name] = Estimate(float(value["_value"]))
-    return Figures(tuple(found.items()))
+    found = {known_tag(str(tag)): row for tag, row in rows}
+    return Figures(
+        tuple((tag, Estimate(float(row["_value"]))) for tag, row in found.items() if tag in BY_TAG)
+    )
 
 
 # --- writing
@@ -231,12 +222,8 @@ def document(
 
 
 def _names(variants: Sequence[ModelVariant]) -> dict[str, Any]:
-    last: dict[str, int] = {}
     configs: dict[str, Any] = {}
     for variant in variants:
-        suffix = variant.name.rpartition("_config_")[2]
-        if is_digits(suffix):
-            last[variant.model] = max(last.get(variant.model, -1), int(suffix))
         if "ensemble_scheduling" in variant.config and variant.composing:
             configs[variant.name] = {
                 "key": ",".join(part.name for part in variant.composing),
@@ -244,7 +231,7 @@ def _names(variants: Sequence[ModelVariant]) -> dict[str, Any]:
             }
         else:
             configs[variant.name] = dict(variant.config)
-    return {"_model_config_dicts": configs, "_model_name_index": last}
+    return {"_model_config_dicts": configs, "_model_name_index": VariantNames.of(variants).last}
 
 
 def _run_config(trial: Trial, variants: Mapping[str, ModelVariant]) -> dict[str, Any]:
@@ -384,34 +371,18 @@ def read_journal(journal: Journal) -> Stored:
     return Stored(journal.variants(), journal.trials(), studies)
 
 
-def remember(journal: Journal, studies: Iterable[Study]) -> None:
+def remember(journal: Journal, studies: Sequence[Study]) -> None:
     """What reports need besides the trials."""
-    names = list(journal.recall("studies") or [])
     for study in studies:
-        bare = replace(study, trials=(), variants=())
-        journal.remember(f"study {study.name}", plain(bare))
-        names += [study.name] if study.name not in names else []
-    journal.remember("studies", names)
+        journal.remember(f"study {study.name}", plain(replace(study, trials=(), variants=())))
+    names = [*(journal.recall("studies") or ()), *(study.name for study in studies)]
+    journal.remember("studies", list(dict.fromkeys(names)))
 
 
-@dataclass(frozen=True, slots=True)
-class SentData:
-    """What this run sends, to tell which measurements can stand for its own."""
-
-    protocol: str
-    flags: Mapping[str, Mapping[str, list[str]]]  # by model
-    fingerprint: Callable[[Sequence[str]], str]  # of the load generator
-
-    def is_same(self, sent: Mapping[str, Sent]) -> bool:
-        return all(
-            protocol in ("", self.protocol) and flags == self.flags.get(model, {})
-            for model, (protocol, flags) in sent.items()
-        )
-
-
-def take_over(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
+def take_over(journal: Journal, found: Checkpoint, mark: Callable[[Sent], str]) -> int:
     """Measurements of a classic checkpoint the journal does not have yet; how many there were.
 
+    `mark` stands in their keys for what was sent, so that only the same data makes them measurements of this run.
     Names stay where they are free. A name that stands for something else here is given anew; a model's own
     configuration that is no longer its own is left out.
     """
@@ -435,9 +406,7 @@ def take_over(journal: Journal, found: Checkpoint, sent_data: SentData) -> int:
             continue
         parts = tuple(replace(part, variant=renamed[part.variant].name) for part in trial.parts)
         proposal = Proposal(tuple((renamed[part.variant], part.load) for part in trial.parts))
-        models = [part.model for part in parts]
-        mark = sent_data.fingerprint(models) if sent_data.is_same(sent) else "other data"
-        key = key_of(proposal, mark)
+        key = key_of(proposal, mark(sent))
         if journal.find(key, with_failed=False) is not None:
             continue
         whole = replace(trial, parts=parts, number=journal.next_number(), key=key)

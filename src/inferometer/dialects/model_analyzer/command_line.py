@@ -28,23 +28,22 @@ class Program:
     """One of the two programs that have these commands."""
 
     name: str
+    mark: str  # before its lines
     search: str  # the default one
-    has_global_mode: bool  # `-m` before the command
-    picks_ports: bool = False  # where none are given, instead of the classic ones
+    is_classic: bool = False  # has `-m` before the command, and the classic ports where none are given
     commands: tuple[str, ...] = ("profile", "analyze", "report")
-    version: str = ""
 
 
-CLASSIC = Program("model-analyzer", "brute", has_global_mode=True, version=__version__)
-OURS = Program("inferometer", "smart", has_global_mode=False, picks_ports=True)
+CLASSIC = Program("model-analyzer", "Model Analyzer", "brute", is_classic=True)
+OURS = Program("inferometer", "inferometer", "smart")
 
 
 def parser(program: Program) -> argparse.ArgumentParser:
     """Of the whole program: global options, then a command with its own."""
     top = argparse.ArgumentParser(prog=program.name, description="Find the best configuration of a model.")
-    if program.has_global_mode:
+    if program.is_classic:
         _add_mode(top, "-m", "--mode")
-        top.add_argument("--version", action="version", version=program.version)
+        top.add_argument("--version", action="version", version=__version__)
     commands = top.add_subparsers(dest="command", metavar="{profile,analyze,report}")
     for name in program.commands:
         command = commands.add_parser(name, help=_WHAT[name], description=_WHAT[name].capitalize() + ".")
@@ -68,10 +67,10 @@ def _add_mode(parser: argparse.ArgumentParser, *names: str) -> None:
 def _add_options(command: argparse.ArgumentParser, name: str, program: Program) -> None:
     command.add_argument("-q", "--quiet", action="store_true", help="errors only")
     command.add_argument("-v", "--verbose", action="store_true", help="details, and the tables")
-    if not program.has_global_mode:
+    if program.is_classic:
+        command.add_argument("--version", action="version", version=__version__)
+    else:
         _add_mode(command, "--mode")
-    if program.version:
-        command.add_argument("--version", action="version", version=program.version)
     known = keys_of(name)
     group: Any = command
     for key in KEYS:
@@ -138,7 +137,7 @@ def _mentions(value: Any, name: str) -> bool:
     if isinstance(value, Mapping):
         return any(key == name or _mentions(row, name) for key, row in value.items())
     if isinstance(value, list):
-        return any(row == name or _mentions(row, name) for row in value)
+        return any(_mentions(row, name) for row in value)
     return isinstance(value, str) and name in (word.strip() for word in value.split(","))
 
 

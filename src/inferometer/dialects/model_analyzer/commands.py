@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
+from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer import FAILURE, OK, checkpoint, load_generator, outputs
 from inferometer.dialects.model_analyzer.build import ProfileJob, analyzed, profile_job
-from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, SentData, Stored
+from inferometer.dialects.model_analyzer.checkpoint import Checkpoint, Sent, Stored
 from inferometer.dialects.model_analyzer.command_line import Program
 from inferometer.dialects.model_analyzer.config import Config, option
 from inferometer.dialects.model_analyzer.console import Console, SearchConsole, SearchInterrupts
@@ -26,8 +27,9 @@ from inferometer.tune.study import Study
 Profile = Callable[..., Iterator[Study]]
 
 
-def run(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
+def run(config: Config, program: Program, *, profile: Profile | None = None) -> int:
     """The command that was asked for."""
+    console = Console(program.mark, is_quiet=config.is_quiet, is_verbose=config.is_verbose)
     for line in config.lines():
         console.debug(line)
     if config.command == "report":
@@ -45,7 +47,7 @@ def _report_command(config: Config, program: Program) -> str:
     return shlex.join(words)
 
 
-def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None = None) -> int:
+def run_profile(config: Config, program: Program, console: Console, *, profile: Profile | None) -> int:
     job = profile_job(config, program)
     for text in (*job.warnings, *check_profile(config, job.settings)):
         console.warn(text)
@@ -54,7 +56,8 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
     for folder in (config.export_path, config.checkpoint_directory):
         with writing(folder):
             folder.mkdir(exist_ok=True)
-    with SearchInterrupts(console.info).caught() as interrupts:
+    interrupts = SearchInterrupts(console.info)
+    with handled_by(interrupts.receive):
         watcher = SearchConsole(job, console, interrupts, _recalled(job, console, earlier, gpus))
         generator, log = job.generator, watcher.error_log
         make_meter = None if generator is None else lambda *_: ProgramMeter(generator, log, console.plain)
@@ -62,7 +65,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
             studies = list((profile or session.profile)(job.settings, watcher, make_meter=make_meter))
         finally:
             watcher.tell_saved()
-        if interrupts.asked:
+        if interrupts.count:
             console.info("Interrupted: what was measured is saved; run the same command again to go on.")
             return FAILURE
     with journals.opened(config.journal) as journal:
@@ -106,7 +109,7 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
         if earlier is not None:
             console.info(f"Loaded checkpoint from file {earlier.path}")
             if not (earlier.is_ours and had_measured):
-                count = checkpoint.take_over(journal, earlier, _sent_data(job))
+                count = checkpoint.take_over(journal, earlier, _mark_of_sent(job))
                 console.info(f"Took over {count} measurements from {earlier.path}")
         elif not had_measured:
             console.info("No checkpoint file found, starting a fresh run.")
@@ -114,19 +117,23 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
         return checkpoint.read_journal(journal)
 
 
-def _sent_data(job: ProfileJob) -> SentData:
+def _mark_of_sent(job: ProfileJob) -> Callable[[Sent], str]:
+    """To tell which measurements can stand for those of this run: where the same was sent, its own fingerprint."""
     protocol = job.settings.launch.control.protocol
     asked = session.sent_options(job.settings)
-
-    def mark(models: Sequence[str]) -> str:
-        if job.generator is not None:
-            return load_generator.fingerprint(job.generator, models)
-        plain = {model: Options(model=model, protocol=protocol) for model in models}
-        known = session.sent_prompts([row for row in job.settings.models if row.name in models])
-        return meter.fingerprint({model: asked.get(model, plain[model]) for model in models}, known)
-
     flags = {model: data_flags(rows) for model, rows in job.config.flags_by_model.items()}
-    return SentData(protocol, flags, mark)
+
+    def mark(sent: Sent) -> str:
+        for model, (sent_over, sent_flags) in sent.items():
+            if sent_over not in ("", protocol) or sent_flags != flags.get(model, {}):
+                return "other data"
+        if job.generator is not None:
+            return load_generator.fingerprint(job.generator, list(sent))
+        known = session.sent_prompts([row for row in job.settings.models if row.name in sent])
+        plain = {model: Options(model=model, protocol=protocol) for model in sent}
+        return meter.fingerprint({model: asked.get(model, plain[model]) for model in sent}, known)
+
+    return mark
 
 
 def _write_reports(config: Config, program: Program, studies: Sequence[Study], console: Console) -> None:
@@ -137,19 +144,15 @@ def _write_reports(config: Config, program: Program, studies: Sequence[Study], c
         if console.is_verbose:
             console.plain(sheet.text())
     outputs.write_summaries(config, studies, files, console.warn)
-    names = [
-        (study, name) for study in studies for name in outputs.best_names(study, config.num_configs_per_model)
-    ]
-    if not config.skip_detailed_reports:
-        for study, name in names:
+    best = [(study, outputs.best_names(study, config.num_configs_per_model)) for study in studies]
+    for study, names in best:
+        for name in () if config.skip_detailed_reports else names:
             outputs.write_detailed(config, study, name, files)
     _print_all(files, console)
-    if config.skip_detailed_reports:
-        for study in studies:
-            chosen = ",".join(name for owner, name in names if owner is study)
-            if chosen:
-                console.info("To generate detailed reports for the best configurations, run")
-                console.info(f"  {_report_command(config, program)} --report-model-configs {chosen}")
+    for _, names in best:
+        if names and config.skip_detailed_reports:
+            console.info("To generate detailed reports for the best configurations, run")
+            console.info(f"  {_report_command(config, program)} --report-model-configs {','.join(names)}")
     for study in studies:
         console.info(facts.sentence(study, has_own_objectives=config.has("objectives")))
         if reason := facts.why(study):

@@ -75,12 +75,8 @@ class ModelEntry:
     where: str
     own: Mapping[str, Any] = field(default_factory=dict)
 
-    def get(self, key: str, otherwise: Any) -> Any:
-        """A key the model does not have is taken whole from the top level."""
-        return self.own.get(key, otherwise)
-
     def path(self, key: str) -> str:
-        """The dotted path of a key, where `get` took it from."""
+        """The dotted path of a key; one the model does not have is taken whole from the top level."""
         return f"{self.where}.{key}" if key in self.own else key
 
 
@@ -350,17 +346,17 @@ class Config:
 
     def goal(self, model: ModelEntry) -> Goal:
         """What is wanted of a model."""
-        limits: tuple[Constraint, ...] = model.get("constraints", self.constraints) or ()
+        limits: tuple[Constraint, ...] = model.own.get("constraints", self.constraints) or ()
         if self.latency_budget is not None:
             limits = with_limit(limits, Constraint(LATENCY_P99, high=self.latency_budget))
         if self.min_throughput is not None:
             limits = with_limit(limits, Constraint(THROUGHPUT, low=self.min_throughput))
-        objectives = model.get("objectives", self.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
-        return Goal(model.name, objectives, limits, float(model.get("weighting", 1)))
+        objectives = model.own.get("objectives", self.objectives) or ((THROUGHPUT, LISTED_WEIGHT),)
+        return Goal(model.name, objectives, limits, float(model.own.get("weighting", 1)))
 
     def flags(self, model: ModelEntry) -> Flags:
         """Of the load generator."""
-        found: Flags = model.get("perf_analyzer_flags", self.perf_analyzer_flags)
+        found: Flags = model.own.get("perf_analyzer_flags", self.perf_analyzer_flags)
         return found
 
     @property

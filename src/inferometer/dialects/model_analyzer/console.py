@@ -4,12 +4,10 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inferometer.base.signals import handled_by
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
@@ -40,8 +38,7 @@ class Console:
             self._print(text)
 
     def warn(self, text: str) -> None:
-        if not self._is_quiet:
-            self._print(f"WARNING: {text}")
+        self.info(f"WARNING: {text}")
 
     def error(self, text: str) -> None:
         self._print(f"ERROR: {text}")
@@ -66,11 +63,7 @@ class SearchInterrupts:
         self._say = say
         self.count = 0
 
-    @property
-    def asked(self) -> bool:
-        return self.count > 0
-
-    def _receive(self, number: int, frame: object) -> None:
+    def receive(self, number: int, frame: object) -> None:
         self.count = self.count + 1 if number == signal.SIGINT else INTERRUPTS
         if number == signal.SIGINT:
             self._say(
@@ -78,11 +71,6 @@ class SearchInterrupts:
             )
         if self.count >= INTERRUPTS:
             raise KeyboardInterrupt
-
-    @contextmanager
-    def caught(self) -> Iterator["SearchInterrupts"]:
-        with handled_by(self._receive):
-            yield self
 
 
 class SearchConsole(Watcher):
@@ -145,7 +133,7 @@ class SearchConsole(Watcher):
         self._console.debug(f"{names}: {skip.reason}")
 
     def is_interrupted(self) -> bool:
-        return self._interrupts.asked
+        return self._interrupts.count > 0
 
     # --- what is written during the search
 
@@ -157,7 +145,11 @@ class SearchConsole(Watcher):
         output = self._job.config.output_model_repository_path
         if output.exists():
             self._console.warn(f'Overriding the output model repo path "{output}"')
-        _make_folder(output)
+        with writing(output):
+            folder = output.resolve()  # a link stays, and what it leads to is replaced
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir()
 
     def _introduce(self, variant: ModelVariant) -> None:
         for part in (*variant.composing, variant):
@@ -188,16 +180,6 @@ class SearchConsole(Watcher):
 
 
 # --- the output model repository
-
-
-def _make_folder(path: Path) -> None:
-    """An empty folder in place of whatever was there."""
-    with writing(path):
-        if path.is_symlink():
-            path = path.resolve()
-        if path.exists():
-            shutil.rmtree(path)
-        path.mkdir()
 
 
 @dataclass(slots=True)

@@ -226,13 +226,11 @@ _VALUED = {
     name: name.replace("_", "-")
     for name in (
         "blkio_weight", "blkio_weight_device", "cap_add", "cap_drop", "cgroup_parent", "cgroupns", "cpu_count",
-        "cpu_percent", "cpu_period", "cpu_quota", "cpuset_cpus", "cpuset_mems", "domainname", "entrypoint",
-        "hostname", "isolation", "kernel_memory", "mac_address", "network", "oom_score_adj", "pids_limit",
-        "platform", "runtime", "shm_size", "stop_signal", "user", "volume_driver",
+        "cpu_percent", "cpu_period", "cpu_quota", "cpu_rt_period", "cpu_shares", "cpuset_cpus", "cpuset_mems",
+        "domainname", "entrypoint", "hostname", "isolation", "kernel_memory", "mac_address", "network",
+        "oom_score_adj", "pids_limit", "platform", "runtime", "shm_size", "stop_signal", "user", "volume_driver",
     )
 } | {
-    "cpu_rt_period": "cpu-rt-period",
-    "cpu_shares": "cpu-shares",
     "ipc_mode": "ipc",
     "mem_limit": "memory",
     "mem_reservation": "memory-reservation",

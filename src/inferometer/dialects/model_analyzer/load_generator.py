@@ -27,6 +27,7 @@ from inferometer.tune.meter import TrialError, TrialFigures, resident
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import IN_PROCESS, LaunchSettings
 from inferometer.tune.trial import ClientLoad, Figures
+from inferometer.tune.variant import ModelVariant
 
 SHOWN = 1000  # characters of its output in a message
 _UNSTABLE = ("Failed to obtain stable measurement", "Please use a larger time window")
@@ -88,11 +89,9 @@ def find_generator(config: Config, launch: LaunchSettings) -> LoadGenerator | No
 class _Run:
     """The program on one model of a trial."""
 
-    model: str
-    variant: str
+    variant: ModelVariant
     load: ClientLoad
     table: Path
-    flags: Mapping[str, object]
 
 
 def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
@@ -108,20 +107,24 @@ def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
 
 def command(generator: LoadGenerator, run: _Run, deployment: Deployment, start: int) -> list[str]:
     """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
+    config, load, model = generator.config, run.load, run.variant.model
+    flags = dict(config.flags_by_model.get(model, ()))
     given: dict[str, object] = {
-        "model-name": run.model if generator.library is None else run.variant,
-        "batch-size": run.load.batch,
+        "model-name": model if generator.library is None else run.variant.name,
+        "batch-size": load.batch,
         "latency-report-file": str(run.table),
         "verbose-csv": True,
-        **_load(run.load),
+        "concurrency-range": load.concurrency,
+        "request-rate-range": None if load.request_rate is None else f"{load.request_rate:g}",
+        "request-intervals": load.intervals,
+        "bls-composing-models": ",".join(row.name for row in config.bls_composing_models or ()) or None,
         **_where(generator, deployment),
+        **flags,
+        **window_flags(flags, start),
     }
-    if generator.config.bls_composing_models:
-        given["bls-composing-models"] = ",".join(row.name for row in generator.config.bls_composing_models)
-    given |= {**run.flags, **window_flags(run.flags, start)}
     first = (*SHORT, "extra-verbose", "verbose-csv")
     ordered = (*first, *(name for name in LOAD_FLAGS if name not in first))
-    return [generator.path, *words((name, given[name]) for name in ordered if name in given)]
+    return [generator.path, *words((name, given[name]) for name in ordered if given.get(name) is not None)]
 
 
 def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object]:
@@ -144,14 +147,6 @@ def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object
             "metrics-interval": round(1000 * config.monitoring_interval),
         }
     return found
-
-
-def _load(load: ClientLoad) -> dict[str, object]:
-    if load.concurrency is not None:
-        return {"concurrency-range": load.concurrency}
-    if load.request_rate is not None:
-        return {"request-rate-range": f"{load.request_rate:g}"}
-    return {"request-intervals": load.intervals}
 
 
 def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
@@ -227,26 +222,21 @@ class ProgramMeter:
     def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
         with tempfile.TemporaryDirectory(prefix="inferometer-load-") as folder:
             runs = [
-                _Run(
-                    variant.model,
-                    variant.name,
-                    load,
-                    Path(folder) / f"{variant.model}-results.csv",
-                    dict(self._config.flags_by_model.get(variant.model, ())),
-                )
+                _Run(variant, load, Path(folder) / f"{variant.model}-results.csv")
                 for variant, load in proposal.parts
             ]
             for start in range(self._config.perf_analyzer_max_auto_adjusts):
                 failures = self._start(runs, deployment, start)
                 if not failures:
                     return self._figures(runs, deployment)
-                if not any(mark in row.output for row in failures for mark in _UNSTABLE):
+                if not any(mark in output for _, output in failures for mark in _UNSTABLE):
                     break
-        reason, output = failures[0].reason, failures[0].output.strip()
+        reason, output = failures[0]
         shown = f"{reason}: {output[:SHOWN]}" if output else reason
         raise TrialError(f"{self.generator.path}: {shown}")
 
-    def _start(self, runs: Sequence[_Run], deployment: Deployment, start: int) -> "list[_Failure]":
+    def _start(self, runs: Sequence[_Run], deployment: Deployment, start: int) -> list[tuple[str, str]]:
+        """Why runs gave no figures, each with what the program printed."""
         commands = [command(self.generator, run, deployment, start) for run in runs]
         try:
             for words_ in commands:
@@ -272,17 +262,18 @@ class ProgramMeter:
 
     def _failure(
         self, process: "subprocess.Popen[bytes]", table: Path, line: str, deadline: float
-    ) -> "_Failure | None":
-        output, reason = self._wait(process, deadline)
-        self._show(output)
+    ) -> tuple[str, str] | None:
+        printed, reason = self._wait(process, deadline)
+        self._show(printed)
+        output = printed.strip()
         if reason is None and process.returncode:
             reason = _ending(process.returncode)
         if reason is None and not table.exists():
             reason = "it wrote no table"
         if reason is None:
             return None
-        self.error_log.add(line, output.strip() or f"{reason}; it printed nothing")
-        return _Failure(reason, output)
+        self.error_log.add(line, output or f"{reason}; it printed nothing")
+        return reason, output
 
     def _wait(self, process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str, str | None]:
         """Its output, and why it was stopped, if it was."""
@@ -319,15 +310,11 @@ class ProgramMeter:
             sink.write(output)
 
     def _figures(self, runs: Sequence[_Run], deployment: Deployment) -> TrialFigures:
-        parts: list[Figures] = []
-        gpus: tuple[tuple[str, Figures], ...] = ()
-        for run in runs:
-            figures, found = read_table(run.table.read_text())
-            gpus = gpus or found
-            used = None if deployment.pid is None else resident(deployment.pid)
-            rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
-            parts.append(Figures((*figures.values, *rows)))
-        return TrialFigures(tuple(parts), gpus)
+        found = [read_table(run.table.read_text()) for run in runs]
+        used = None if deployment.pid is None else resident(deployment.pid)
+        rows = () if used is None else (("cpu_used_ram", Estimate(used / MEGA)),)
+        parts = tuple(Figures((*figures.values, *rows)) for figures, _ in found)
+        return TrialFigures(parts, next((gpus for _, gpus in found if gpus), ()))
 
     def forget(self) -> None:
         pass
@@ -335,20 +322,9 @@ class ProgramMeter:
     def close(self) -> None:
         """No process outlives the trial that started it."""
         for process in self._running:
-            if process.poll() is None:
+            with process:  # which waits for it, and closes its output
                 process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
         self._running.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why a run gave no figures, and what the program printed."""
-
-    reason: str
-    output: str
 
 
 def _ending(code: int) -> str:

@@ -1,7 +1,7 @@
 """The classic folder layout below the export path: results, plots, reports."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -112,8 +112,7 @@ def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles
         folder = config.export_path / "reports" / "summaries" / study.name
         _write(summary(config, study), folder / "result_summary", ALL_FORMATS, files)
         files.write(folder / "study.json", to_json(study))
-        for path, text in _recommended(study, folder):
-            files.write(path, text)
+        _write_recommended(study, folder, files)
     if config.num_top_model_configs and studies:
         folder = config.export_path / "reports" / "summaries" / ACROSS_MODELS
         document = replace(across_document(studies, config.num_top_model_configs), title=title(studies[0]))
@@ -152,7 +151,7 @@ def shortage(study: Study, top: int) -> str | None:
     return f"{found}. Showing all available configs for this model."
 
 
-def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
+def _write_recommended(study: Study, folder: Path, files: ReportFiles) -> None:
     """`config.pbtxt` of the best variant; of several models in a folder each."""
     found = recommend(study)
     if found is None:
@@ -160,7 +159,7 @@ def _recommended(study: Study, folder: Path) -> Iterator[tuple[Path, str]]:
     variants = [part for row in facts.variants_of(study, found.best.name) for part in row.with_members]
     for variant in variants:
         place = folder / variant.model if len(variants) > 1 else folder
-        yield place / "config.pbtxt", variant.text
+        files.write(place / "config.pbtxt", variant.text)
 
 
 def _summary_plots(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> list[Plot]:

@@ -89,7 +89,7 @@ def _check_loads(config: Config) -> None:
 
 def loads_of(config: Config, model: ModelEntry) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Concurrencies and request rates listed for a model, its own or inherited."""
-    own = model.get("parameters", {})
+    own = model.own.get("parameters", {})
     rates = own.get("request_rate", config.request_rate)
     inherited = None if "request_rate" in own else config.concurrency
     return own.get("concurrency", inherited), rates
@@ -117,7 +117,7 @@ def _check_search(config: Config) -> None:
     listed += [
         f"{model.where}.parameters.concurrency"
         for model in config.profile_models
-        if "concurrency" in model.get("parameters", {})
+        if "concurrency" in model.own.get("parameters", {})
     ]
     for name in listed:
         raise _mismatch(name, f"{_MODE} quick", "leave it out, or take brute or optuna")
@@ -126,7 +126,7 @@ def _check_search(config: Config) -> None:
 
 
 def _check_quick_sweep(model: ModelEntry) -> None:
-    swept = model.get("model_config_parameters", {})
+    swept = model.own.get("model_config_parameters", {})
     where = f"{model.where}.model_config_parameters"
     for name in ("max_batch_size", "instance_group"):
         if name in swept:
@@ -251,7 +251,7 @@ def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
         for tag in wanted:
             yield f"{tag} is measured with {called('model_type')} LLM only, so it decides nothing"
         return
-    flags = model.get("genai_perf_flags", config.genai_perf_flags)
+    flags = model.own.get("genai_perf_flags", config.genai_perf_flags)
     counted = ("output_token_throughput",) if flags.get("service-kind") == "openai" else ()
     for tag in () if flags.get("streaming", True) else wanted:
         if tag not in counted:

@@ -41,9 +41,7 @@ class Sheet:
 
     def text(self) -> str:
         """In columns of fixed width."""
-        widths = [
-            max(len(row[place]) for row in (self.header, *self.rows)) + 2 for place in range(len(self.header))
-        ]
+        widths = [max(map(len, column)) + 2 for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in (self.header, *self.rows)

@@ -35,14 +35,12 @@ def whole(least: int) -> Read:
 
 
 def _int(value: Any) -> int | None:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    if isinstance(value, float) and not value.is_integer():
+        return None
     try:
-        return int(value.strip()) if isinstance(value, str) else None
+        return int(value)
     except ValueError:
         return None
 

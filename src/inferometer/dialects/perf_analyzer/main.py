@@ -109,7 +109,8 @@ def _profile(options: "Options") -> int:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
-                _print_level(later, options)
+                _say(classic.level_block(later, later.levels[-1]))
+                _complain_of(_complaints(later.levels[-1], options))
             for remark in later.remarks[len(result.remarks) :]:
                 to_stderr(f"WARNING: {remark.text}")
             result = later
@@ -152,14 +153,6 @@ class _Printer(Watcher):
 
     def is_interrupted(self) -> bool:
         return self._interrupts.asked
-
-
-def _print_level(result: "Result", options: "Options") -> None:
-    from inferometer.dialects.perf_analyzer import report as classic
-
-    level = result.levels[-1]
-    _say(classic.level_block(result, level))
-    _complain_of(_complaints(level, options))
 
 
 def _complaints(level: "Level", options: "Options") -> list[str]:

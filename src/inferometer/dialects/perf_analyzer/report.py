@@ -340,7 +340,6 @@ class ServerFigures:
     cached: int  # time of hits, misses and compute together
     cache_hit: int
     cache_lookup: int  # lookup and insertion of a miss
-    cache_miss: int  # the same and the compute it led to
 
 
 def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
@@ -353,24 +352,18 @@ def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
     calls = model.counters.success_count
     rows = tuple(row.counters for row in model.workers)
 
-    def total(part: str, counted: str = "") -> int:
-        count = f"{counted or part}_count"
-        return sum(
-            _weighted_us(getattr(row, f"{part}_ns"), getattr(row, count), row.success_count, calls)
-            for row in rows
-        )
+    def total(*parts: str, counted: tuple[str, ...] = ()) -> int:
+        found = 0
+        for row in rows:
+            ns = sum(getattr(row, f"{part}_ns") for part in parts)
+            count = sum(getattr(row, f"{part}_count") for part in counted or parts)
+            # One division at the end: a member called as often as its ensemble gives exactly its own average.
+            found += ns * row.success_count // (count * calls * NS_PER_US) if count and calls else 0
+        return found
 
     latency = whole_us(model.counters.mean_ns("success"))
-    queue, compute, lookup = total("queue"), total("compute", "compute_infer"), total("cache_miss")
-    together = sum(
-        _weighted_us(
-            row.cache_hit_ns + row.cache_miss_ns + row.compute_ns,
-            row.compute_infer_count + row.cache_hit_count,
-            row.success_count,
-            calls,
-        )
-        for row in rows
-    )
+    queue, compute = total("queue"), total("compute", counted=("compute_infer",))
+    together = total("cache_hit", "cache_miss", "compute", counted=("compute_infer", "cache_hit"))
     return ServerFigures(
         latency=latency,
         overhead=max(0, latency - queue - (together if cached else compute)),
@@ -381,14 +374,8 @@ def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
         compute_output=total("compute_output"),
         cached=together,
         cache_hit=total("cache_hit"),
-        cache_lookup=lookup,
-        cache_miss=lookup + compute,
+        cache_lookup=total("cache_miss"),
     )
-
-
-def _weighted_us(ns: int, count: int, calls: int, of: int) -> int:
-    # One division at the end: a member called as often as its ensemble gives exactly its own average.
-    return ns * calls // (count * of * NS_PER_US) if count and of else 0
 
 
 def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> tuple[str, ...]:
@@ -409,7 +396,7 @@ def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> t
         return (
             f"{head}cache hit/miss {row.cached} usec)",
             f"Average Cache Hit Latency: {row.cache_hit} usec",
-            f"Average Cache Miss Latency: {row.cache_miss} usec {lookup}",
+            f"Average Cache Miss Latency: {row.cache_lookup + row.compute} usec {lookup}",
         )
     if model.members:
         return (f"{head}compute {row.compute} usec)",)

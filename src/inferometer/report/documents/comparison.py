@@ -79,9 +79,14 @@ _OUTCOMES = {
 
 def comparison_document(comparison: Comparison) -> Document:
     """The whole report; the same comparison gives the same document."""
+    problems = (Message(text, tone=Tone.BAD) for text in comparison.problems)
+    gates = (
+        Message(f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", tone=_GATE_TONES[gate.outcome])
+        for gate in comparison.gates
+    )
     sections = (
-        _problems_section(comparison),
-        _gates_section(comparison),
+        message_section("problems", "Why it is not valid", problems),
+        message_section("gates", "Conditions of --fail-if", gates),
         _differences_section(comparison),
         _outputs_section(comparison),
         _throughput_section(comparison),
@@ -173,19 +178,6 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
         if level is not None and row is not None:
             detail = f"{row.metric} at {level_label(level.mode, level.value)}: {row.verdict}"
             yield Figure(contrast.variant, f"{signed(row.percent.value)} %", detail, _TONES[row.verdict])
-
-
-def _problems_section(comparison: Comparison) -> Section | None:
-    rows = (Message(text, tone=Tone.BAD) for text in comparison.problems)
-    return message_section("problems", "Why it is not valid", rows)
-
-
-def _gates_section(comparison: Comparison) -> Section | None:
-    rows = (
-        Message(f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", tone=_GATE_TONES[gate.outcome])
-        for gate in comparison.gates
-    )
-    return message_section("gates", "Conditions of --fail-if", rows)
 
 
 def _differences_section(comparison: Comparison) -> Section | None:

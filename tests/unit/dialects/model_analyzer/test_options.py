@@ -545,8 +545,8 @@ def test_each_program_has_its_own_default_search_and_ports():
     words = ("-m", "r", "--profile-models", "W")
     classic, ours = job(*words).settings, job(*words, program=OURS).settings
     assert (classic.search.method, ours.search.method) == ("brute", "smart")
-    assert classic.launch.ports.numbers() == (8000, 8001, 8002)
-    assert ours.launch.ports.numbers() == (0, 0, 0)
+    assert classic.launch.ports == (8000, 8001, 8002)
+    assert ours.launch.ports == (0, 0, 0)
 
 
 def test_flags_reach_what_they_are_for(tmp_path, monkeypatch):
