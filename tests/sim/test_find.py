@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.find.keeping import Judgement, judge
+from inferometer.find.keeping import Judge, Judgement
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import bounds, next_load
 from inferometer.stats.slo import parse_slo
@@ -192,4 +192,4 @@ def test_loads_that_contradict_lie_inside_the_interval():
 
 
 def test_nothing_measured_is_nothing_judged():
-    assert judge(parse_slo("p99<1ms"), [], 0.0) == ()
+    assert Judge(parse_slo("p99<1ms"), [], 0.0).judgements() == ()

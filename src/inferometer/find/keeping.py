@@ -102,30 +102,23 @@ class Judgement:
         return not self.is_within or self.verdict == "broken"
 
 
-def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
-    """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
-    judging = _Judge(promise, runs, least_s)
-    loads = sorted({run.load for run in runs})
-    broken = {load: judging.broken_terms(load) for load in loads}
-    lowest = min((load for load in loads if broken[load]), default=math.inf)
-    return tuple(judging.judgement(load, broken[load], lowest) for load in loads)
-
-
-def judge_one(
-    promise: Slo, runs: Sequence[LoadRun], least_s: float, *, load: float, lowest: float
-) -> Judgement:
-    """Of one load only, while it is measured; `lowest` is the least of the others that is broken."""
-    judging = _Judge(promise, runs, least_s)
-    return judging.judgement(load, judging.broken_terms(load), lowest)
-
-
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class Judge:
+    """What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
+
     promise: Slo
     runs: Sequence[LoadRun]
     least_s: float
 
+    def judgements(self) -> tuple[Judgement, ...]:
+        """By load."""
+        loads = sorted({run.load for run in self.runs})
+        broken = {load: self.broken_terms(load) for load in loads}
+        lowest = min((load for load in loads if broken[load]), default=math.inf)
+        return tuple(self.judgement(load, broken[load], lowest) for load in loads)
+
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
+        """Of one load, given the terms it breaks and the least load that breaks any."""
         beyond = self._beyond(load)
         runs = sum(run.load == load for run in self.runs)
         if broken:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
+from inferometer.find.keeping import Judge, Judgement, LoadRun, needed_requests
 from inferometer.find.search import Bracket, bounds, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
@@ -181,14 +181,14 @@ class _Search:
                 return False
             next_ns = begun + round(LOOK * (now - begun))
             run = sections.run(now)
-            runs = [*self.runs, run]
-            found = judge_one(self.goal.promise, runs, self.least_s, load=run.load, lowest=lowest)
+            judging = Judge(self.goal.promise, [*self.runs, run], self.least_s)
+            found = judging.judgement(run.load, judging.broken_terms(run.load), lowest)
             return found.verdict != "undecided"
 
         return is_decided
 
     def judged(self) -> tuple[Judgement, ...]:
-        return judge(self.goal.promise, self.runs, self.least_s)
+        return Judge(self.goal.promise, self.runs, self.least_s).judgements()
 
     @property
     def least_s(self) -> float:
