@@ -18,6 +18,7 @@ from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
+from inferometer.tune.scoring import Goal
 from inferometer.tune.session import profile
 from inferometer.tune.settings import (
     Addresses,
@@ -98,7 +99,7 @@ def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, 
 
 def settings(models, tmp_path, launch, **changed) -> TuneSettings:
     return TuneSettings(
-        models=(ModelSettings("W", **changed),),
+        models=(ModelSettings(Goal("W"), **changed),),
         launch=launch,
         search=SearchSettings("brute", SearchBounds(instances=(1, 2), batch=(2, 2), concurrency=(2, 2))),
         effort=Effort(0.3, 0.2),

@@ -15,6 +15,7 @@ from inferometer.base.errors import UsageError
 from inferometer.server.wheel import backends_folder, find_wheel, make_backends
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
+from inferometer.tune.scoring import Goal
 from inferometer.tune.session import profile
 from inferometer.tune.settings import Effort, LaunchSettings, ModelSettings, SearchSettings, TuneSettings
 from inferometer.tune.space import SearchBounds
@@ -67,7 +68,9 @@ def settings(tmp_path, repository: Path, *models: ModelSettings, **launch) -> Tu
 
 def swept(parameter: str, *values: str) -> ModelSettings:
     choices = [None, *({"string_value": value} for value in values)]
-    return ModelSettings("W", swept={"parameters": {parameter: choices}, "max_batch_size": [2]}, loads=(2,))
+    return ModelSettings(
+        Goal("W"), swept={"parameters": {parameter: choices}, "max_batch_size": [2]}, loads=(2,)
+    )
 
 
 def traces(pid: int) -> list[str]:
@@ -128,7 +131,10 @@ def test_a_worker_that_dies_is_recorded_and_the_search_goes_on(tmp_path, models)
 
 @pytest.mark.parametrize(
     "model",
-    [ModelSettings("ens"), ModelSettings("bls", members=(ModelSettings("addsub"),), is_bls=True)],
+    [
+        ModelSettings(Goal("ens")),
+        ModelSettings(Goal("bls"), members=(ModelSettings(Goal("addsub")),), is_bls=True),
+    ],
     ids=["ensemble", "bls"],
 )
 def test_models_that_call_others_are_loaded_with_them(tmp_path, model):
@@ -142,7 +148,7 @@ def test_models_that_call_others_are_loaded_with_them(tmp_path, model):
 
 
 def test_models_together_have_a_worker_each(tmp_path):
-    pair = (ModelSettings("addsub", weight=3), ModelSettings("addsub_b"))
+    pair = (ModelSettings(Goal("addsub", weight=3)), ModelSettings(Goal("addsub_b")))
     (study,) = profile(settings(tmp_path, CALLERS, *pair), Watcher())
     assert not study.not_done
     first = study.measured[0]
@@ -162,7 +168,7 @@ def test_an_installation_and_variables_of_ones_own_are_used(tmp_path, models):
     asked = settings(
         tmp_path,
         models,
-        ModelSettings("W", swept={"max_batch_size": [2]}, loads=(1,)),
+        ModelSettings(Goal("W"), swept={"max_batch_size": [2]}, loads=(1,)),
         install_path=str(place),
         environment={"COLOUR": "blue"},
     )
@@ -177,7 +183,7 @@ def test_a_model_without_a_whole_configuration_is_named(tmp_path, models, text):
     if text is not None:
         path.write_text(text)
     with pytest.raises(UsageError, match=r"'W' has no config\.pbtxt with its inputs and outputs"):
-        list(profile(settings(tmp_path, models, ModelSettings("W")), Watcher()))
+        list(profile(settings(tmp_path, models, ModelSettings(Goal("W"))), Watcher()))
 
 
 def test_a_tool_that_is_killed_leaves_nothing(tmp_path, models):

@@ -150,13 +150,10 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
     where = f"output '{output.name}'"
     if output.problem:
         yield FAILED, f"{where}: {output.problem}"
-        return
-    if output.non_finite:
-        count = output.non_finite
-        yield FAILED, f"{where} has {count} elements with NaN or infinity on one side only"
-        return
-    value = None if gate.metric.get is None else gate.metric.get(output)
-    if value is not None:  # a figure that does not apply to this output says nothing about it
+    elif output.non_finite:
+        yield FAILED, f"{where} has {output.non_finite} elements with NaN or infinity on one side only"
+    elif gate.metric.get is not None and (value := gate.metric.get(output)) is not None:
+        # A figure that does not apply to this output says nothing about it.
         shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
         yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} in {where}"
 

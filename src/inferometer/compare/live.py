@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import inferometer
 from inferometer.base.errors import UsageError
@@ -35,7 +36,7 @@ from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, completed
 
 DURATION_S = 10.0
 OUTPUTS = 20
@@ -170,11 +171,13 @@ def _prepare(options: Options, model: ModelAtServer) -> Setup:
 @contextmanager
 def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Candidate]]:
     """All workers at once; those whose turn it is not have nothing to send."""
+    # Single turns are not reported; only the request to stop is passed on.
+    quiet = completed(SimpleNamespace(is_interrupted=watcher.is_interrupted))
     with ExitStack() as stack:
         yield [
             Candidate(
                 name=name,
-                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), _Quiet(watcher)),
+                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), quiet),
                 level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),
@@ -250,13 +253,3 @@ def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
     said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
     stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
     return (*said, *(stopped if watcher.is_interrupted() else ()))
-
-
-class _Quiet(Watcher):
-    """Single turns are not reported; only the request to stop is passed on."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-
-    def is_interrupted(self) -> bool:
-        return self._watcher.is_interrupted()

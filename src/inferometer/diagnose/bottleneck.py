@@ -211,12 +211,11 @@ def _cpu_words(top: Observation) -> str:
         return "The cores are exhausted: executions take longer the more of them run at once."
     words = f"The CPU is exhausted: {host.busy:.2g} of {host.cores} cores are busy"
     others = top.other_cores
-    if others is None:
-        return f"{words}."
-    parts = [f"the server uses {host.server:.2g}"]
-    if others > 0.1 * host.cores:
-        parts.append(f"other programs {others:.2g}")
-    return f"{words}; {', '.join(parts)}."
+    if others is not None:
+        words += f"; the server uses {host.server:.2g}"
+        if others > 0.1 * host.cores:
+            words += f", other programs {others:.2g}"
+    return f"{words}."
 
 
 # --- no step is busy

@@ -397,7 +397,7 @@ class _Channel(SocketConnection):
         """Half-close the stream if it carries nothing."""
         if shared.stream is None or shared.calls or not self._is_open:
             return
-        self._connection.half_close(shared.stream)
+        self.http2.send(shared.stream, ends=True)
         shared.stream = None
         if not self.is_corked:
             self.flush()

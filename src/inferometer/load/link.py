@@ -95,6 +95,7 @@ class Link(Protocol):
     resent: int  # times a request was sent again: the server had closed the connection, or had not begun it
     connects: int
     connect_ns: int  # summed over `connects`
+    responded: Responded | None  # if there is one, it is called for every response of a stream as it comes
 
     @property
     def opening(self) -> int:
@@ -118,9 +119,6 @@ class Link(Protocol):
         """Give up the slot's request; `finish` is called with this status."""
 
     def close(self, slot: int) -> None: ...
-
-    def watch(self, responded: Responded) -> None:
-        """From now on, report every response of a stream as it comes."""
 
 
 OpenLink = Callable[[Callbacks], Link]
@@ -243,9 +241,6 @@ class LinkBase:
         self.explain = callbacks.explain
         self.responded: Responded | None = None
         self.cost = SendCost()
-
-    def watch(self, responded: Responded) -> None:
-        self.responded = responded
 
 
 class RequestLog:

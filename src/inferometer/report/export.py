@@ -110,7 +110,7 @@ def _request(request: ExportedRequest, texts: "Texts") -> Iterator[str]:
     yield f'{{"timestamp":{request.sent_ns},'
     if request.sequence_id:
         yield f'"sequence_id":{request.sequence_id},'
-    yield f'"request_inputs":{texts.inputs(request)},'
+    yield f'"request_inputs":{texts.json_object(request.inputs)},'
     yield f'"response_timestamps":{_compact([response.time_ns for response in request.responses])},'
     yield f'"response_outputs":{texts.outputs(request)}}}'
 
@@ -126,13 +126,10 @@ class Texts:
         self.unsupported: set[tuple[str, str]] = set()  # (name, datatype) of values that cannot be written
         self._known: dict[tuple[Value, ...], str] = {}
 
-    def inputs(self, request: ExportedRequest) -> str:
-        return self._object(request.inputs)
-
     def outputs(self, request: ExportedRequest) -> str:
-        return f"[{','.join(self._object(response.outputs) for response in request.responses)}]"
+        return f"[{','.join(self.json_object(response.outputs) for response in request.responses)}]"
 
-    def _object(self, fields: tuple[Value, ...]) -> str:
+    def json_object(self, fields: tuple[Value, ...]) -> str:
         known = self._known.get(fields)
         if known is not None:
             return known
@@ -207,7 +204,7 @@ def _write_parquet(export: Export, path: Path) -> None:
             for request in level.requests:
                 row = {name: cell(level, request) for name, (_, cell) in _COLUMNS.items()}
                 times = [response.time_ns for response in request.responses]
-                inputs, outputs = texts.inputs(request), texts.outputs(request)
+                inputs, outputs = texts.json_object(request.inputs), texts.outputs(request)
                 row |= {"level": number, "response_timestamps": times}
                 row |= {"request_inputs": inputs, "response_outputs": outputs}
                 rows.append(row)

@@ -10,21 +10,16 @@ from inferometer.report.document import Code, Depth, Document, Facts, Message, M
 
 def markdown(document: Document) -> str:
     """The whole report; the same document gives the same text."""
+    figures = tuple((figure.label, figure.value, figure.detail) for figure in document.figures)
     blocks = [
         f"# {markdown_line(document.title)}",
         " · ".join(markdown_line(fact) for fact in (document.kind, *document.facts)),
         f"**{markdown_line(document.verdict)}**",
-        *_figures(document),
+        _grid(("", "", ""), figures, (False, True, False)) if figures else "",
         *(text for section in document.sections for text in _section(section)),
         markdown_line(f"Made by {document.tool or 'Inferometer'} from a saved result."),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _figures(document: Document) -> Iterator[str]:
-    if document.figures:
-        rows = tuple((figure.label, figure.value, figure.detail) for figure in document.figures)
-        yield _grid(("", "", ""), rows, (False, True, False))
 
 
 def _section(section: Section) -> Iterator[str]:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -63,7 +63,8 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters["glued"] = _glued
+    # A number and its unit are never torn apart at the end of a line.
+    environment.filters["glued"] = partial(_UNIT.sub, NO_BREAK)
     environment.globals |= {
         "draw": draw,
         "reach": _reach_of_differences,
@@ -72,11 +73,6 @@ def _environment() -> "Environment":
         "LABELLED_SHARE": LABELLED_SHARE,
     }
     return environment
-
-
-def _glued(text: str) -> str:
-    """A number and its unit are never torn apart at the end of a line."""
-    return _UNIT.sub(NO_BREAK, text)
 
 
 def block_markup(block: Block, title: str) -> Markup:

@@ -15,8 +15,6 @@ from inferometer.tune.servers import ModelServer, make_server, repository
 from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
 from inferometer.tune.variant import ModelVariant
 
-INSTALL_OPTION = "--triton-install-path"
-
 
 def open_deployment(launch: LaunchSettings) -> "Deployment":
     """Not started yet; enter it."""
@@ -244,7 +242,7 @@ class InProcessDeployment(Deployment):
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
-        self._directory = installation(launch.install_path, INSTALL_OPTION)
+        self._directory = installation(launch.install_path, "--triton-install-path")
         if self._directory is None:
             find_wheel()
         self._variants: Mapping[str, ModelVariant] = {}
@@ -270,10 +268,9 @@ class InProcessDeployment(Deployment):
         )
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
-        wanted = {variant.model: variant for variant in variants}
-        if _keys(wanted) == _keys(self._variants):
+        if [variant.key for variant in variants] == [variant.key for variant in self._variants.values()]:
             return False
-        self._variants = wanted
+        self._variants = {variant.model: variant for variant in variants}
         self._hosts.clear()
         return True
 
@@ -312,7 +309,3 @@ class InProcessDeployment(Deployment):
                 f"the model '{model}' is not in the model repository", remedy="check --model-repository"
             )
         return found
-
-
-def _keys(variants: Mapping[str, ModelVariant]) -> Mapping[str, str]:
-    return {model: variant.key for model, variant in variants.items()}

@@ -89,13 +89,10 @@ class EngineMeter:
     """
 
     def __init__(
-        self,
-        options: Mapping[str, Options],
-        effort: Effort,
-        prompts: Mapping[str, Prompts | None] | None = None,
+        self, options: Mapping[str, Options], effort: Effort, prompts: Mapping[str, Prompts | None]
     ) -> None:
         self._options = options  # by model: what to send and how to judge it
-        self._prompts = prompts or {}  # of models that make text; None where the options have their data
+        self._prompts = prompts  # of models that make text; None where the options have their data
         self._inputs: dict[str, frozenset[str]] = {}  # of those, their names
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
@@ -229,10 +226,9 @@ class EngineMeter:
                 setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
             return setup
         self._end([key for key in self._clients if key[0] == model])  # only one worker holds a model
-        known = self._setups.get((model, batch))
-        if known is None:
-            self._setups[model, batch] = known = prepare_held(options, host)
-        return moved(known, host)
+        if (model, batch) not in self._setups:
+            self._setups[model, batch] = prepare_held(options, host)
+        return moved(self._setups[model, batch], host)
 
     def _asking(self, options: Options) -> Options:
         """With the prompts of a model that makes text, in a file."""

@@ -6,7 +6,6 @@ message's own field names; 64-bit numbers may be text, as in the JSON form of ev
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,9 @@ Fields = Mapping[str, Any]
 
 def message() -> Any:
     """An empty ModelConfig."""
-    return _message_class()()
-
-
-@cache
-def _message_class() -> Any:
     from inferometer.services.kserve import load_messages
 
-    return load_messages().model__config__pb2.ModelConfig
+    return load_messages().model__config__pb2.ModelConfig()
 
 
 def parse_text(text: str, origin: str) -> Fields:

@@ -17,7 +17,7 @@ from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
-from inferometer.tune.search.optuna_search import require_optuna
+from inferometer.tune.search.optuna_search import optuna_search, require_optuna
 from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
@@ -72,7 +72,7 @@ def _task(
     base = read(model.name)
     sees_gpus = has_gpus or settings.launch.mode == "remote"
     members = tuple(
-        ModelProblem(_space(settings, member, read(member.name), sees_gpus), Goal(member.name))
+        ModelProblem(_space(settings, member, read(member.name), sees_gpus), member.goal)
         for member in _members(settings, model, base, read)
     )
     space = _space(settings, model, base, sees_gpus)
@@ -98,7 +98,7 @@ def _members(
                 f"the ensemble '{model.name}' calls '{name}', which is an ensemble itself",
                 remedy="tune the inner one on its own",
             )
-        member = given.get(name, ModelSettings(name))
+        member = given.get(name, ModelSettings(Goal(name)))
         yield replace(member, cpu_only=True) if name in settings.cpu_only_members else member
 
 
@@ -112,23 +112,16 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 
 def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps[str]]:
     """The name of the search that is made, and its steps. What consists of several models is never walked whole."""
-    if asked == "smart":
+    is_composed = len(problem.tasks) > 1 or any(task.members for task in problem.tasks)
+    name = "quick" if asked == "brute" and is_composed else asked
+    if name == "smart":
         from inferometer.tune.search.smart import smart
 
-        return "smart", smart(problem, names)
-    if asked == "optuna":
-        from inferometer.tune.search.optuna_search import optuna_search
-
-        return "optuna", optuna_search(problem, names)
-    if asked == "quick" or (asked == "brute" and _is_composed(problem)):
-        return "quick", quick(problem, names)
-    if asked == "brute":
-        return "brute", brute(problem, names)
-    raise UsageError(f"there is no search '{asked}'", remedy="take smart, brute, quick or optuna")
-
-
-def _is_composed(problem: SearchProblem) -> bool:
-    return len(problem.tasks) > 1 or any(task.members for task in problem.tasks)
+        return name, smart(problem, names)
+    searches = {"brute": brute, "quick": quick, "optuna": optuna_search}
+    if name not in searches:
+        raise UsageError(f"there is no search '{asked}'", remedy="take smart, brute, quick or optuna")
+    return name, searches[name](problem, names)
 
 
 # --- what is refused before a server is started: every mistake that files and settings show by themselves

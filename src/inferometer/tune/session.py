@@ -33,11 +33,9 @@ from inferometer.tune.variant import VariantNames
 
 FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
 
-MakeMeter = Callable[[TuneSettings], Meter]
-
 
 def profile(
-    settings: TuneSettings, watcher: Watcher, *, make_meter: MakeMeter | None = None
+    settings: TuneSettings, watcher: Watcher, *, make_meter: Callable[[TuneSettings], Meter] | None = None
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)

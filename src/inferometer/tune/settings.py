@@ -17,9 +17,9 @@ from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
-from inferometer.stats.figures import BY_TAG, THROUGHPUT
+from inferometer.stats.figures import BY_TAG
 from inferometer.stats.slo import parse_slo
-from inferometer.tune.scoring import LISTED_WEIGHT, Constraint, Goal
+from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
 IN_PROCESS = "c_api"
@@ -132,10 +132,7 @@ def _text(path: str, name: str, data: bytes) -> str:
 class ModelSettings:
     """One model: what to change, how to load it, what is wanted of it."""
 
-    name: str
-    objectives: tuple[tuple[str, float], ...] = ((THROUGHPUT, LISTED_WEIGHT),)
-    constraints: tuple[Constraint, ...] = ()
-    weight: float = 1.0
+    goal: Goal
     cpu_only: bool | None = None  # None: as the server has it
     batches: tuple[int, ...] = (1,)
     loads: tuple[float, ...] | None = None  # concurrencies or rates the user listed
@@ -150,8 +147,8 @@ class ModelSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def goal(self) -> Goal:
-        return Goal(self.name, self.objectives, self.constraints, self.weight)
+    def name(self) -> str:
+        return self.goal.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +241,7 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
     constraints = _constraints(request.slo)
     percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
     model = ModelSettings(
-        options.model,
-        constraints=constraints,
+        Goal(options.model, constraints=constraints),
         options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
         batches=(options.batch or 1,),
     )

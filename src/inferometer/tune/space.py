@@ -5,7 +5,7 @@ depth below the field is spelled out into such values first, so a space is a pla
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,8 @@ def doubling(low: int, high: int) -> Iterator[int]:
 def manual(model: str, base: Fields, swept: Mapping[str, Any], *, where: str, cpu_only: bool) -> Space:
     """The product of all choices a user listed; `where` begins the dotted path in messages."""
     found = message_choices(model_config.message().DESCRIPTOR, swept, where)
-    inner = [row for row in found if row.field == BATCH]
-    outer = [row for row in found if row.field != BATCH]
-    return Space(model, base, (*outer, *inner), is_manual=True, cpu_only=cpu_only)
+    batch_last = sorted(found, key=lambda row: row.field == BATCH)
+    return Space(model, base, tuple(batch_last), is_manual=True, cpu_only=cpu_only)
 
 
 # --- spelling out what a user swept, field by field of the message
@@ -122,7 +121,7 @@ def _field(descriptor: Any, name: object, where: str) -> Any:
 def _choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
     if value is None:
         return (None,)
-    if _is_map(field):
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _several(value, where, lambda item: _map_choices(field, item, where))
     if _is_repeated(field):
         return _repeated_choices(field, value, where)
@@ -143,19 +142,13 @@ def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise _wrong(where, value, "a list, since the field holds several values")
     if not any(isinstance(item, list) for item in value):
-        return tuple(_list_choices(field, value, where))
-    found: list[Any] = []
-    for item in value:
-        if item is None:
-            found.append(None)
-        elif isinstance(item, list):
-            found += _list_choices(field, item, where)
-        else:
-            raise _wrong(where, item, "a list in each choice, since the first one is a list")
-    return tuple(found)
+        value = [value]
+    return _several(value, where, lambda item: _list_choices(field, item, where))
 
 
-def _list_choices(field: Any, items: Sequence[object], where: str) -> list[Any]:
+def _list_choices(field: Any, items: object, where: str) -> list[Any]:
+    if not isinstance(items, list):
+        raise _wrong(where, items, "a list in each choice, since the first one is a list")
     parts = [_one_choices(field, item, f"{where}[{number}]") for number, item in enumerate(items)]
     return [list(choice) for choice in itertools.product(*parts)]
 
@@ -219,10 +212,6 @@ _WHOLE = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32), 4: (0, 2**6
 def _is_repeated(field: Any) -> bool:
     repeated = getattr(field, "is_repeated", None)  # older protobuf only knows the label
     return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
-
-
-def _is_map(field: Any) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def _wrong(where: str, value: object, allowed: str) -> UsageError:

@@ -9,8 +9,6 @@ from inferometer.base.text import is_digits
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
 
-DEFAULT = "default"
-
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
@@ -60,7 +58,7 @@ class ModelVariant:
 
 
 def default_name(model: str) -> str:
-    return f"{model}_config_{DEFAULT}"
+    return f"{model}_config_default"
 
 
 @dataclass(slots=True)
@@ -98,11 +96,11 @@ class VariantNames:
         """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
         so is an ensemble any of whose members is the default."""
         config = model_config.normal(model_config.merge(base, overrides))
-        is_default = not overrides and not composing
-        if composing and "ensemble_scheduling" in base:
-            is_default = any(part.is_default for part in composing)
+        is_default = not overrides and all(part.is_default for part in composing)
+        if "ensemble_scheduling" in base:
+            is_default = is_default or any(part.is_default for part in composing)
         made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
-        if is_default or (not overrides and all(part.is_default for part in composing)):
+        if is_default:
             known = self.known.get(made.name)
             if known is None or known.key != made.key:  # the model's own configuration was edited since
                 self.known[made.name] = made

@@ -312,7 +312,7 @@ def test_numbers_are_unique():
 )
 def test_a_promise_limits_the_figures_it_names(slo, expected):
     settings = settings_of(TuneOptions(slo=slo), changed(Options(), model="m"))
-    assert settings.models[0].constraints == expected
+    assert settings.models[0].goal.constraints == expected
 
 
 def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():

@@ -178,9 +178,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
     members = config.bls_composing_models or config.ensemble_composing_models or ()
     return replace(
         _member(model),
-        objectives=goal.objectives,
-        constraints=goal.constraints,
-        weight=goal.weight,
+        goal=goal,
         batches=batches or (1,),
         loads=None if loads is None else tuple(map(float, loads)),
         options=options,
@@ -195,7 +193,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
 
 def _member(model: ModelEntry) -> ModelSettings:
     return ModelSettings(
-        name=model.name,
+        Goal(model.name),
         cpu_only=model.own.get("cpu_only"),
         swept=model.own.get("model_config_parameters"),
         where=f"{model.where}.model_config_parameters",

@@ -146,7 +146,8 @@ class SearchConsole(Watcher):
         if output.exists():
             self._console.warn(f'Overriding the output model repo path "{output}"')
         with writing(output):
-            folder = output.resolve()  # a link stays, and what it leads to is replaced
+            # A link stays, and what it leads to is replaced.
+            folder = output.resolve() if output.is_symlink() else output
             if folder.exists():
                 shutil.rmtree(folder)
             folder.mkdir()

@@ -139,10 +139,10 @@ def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
 
 def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
     """Those that say what is sent, in one spelling."""
-    given = {name: value for name, value in flags if name in DATA_FLAGS and value not in (None, False)}
     return {
         name: [str(row) for row in (value if isinstance(value, list) else [value])]
-        for name, value in given.items()
+        for name, value in flags
+        if name in DATA_FLAGS and value not in (None, False)
     }
 
 

@@ -212,10 +212,6 @@ class ProgramMeter:
     say: Callable[[str], None]
     _running: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
-    @property
-    def _config(self) -> Config:
-        return self.generator.config
-
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(self.generator, models)
 
@@ -225,7 +221,7 @@ class ProgramMeter:
                 _Run(variant, load, Path(folder) / f"{variant.model}-results.csv")
                 for variant, load in proposal.parts
             ]
-            for start in range(self._config.perf_analyzer_max_auto_adjusts):
+            for start in range(self.generator.config.perf_analyzer_max_auto_adjusts):
                 failures = self._start(runs, deployment, start)
                 if not failures:
                     return self._figures(runs, deployment)
@@ -249,7 +245,7 @@ class ProgramMeter:
                         env={**os.environ, **self.generator.environment},
                     )
                 )
-            deadline = time.monotonic() + self._config.perf_analyzer_timeout
+            deadline = time.monotonic() + self.generator.config.perf_analyzer_timeout
             found = [
                 self._failure(process, run.table, " ".join(words_), deadline)
                 for process, run, words_ in zip(self._running, runs, commands, strict=True)
@@ -283,7 +279,7 @@ class ProgramMeter:
         with contextlib.suppress(psutil.Error):
             watched = psutil.Process(process.pid)
             watched.cpu_percent()
-        limit = self._config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
+        limit = self.generator.config.perf_analyzer_cpu_util or 80.0 * (os.cpu_count() or 1)
         begun, reason = time.monotonic(), None
         while reason is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -293,7 +289,7 @@ class ProgramMeter:
             with contextlib.suppress(psutil.Error):
                 used = 0.0 if watched is None else watched.cpu_percent()
             if time.monotonic() >= deadline:
-                reason = f"it did not end within {self._config.perf_analyzer_timeout:g} s"
+                reason = f"it did not end within {self.generator.config.perf_analyzer_timeout:g} s"
             elif used > limit and time.monotonic() - begun > 1:
                 reason = f"it used {used:.0f} % CPU, and --perf-analyzer-cpu-util allows {limit:.0f} %"
         process.kill()
@@ -301,12 +297,13 @@ class ProgramMeter:
         return output.decode(errors="replace"), reason
 
     def _show(self, output: str) -> None:
-        if not self._config.perf_output:
+        path = self.generator.config.perf_output_path
+        if not self.generator.config.perf_output:
             return
-        if self._config.perf_output_path is None:
+        if path is None:
             self.say(output)
             return
-        with writing(self._config.perf_output_path), self._config.perf_output_path.open("a") as sink:
+        with writing(path), path.open("a") as sink:
             sink.write(output)
 
     def _figures(self, runs: Sequence[_Run], deployment: Deployment) -> TrialFigures:

@@ -56,6 +56,7 @@ from inferometer.report.format import NONE, change_text, duration, plural, quant
 from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
+_TONES = {LIGHT: Tone.GOOD, CLIENT: Tone.BAD, UNKNOWN: Tone.BAD}  # of verdicts; the others warn
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
@@ -74,7 +75,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         title=diagnosis.model,
         facts=(when(diagnosis.started_at),) if first is None else facts(first),
         verdict=_verdict(diagnosis),
-        tone=Tone.GOOD if diagnosis.best is not None else _tone(diagnosis),
+        tone=Tone.GOOD if diagnosis.best is not None else _TONES.get(diagnosis.verdict.kind, Tone.WARNING),
         figures=tuple(_figures(diagnosis)),
         sections=tuple(section for section in sections if section is not None),
     )
@@ -92,12 +93,6 @@ def _measured_sections(result: Result) -> Iterator[Section]:
     ):
         if section is not None:
             yield replace(section, is_detail=True)
-
-
-def _tone(diagnosis: Diagnosis) -> Tone:
-    if diagnosis.verdict.kind == LIGHT:
-        return Tone.GOOD
-    return Tone.BAD if diagnosis.verdict.kind in (CLIENT, UNKNOWN) else Tone.WARNING
 
 
 def _verdict(diagnosis: Diagnosis) -> str:

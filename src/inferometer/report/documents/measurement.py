@@ -29,6 +29,7 @@ from inferometer.report.documents.levels import (
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
     GIB,
+    NONE,
     duration,
     has_schedule,
     interval,
@@ -43,7 +44,6 @@ from inferometer.report.sentences import finding_sentence, found_load, limit_wor
 from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 
-ABSENT = "-"
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
 _SERVER = ("url", "name", "version", "extensions")
 
@@ -184,7 +184,7 @@ def settings_section(result: Result) -> Section | None:
     rows = tuple(
         (name, asked.get(name, ""), effective.get(name, ""))
         for name in names
-        if {asked.get(name, ABSENT), effective.get(name, ABSENT)} != {ABSENT}
+        if {asked.get(name, NONE), effective.get(name, NONE)} != {NONE}
     )
     columns = tuple(text_columns("Setting", "Asked", "Effective"))
     table = Table(f"All {len(rows)} settings", columns, rows, Depth.DETAIL)
@@ -202,7 +202,7 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def text_of(value: object) -> str:
     """A setting as people write it."""
     if value is None or value in ("", (), [], {}):
-        return ABSENT
+        return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

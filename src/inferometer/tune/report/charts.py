@@ -55,27 +55,26 @@ def curves(
     study: Study, rows: Sequence[RankedVariant], x: str, y: str, title: str, *, monotonic: bool = False
 ) -> Chart | None:
     """None where nothing is known of one of the two."""
-    series, names = [], [row.name for row in rows]
-    for number, ranked in enumerate(rows):
-        points = line(ranked.trials, x, y, monotonic=monotonic)
-        if points:
-            series.append(
-                ChartLine(
-                    ranked.name,
-                    (tuple(_point(ranked.name, row, x, y) for row in points),),
-                    line_colour(number),
-                    is_dashed=ranked.name == study.default_name,
-                )
-            )
+    series = tuple(
+        ChartLine(
+            ranked.name,
+            (tuple(_point(ranked.name, row, x, y) for row in points),),
+            line_colour(number),
+            is_dashed=ranked.name == study.default_name,
+        )
+        for number, ranked in enumerate(rows)
+        if (points := line(ranked.trials, x, y, monotonic=monotonic))
+    )
     if not series:
         return None
+    has_default = any(row.name == study.default_name for row in rows)
     return Chart(
         title,
         ChartAxis(header(x)),
         ChartAxis(header(y)),
-        tuple(series),
+        series,
         spans=_beyond(study, series, x),
-        note="The dashed line is the model's own configuration." if study.default_name in names else "",
+        note="The dashed line is the model's own configuration." if has_default else "",
     )
 
 

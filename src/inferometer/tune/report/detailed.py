@@ -66,7 +66,6 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
     ranked = find(study, name)
     (variant,) = facts.variants_of(study, name)
     with_gpus = with_gpus or not variant.cpu_only
-    table = measurements(study, ranked, with_gpus=with_gpus)
     verdict = (
         f"{name} has {facts.shape(variant)}. "
         f"{plural(len(ranked.trials), 'measurement')} on {facts.hardware(study)}."
@@ -76,7 +75,7 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
         title="Detailed Report",
         facts=(f"Model Config: {variant.title}", *facts.gpu_texts(study)),
         verdict=verdict,
-        sections=tuple(_sections(study, ranked, table, with_gpus=with_gpus, extra=extra)),
+        sections=tuple(_sections(study, ranked, with_gpus=with_gpus, extra=extra)),
         source=to_json(study),
         source_name="study.json",
         tool=study.tool,
@@ -84,7 +83,7 @@ def detailed(study: Study, name: str, *, with_gpus: bool = False, extra: Sequenc
 
 
 def _sections(
-    study: Study, ranked: RankedVariant, table: Table, *, with_gpus: bool, extra: Sequence[Chart]
+    study: Study, ranked: RankedVariant, *, with_gpus: bool, extra: Sequence[Chart]
 ) -> Iterator[Section]:
     if study.mode != "offline":
         yield Section("load", "Load and latency", "", tuple(_load_blocks(ranked)))
@@ -92,6 +91,7 @@ def _sections(
     charts = (*extra, *(chart for chart in drawn if chart is not None))
     if charts:
         yield Section("plots", "Memory and utilization", "", charts)
+    table = measurements(study, ranked, with_gpus=with_gpus)
     yield Section("measurements", "All measurements", READING, (table, *_percentiles(ranked)))
     (variant,) = facts.variants_of(study, ranked.name)
     code = Code(f"{variant.model}/config.pbtxt", variant.text)
@@ -189,7 +189,7 @@ def _load_columns(trials: Sequence[Trial], *, is_offline: bool) -> list[tuple[st
     batches, loads = {trial.load.batch for trial in trials}, {trial.load.value for trial in trials}
     if is_offline:
         return [batch, load] if len(loads) > 1 else [batch]
-    return [load, batch] if len(batches) > 1 or batches != {1} else [load]
+    return [load, batch] if batches != {1} else [load]
 
 
 def _cell(value: float | None, places: int) -> str:

@@ -277,8 +277,6 @@ def _order(setting: Any) -> tuple[int, float, str]:
 
 def effect_sentence(effects: tuple[Effect, ...]) -> str:
     """The knob whose values differ most, if any of them differ by more than the spread of the measurements."""
-    if not effects:
-        return ""
     spans: list[tuple[float, Effect, Effect]] = []
     for knob in dict.fromkeys(row.knob for row in effects):
         rows = [row for row in effects if row.knob == knob]

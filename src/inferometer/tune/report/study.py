@@ -71,11 +71,10 @@ def _is_cpu_only(study: Study, rows: Sequence[RankedVariant]) -> bool:
 
 
 def _figures(study: Study) -> Iterator[Figure]:
-    found = recommend(study)
-    if found is None:
+    if not study.ranked:
         return
-    best = found.best.best
-    name = found.best.name.removeprefix(f"{study.name}_") if len(study.models) == 1 else found.best.name
+    best = study.ranked[0].best
+    name = best.name.removeprefix(f"{study.name}_") if len(study.models) == 1 else best.name
     yield Figure("Best configuration", name, facts.load_text(best))
     rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
     if rate is not None:
@@ -202,9 +201,7 @@ def _curves(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -> 
 
 
 def _configuration(study: Study) -> Section:
-    found = recommend(study)
-    assert found is not None
-    best = found.best.name
+    best = study.ranked[0].name
     blocks = tuple(
         Code(f"{part.model}/config.pbtxt ({part.name})", part.text)
         for variant in facts.variants_of(study, best)
@@ -251,15 +248,17 @@ def _not_done(study: Study) -> Section:
     skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     blocks: list[Block] = []
     if failed:
-        cells = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in failed[:LISTED])
-        blocks.append(_table("Tried without success", ("Configuration", "Load", "Why"), cells, texts=3))
+        blocks.append(_reasons("Tried without success", failed))
     if skipped:
         heads = ("Configurations", "Why", "Runs")
         blocks.append(_table("Left out", heads, tuple(_left_out(skipped))[:LISTED], texts=2))
-        each = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in skipped[:LISTED])
-        table = _table("Left out, one by one", ("Configuration", "Load", "Why"), each, texts=3)
-        blocks.append(replace(table, depth=Depth.LISTING))
+        blocks.append(replace(_reasons("Left out, one by one", skipped), depth=Depth.LISTING))
     return Section("not-done", "Runs not done, and why", "", tuple(blocks))
+
+
+def _reasons(caption: str, trials: Sequence[Trial]) -> Table:
+    cells = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in trials[:LISTED])
+    return _table(caption, ("Configuration", "Load", "Why"), cells, texts=3)
 
 
 def _left_out(skipped: Sequence[Trial]) -> Iterator[tuple[str, str, str]]:
@@ -316,13 +315,13 @@ def across_document(studies: Sequence[Study], top: int) -> Document:
         )
         for study, row in shown
     )
-    columns = tuple(Column(head, is_number=place > 1, is_name=place <= 1) for place, head in enumerate(heads))
+    table = _table(ACROSS_MODELS, heads, cells, texts=2)
     names = " and ".join(study.name for study in studies)
     return Document(
         kind=KIND,
         title=ACROSS_MODELS,
         facts=(f"Models: {names}",),
         verdict=f"The best {plural(len(shown), 'configuration')} of all models, out of {len(found)} measured.",
-        sections=(Section("best", ACROSS_MODELS, "", (Table(ACROSS_MODELS, columns, cells),)),),
+        sections=(Section("best", ACROSS_MODELS, "", (table,)),),
         tool=studies[0].tool,
     )

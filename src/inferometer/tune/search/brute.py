@@ -1,6 +1,7 @@
 """Every variant with every load, in the contract's order, stopped early only where throughput stopped growing."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune.search.search import (
@@ -12,13 +13,11 @@ from inferometer.tune.search.search import (
     SearchProblem,
     SearchSteps,
     SkippedProposal,
-    Variants,
     ask,
     default_variant,
     illegal,
     sweep_best,
 )
-from inferometer.tune.space import ChoiceNumbers
 from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import ModelVariant, VariantNames
 
@@ -26,47 +25,35 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     """Of one model on its own."""
     (task,) = problem.tasks
-    default = default_variant(task, names)
-    variants: Variants = {default.name: (default,)}
-    found = yield from _loads(problem, task, default)
-    found += yield from _variants(problem, task, names, variants)
+    found = yield from _loads(problem, task, default_variant(task, names))
+    found += yield from _variants(problem, task, names)
     if task.loads is None and problem.settings.intervals is None and problem.settings.is_search_on:
         if task.goal.constraints and found:
-            yield from sweep_best(problem, found, variants, default.name, min(task.batches))
+            yield from sweep_best(problem, found, names, min(task.batches))
         yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return "every configuration was tried"
 
 
-def _variants(
-    problem: SearchProblem, task: ModelProblem, names: VariantNames, variants: Variants
-) -> SearchSteps[list[Trial]]:
+def _variants(problem: SearchProblem, task: ModelProblem, names: VariantNames) -> SearchSteps[list[Trial]]:
     space = task.space
     if not problem.settings.is_search_on and not space.is_manual:
         return []
-    may_stop = not space.is_manual or problem.settings.early_exit
+    may_stop = space.has_batch_sweep and (not space.is_manual or problem.settings.early_exit)
     found: list[Trial] = []
-    best: list[float] = []  # by batch size, for the same choice of everything else
-    group: ChoiceNumbers | None = None
-    is_closed = False
-    for point in space.points():
-        outer = point[:-1] if space.has_batch_sweep else point
-        if outer != group:
-            group, best, is_closed = outer, [], False
-        if is_closed:
-            continue
-        overrides = space.overrides(point)
-        variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
-        variants[variant.name] = (variant,)
-        rows = yield from _loads(problem, task, variant)
-        found += rows
-        most = max(map(_throughput, rows), default=0.0)
-        if may_stop and space.has_batch_sweep:
-            if not rows:
-                is_closed = True
-            elif best and most <= max(best):
-                is_closed = True
+    for _, group in groupby(space.points(), lambda point: point[:-1] if space.has_batch_sweep else point):
+        best = -1.0  # of the batch sizes so far, for the same choice of everything else
+        for point in group:
+            overrides = space.overrides(point)
+            variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
+            rows = yield from _loads(problem, task, variant)
+            found += rows
+            most = max(map(_throughput, rows), default=0.0)
+            if may_stop and not rows:
+                break
+            if may_stop and most <= best:
                 yield SearchMessage("No longer increasing max_batch_size because throughput has plateaued")
-        best.append(most)
+                break
+            best = most
     return found
 
 

@@ -5,7 +5,8 @@ The correction is a Gaussian process on the differences between model and measur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
@@ -21,52 +22,18 @@ from inferometer.tune.trial import Trial
 # Distances are in doublings (log2) for numbers and 0 or 1 for anything else. Scale, length and noise are chosen from a
 # small table by maximum likelihood.
 
-SCALES = (0.03, 0.08, 0.2, 0.45)
+SCALES = (0.08, 0.2, 0.45)
 LENGTHS = (1.5, 3.0, 6.0)
 NOISES = (0.02, 0.06, 0.15)
 
 
-@dataclass(slots=True)
 class Covariances:
     """Covariances of the measured points and of the places to predict; all figures of the same points share them."""
 
-    points: Array
-    places: Array
-    _spectra: list[tuple[Array, Array]] = field(default_factory=list)
-    _across: dict[float, Array] = field(default_factory=dict)
-
-    def spectra(self) -> list[tuple[Array, Array]]:
-        """Eigenvalues and eigenvectors of the covariance of the points, for each length."""
-        if not self._spectra:
-            self._spectra = [np.linalg.eigh(_kernel(self.points, self.points, length)) for length in LENGTHS]
-        return self._spectra
-
-    def across(self, length: float) -> Array:
-        """The covariance of the places with the points."""
-        if length not in self._across:
-            self._across[length] = _kernel(self.places, self.points, length)
-        return self._across[length]
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianProcess:
-    """Fitted: predicts mean and standard deviation at the places of its covariances."""
-
-    covariances: Covariances
-    offset: float
-    scale: float
-    length: float
-    noise: float
-    vectors: Array  # of the covariance, with one over its values: its inverse in parts
-    inverses: Array
-    weights: Array
-
-    def predict(self) -> tuple[Array, Array]:
-        across = self.scale**2 * self.covariances.across(self.length)
-        mean = self.offset + across @ self.weights
-        turned = across @ self.vectors
-        variance = self.scale**2 - (turned**2) @ self.inverses
-        return mean, np.sqrt(np.maximum(variance, 1e-8))
+    def __init__(self, points: Array, places: Array) -> None:
+        # Eigenvalues and eigenvectors of the covariance of the points, for each length.
+        self.spectra = [np.linalg.eigh(_kernel(points, points, length)) for length in LENGTHS]
+        self.across = cache(partial(_kernel, places, points))  # of the places with the points, by length
 
 
 def _kernel(first: Array, second: Array, length: float) -> Array:
@@ -75,13 +42,16 @@ def _kernel(first: Array, second: Array, length: float) -> Array:
     return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
 
 
-def fit_process(covariances: Covariances, values: Array, *, least_scale: float = 0.0) -> GaussianProcess:
-    """The most likely process of the table. One decomposition serves all scales and noises of a length."""
+def predict(covariances: Covariances, values: Array, least_scale: float) -> tuple[Array, Array, float]:
+    """Mean and standard deviation at the places, and the noise, by the most likely process of the table.
+
+    One decomposition serves all scales and noises of a length.
+    """
     offset = float(np.median(values))
     table = np.array([(scale, noise) for scale in SCALES if scale >= least_scale for noise in NOISES])
     squares = table**2
     best, found = -math.inf, None
-    for length, (sizes, vectors) in zip(LENGTHS, covariances.spectra(), strict=True):
+    for length, (sizes, vectors) in zip(LENGTHS, covariances.spectra, strict=True):
         turned = vectors.T @ (values - offset)
         totals = squares[:, :1] * np.maximum(sizes, 0.0) + squares[:, 1:]
         likelihoods = -0.5 * ((turned**2 / totals).sum(axis=1) + np.log(totals).sum(axis=1))
@@ -91,9 +61,10 @@ def fit_process(covariances: Covariances, values: Array, *, least_scale: float =
     assert found is not None
     length, row, vectors, turned, total = found
     scale, noise = (float(one) for one in table[row])
-    return GaussianProcess(
-        covariances, offset, scale, length, noise, vectors, 1 / total, vectors @ (turned / total)
-    )
+    across = scale**2 * covariances.across(length)
+    mean = offset + across @ (vectors @ (turned / total))
+    variance = scale**2 - ((across @ vectors) ** 2) @ (1 / total)
+    return mean, np.sqrt(np.maximum(variance, 1e-8)), noise
 
 
 # --- the forecasts
@@ -141,7 +112,7 @@ class Forecaster:
     ) -> dict[str, Forecast]:
         points = self.candidates.points
         measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed = self._corrected(covariances, measured - base[rows], base)
+        speed, _ = self._corrected(covariances, measured - base[rows], base)
         found = {THROUGHPUT: speed}
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
@@ -151,27 +122,24 @@ class Forecaster:
             at = [rows[number] for number in known]
             own = covariances if at == rows else self._covariances(at)
             if not tag.startswith(LATENCY):
-                found[tag] = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
+                found[tag], _ = self._corrected(own, values[known], np.zeros(len(self.candidates.rows)))
                 continue
             if points.by_rate:
                 usual, unsure, least_scale = self._waiting(), np.zeros(len(points.load)), 0.2
             else:  # Little's law: the mean latency is requests in flight over their rate
                 usual, unsure, least_scale = np.log(points.load) - speed.mean, speed.deviation, 0.08
-            tail = fit_process(own, values[known] - usual[at], least_scale=least_scale)  # a factor on it
-            mean, deviation = self._everywhere(tail)
-            deviation = np.sqrt(deviation**2 + unsure**2 + (tail.noise / 2) ** 2)
-            found[tag] = Forecast(usual + mean, deviation)
+            factor, noise = self._corrected(own, values[known] - usual[at], usual, least_scale)
+            deviation = np.sqrt(factor.deviation**2 + unsure**2 + (noise / 2) ** 2)
+            found[tag] = Forecast(factor.mean, deviation)
         return found
 
-    def _corrected(self, covariances: Covariances, misses: Array, base: Array) -> Forecast:
-        mean, deviation = self._everywhere(fit_process(covariances, misses, least_scale=0.08))
-        return Forecast(base + mean, deviation)
-
-    def _everywhere(self, fitted: GaussianProcess) -> tuple[Array, Array]:
-        """At every candidate, computed once for those that cannot differ."""
-        mean, deviation = fitted.predict()
+    def _corrected(
+        self, covariances: Covariances, misses: Array, base: Array, least_scale: float = 0.08
+    ) -> tuple[Forecast, float]:
+        """A forecast for every candidate, computed once for those that cannot differ, and the noise."""
+        mean, deviation, noise = predict(covariances, misses, least_scale)
         kinds = self.candidates.kinds
-        return mean[kinds], deviation[kinds]
+        return Forecast(base + mean[kinds], deviation[kinds]), noise
 
     def _waiting(self) -> Array:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
@@ -220,14 +188,12 @@ def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Fore
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
     rows = [
-        (goal.weight / total * share, tag, own)
+        (goal.weight / total * share, tag, own[tag])
         for goal, own in zip(goals, forecasts, strict=True)
         for tag, share in goal.shares
+        if tag in own
     ]
-    for share, tag, own in rows:
-        forecast = own.get(tag)
-        if forecast is None:
-            continue
+    for share, tag, forecast in rows:
         sign = 1.0 if BY_TAG[tag].is_higher_better else -1.0
         sent = np.log(batches) if tag == THROUGHPUT else 0.0
         mean += share * sign * (forecast.mean + sent)
@@ -248,13 +214,12 @@ def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array
     """The probability that the constraints of all models are kept."""
     found = np.ones(len(batches))
     rows = [
-        (row, own.get(row.tag))
+        (row, own[row.tag])
         for goal, own in zip(goals, forecasts, strict=True)
         for row in goal.constraints
+        if row.tag in own
     ]
     for constraint, forecast in rows:
-        if forecast is None:
-            continue
         mean = forecast.mean + (np.log(batches) if constraint.tag == THROUGHPUT else 0.0)
         if constraint.high is not None:
             found *= normal_share((math.log(max(constraint.high, 1e-9)) - mean) / forecast.deviation)

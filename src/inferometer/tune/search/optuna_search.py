@@ -13,7 +13,6 @@ from inferometer.tune.search.search import (
     SearchMessage,
     SearchProblem,
     SearchSteps,
-    Variants,
     ask,
     changed_variant,
     default_proposal,
@@ -84,18 +83,16 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[st
     low, high = limits(problem.settings.optuna, total)
     yield SearchMessage(f"Minimum number of trials: {low}", is_detail=True)
     yield SearchMessage(f"Maximum number of trials: {high}", is_detail=True)
-    first = default_proposal(problem, names)
-    base = yield from ask(first)
+    base = yield from ask(default_proposal(problem, names))
     if not base.is_measured:
         raise LocalError(
             f"the model's own configuration gave no figures to compare with: {base.reason}",
             remedy="make it work first, or use another search",
         )
-    variants: Variants = {base.name: first.variants}
     trials = [base]
-    reason = yield from _draw(problem, names, knobs, (low, high), trials, variants)
+    reason = yield from _draw(problem, names, knobs, (low, high), trials)
     if problem.settings.sweep_after and not problem.settings.by_rate:
-        yield from sweep_best(problem, trials, variants, base.name)
+        yield from sweep_best(problem, trials, names)
     return reason
 
 
@@ -105,7 +102,6 @@ def _draw(
     knobs: list[Knob],
     bounds: tuple[int, int],
     trials: list[Trial],
-    variants: Variants,
 ) -> SearchSteps[str]:
     study = _study(problem.seed)
     base = trials[0]
@@ -129,7 +125,6 @@ def _draw(
         since_best += 1
         yield SearchMessage(f"Trial {drawn} of {high}:", is_detail=True)
         trial = yield from ask(proposal)
-        variants[trial.name] = proposal.variants
         trials.append(trial)
         value = _value(problem, trial, base)
         known[proposal.key] = value

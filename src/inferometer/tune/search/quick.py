@@ -20,7 +20,6 @@ from inferometer.tune.search.search import (
     SearchMessage,
     SearchProblem,
     SearchSteps,
-    Variants,
     ask,
     changed_variant,
     default_proposal,
@@ -100,7 +99,6 @@ class _Climb:
     names: VariantNames
     knobs: tuple[Knob, ...]
     seen: dict[Place, Trial] = field(default_factory=dict)
-    variants: Variants = field(default_factory=dict)
     visits: dict[Place, int] = field(default_factory=dict)
 
     def proposal(self, place: Place) -> Proposal:
@@ -130,12 +128,10 @@ class _Climb:
 
 def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     climb = _Climb(problem, names, knobs(problem))
-    first = default_proposal(problem, names)
-    trials: list[Trial] = [(yield from _ask(climb, first))]
+    default = yield from ask(default_proposal(problem, names))
     home = tuple(0 for _ in climb.knobs)
     best = home
     is_slow = False
-    reason = "nothing was left to measure"
     while True:
         trial = yield from _at(climb, home)
         climb.visits[home] = climb.visits.get(home, 0) + 1
@@ -164,22 +160,15 @@ def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
             reason = "no neighbour is better"
             break
         home = fresh
-    trials += climb.seen.values()
     if problem.settings.sweep_after and not problem.settings.by_rate:
-        yield from sweep_best(problem, trials, climb.variants, trials[0].name)
+        yield from sweep_best(problem, [default, *climb.seen.values()], names)
         yield SearchMessage("Done gathering concurrency sweep measurements for reports")
     return reason
 
 
-def _ask(climb: _Climb, proposal: Proposal) -> SearchSteps[Trial]:
-    trial = yield from ask(proposal)
-    climb.variants[trial.name] = proposal.variants
-    return trial
-
-
 def _at(climb: _Climb, place: Place) -> SearchSteps[Trial]:
     if place not in climb.seen:
-        climb.seen[place] = yield from _ask(climb, climb.proposal(place))
+        climb.seen[place] = yield from ask(climb.proposal(place))
     return climb.seen[place]
 
 

@@ -15,7 +15,7 @@ from inferometer.tune.scoring import Goal, best_first, passes, rank, score
 from inferometer.tune.settings import Effort, SearchSettings
 from inferometer.tune.space import BATCH, Space, doubling
 from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
-from inferometer.tune.variant import ModelVariant, VariantNames
+from inferometer.tune.variant import ModelVariant, VariantNames, default_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,8 @@ class SkippedProposal:
     reason: str
 
 
-SearchEvent = Proposal | SearchMessage | SkippedProposal
 T = TypeVar("T")
-SearchSteps = Generator[SearchEvent, Trial | None, T]
+SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal, Trial | None, T]
 """A whole search ends with the reason why it does."""
 
 
@@ -142,9 +141,6 @@ class Knob:
     values: tuple[Any, ...]
 
 
-Variants = dict[str, tuple[ModelVariant, ...]]
-"""By the name of the trials, what was loaded together."""
-
 PLATEAU = 0.05
 LOOK_BACK = 4
 FLAT = 0.02
@@ -162,12 +158,13 @@ def illegal(variant: ModelVariant, load: ClientLoad) -> str:
 
 
 def sweep_best(
-    problem: SearchProblem, trials: Sequence[Trial], variants: Variants, default: str, batch: int = 1
+    problem: SearchProblem, trials: Sequence[Trial], names: VariantNames, batch: int = 1
 ) -> SearchSteps[None]:
-    """The loads of the best variants and of the default, by their names."""
+    """The loads of the best variants and of the default."""
     best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
+    default = ",".join(default_name(task.model) for task in problem.tasks)
     for name in dict.fromkeys((*best, default)):
-        yield from _sweep(problem, variants[name], batch)
+        yield from _sweep(problem, tuple(names.known[part] for part in name.split(",")), batch)
 
 
 def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: int) -> SearchSteps[None]:

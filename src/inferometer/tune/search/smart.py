@@ -13,7 +13,6 @@ A budget is counted in the cost of the trials, not by a clock, so that a resumed
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
@@ -198,8 +197,7 @@ def _look_around(state: SmartState) -> SearchSteps[None]:
     for group in _by_instances(state):
         if is_over(state, left_for=race_cost(state)):
             return
-        _, gain = _gains(state)
-        gain = np.where(np.isin(which, group), gain, -1.0)
+        gain = np.where(np.isin(which, group), _gains(state), -1.0)
         row = int(gain.argmax())
         if gain[row] >= 0:
             yield from measure(state, row, LOOK)
@@ -243,28 +241,27 @@ def _explore(state: SmartState) -> SearchSteps[str]:
 
 def _next(state: SmartState) -> tuple[float, int | None]:
     """The largest expected gain, and the candidate with the most expected gain for its cost."""
-    which, gain = _gains(state)
+    gain = _gains(state)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(which == state.loaded, 1.0, LOAD_COST)
+    cost = np.where(state.candidates.which == state.loaded, 1.0, LOAD_COST)
     return float(gain.max()), int((gain / cost).argmax())
 
 
-def _gains(state: SmartState) -> tuple[NDArray[np.int64], Array]:
-    """Of every candidate: its configuration and its expected gain; -1 where measuring it tells nothing."""
+def _gains(state: SmartState) -> Array:
+    """The expected gain of every candidate; -1 where measuring it tells nothing."""
     state.forecast()
     value, feasible = state.utility, state.feasible
-    which = state.candidates.which
     kinds = state.candidates.kinds
     is_open = ~np.isin(kinds, kinds[state.rows])  # those that cannot differ from a measured one are closed
     if state.broken:
-        is_open &= ~np.isin(which, list(state.broken))
+        is_open &= ~np.isin(state.candidates.which, list(state.broken))
     good = _incumbents(state, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
     else:
         gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
-    return which, np.where(is_open, gain, -1.0)
+    return np.where(is_open, gain, -1.0)
 
 
 def _incumbents(state: SmartState, feasible: Array) -> list[int]:

@@ -45,19 +45,18 @@ HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
 def throughput(parameters: Array, points: OperatingPoints) -> Array:
     """Requests/s for each row of parameters (logs) and each point: shape (rows, points)."""
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
-    loss = parameters[
-        :, [4]
-    ]  # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`
+    # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`.
+    exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
     k, b = points.instances[None, :], points.batch[None, :]
     delay, n = points.delay_s[None, :], points.load[None, :]
     if points.by_rate:
-        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, np.clip(loss, 0.0, 1.0), k, b)))
+        return np.asarray(np.minimum(n, _capacity(fixed, item, cores, exponent, k, b)))
     can_wait = bool((delay > 0).any())
     # The hottest lines of the tuner: contiguous arrays are faster than broadcast ones, and reused ones than new ones.
-    fixed, item, outside, cores, loss, k, b, n = (
-        np.ascontiguousarray(one) for one in np.broadcast_arrays(fixed, item, outside, cores, loss, k, b, n)
+    fixed, item, outside, cores, exponent, k, b, n = map(
+        np.ascontiguousarray, np.broadcast_arrays(fixed, item, outside, cores, exponent, k, b, n)
     )
-    sharers, exponent = k + 1, np.clip(loss, 0.0, 1.0)
+    sharers = k + 1
     rate = n / (outside + fixed + item)
     for _ in range(ROUNDS):
         inside = np.maximum(n - rate * outside, 1e-3)

@@ -522,15 +522,15 @@ profile_models:
       cpu_only: true
 """
     plain, own = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
-    assert (plain.loads, plain.batches, plain.weight) == ((1.0, 2.0), (4,), 1.0)
-    assert plain.objectives == (("perf_latency_p99", 10.0),)
-    assert plain.constraints == (
+    assert (plain.loads, plain.batches, plain.goal.weight) == ((1.0, 2.0), (4,), 1.0)
+    assert plain.goal.objectives == (("perf_latency_p99", 10.0),)
+    assert plain.goal.constraints == (
         Constraint("perf_throughput", low=5.0),
         Constraint("perf_latency_p99", high=2.5),
     )
-    assert (own.loads, own.batches, own.weight, own.cpu_only) == ((1.0, 2.0), (2,), 4.0, True)
-    assert own.objectives == (("perf_throughput", 3.0), ("perf_latency_avg", 1.0))
-    assert own.constraints == (Constraint("perf_latency_p99", high=2.5),)
+    assert (own.loads, own.batches, own.goal.weight, own.cpu_only) == ((1.0, 2.0), (2,), 4.0, True)
+    assert own.goal.objectives == (("perf_throughput", 3.0), ("perf_latency_avg", 1.0))
+    assert own.goal.constraints == (Constraint("perf_latency_p99", high=2.5),)
     assert plain.options.percentile == 95
 
 
@@ -637,8 +637,12 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
 """
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     model = found.settings.models[0]
-    assert model.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
-    assert (model.constraints[0].high, model.cpu_only, found.settings.search.early_exit) == (3.5, False, True)
+    assert model.goal.objectives == (("perf_throughput", 2.0), ("perf_latency_p99", 10.0))
+    assert (model.goal.constraints[0].high, model.cpu_only, found.settings.search.early_exit) == (
+        3.5,
+        False,
+        True,
+    )
     assert [plot.name for plot in found.config.plots] == ["a", "b"]
     space = manual("W", {"name": "W"}, model.swept, where=model.where, cpu_only=True)
     assert [row.choices for row in space.parameters] == [
@@ -650,7 +654,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
 def test_an_old_name_is_understood_with_a_warning(tmp_path):
     yaml = "objectives: [perf_latency]\nprofile_models: W\n"
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
-    assert found.settings.models[0].objectives == (("perf_latency_p99", 10.0),)
+    assert found.settings.models[0].goal.objectives == (("perf_latency_p99", 10.0),)
     assert found.warnings == ("perf_latency is deprecated: write perf_latency_p99",)
 
 
