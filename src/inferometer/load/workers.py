@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from multiprocessing.connection import Connection, wait
@@ -142,11 +142,12 @@ class WorkerProcess(Protocol):
         """Its exit code; TimeoutError or TimeoutExpired when it does not end in time."""
 
 
-def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
-    """Starts a command that keeps these descriptors.
+StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
+"""Starts a command that keeps these descriptors."""
 
-    Signals to the group are held back until the worker can ignore them: a mask is inherited.
-    """
+
+def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
+    """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
@@ -172,6 +173,7 @@ class Workers:
     sequences: SequencePlan | None = None
     verbose: int = 0
     spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
+    start: StartProcess | None = None
     spool_problem: str = ""  # why some worker could not keep its requests
     _processes: list[_Worker] = field(default_factory=list)
     _examples: dict[int, str] = field(default_factory=dict)
@@ -217,7 +219,7 @@ class Workers:
         spool_fd = self.spool_fds[index] if self.spool_fds else None
         fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
-        child = start_process(command, fds)
+        child = (self.start or start_process)(command, fds)
         theirs.close()
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))

@@ -10,7 +10,6 @@ from multiprocessing.connection import Connection
 import pytest
 
 from inferometer.base.errors import LocalError
-from inferometer.load import workers
 from inferometer.load.workers import Workers
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.traffic import Traffic, Wiring
@@ -42,10 +41,9 @@ class FakeProcess:
 
 
 def error_after(code: int | None) -> str:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "start_process", lambda command, fds: FakeProcess(code, fds))
-        with pytest.raises(LocalError) as raised:
-            Workers(TRAFFIC).__enter__()
+    workers = Workers(TRAFFIC, start=lambda command, fds: FakeProcess(code, fds))
+    with pytest.raises(LocalError) as raised:
+        workers.__enter__()
     return str(raised.value)
 
 
