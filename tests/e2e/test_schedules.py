@@ -299,11 +299,11 @@ def test_a_crew_that_is_resized_goes_on_with_all_its_workers() -> None:
         load.apply(Closed(2))
         load.resize(3)
         assert load.count == 3
-        run = run_load(load, Closed(3, count=300), 1.0)
+        measurement, _ = run_load(load, Closed(3, count=300), 1.0)
         load.stop()
         requests = server.report().requests
-    assert run.measurement.request_count == 300
-    assert run.measurement.client.workers == 3
+    assert measurement.request_count == 300
+    assert measurement.client.workers == 3
     assert requests >= 300
 
 
@@ -315,7 +315,7 @@ def test_poisson_requests_arrive_when_they_are_due_and_not_evenly() -> None:
     rate, total, stretch = 100, 250, 100
     with NullServer(Behaviour(keeps_arrivals=True)) as server, workers(server, "http", 64) as load:
         server.report()
-        records = run_load(load, Open(Poisson(rate, seed=11), count=total), total / rate).records
+        _, records = run_load(load, Open(Poisson(rate, seed=11), count=total), total / rate)
         arrived = np.sort(np.array(server.report().arrivals_ns))
     due = np.sort(records.due_ns)
     assert len(arrived) == len(due) == total

@@ -7,7 +7,7 @@ import pytest
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.find.keeping import Judgement, judge
+from inferometer.find.keeping import Judge, Judgement
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import bounds, next_load
 from inferometer.stats.slo import parse_slo
@@ -19,7 +19,7 @@ SEEDS = range(3)
 
 def found(made, level_settings, promise, *, duration_s=30, **more):
     goal = SearchGoal(parse_slo(promise), duration_s * NS_PER_S, **more)
-    return [step.finding for step in find(made.instrument, level_settings(), goal)][-1]
+    return [finding for _, finding in find(made.instrument, level_settings(), goal)][-1]
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +146,9 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     steps = find(
         made.instrument, level_settings(), SearchGoal(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0)
     )
-    assert next(steps).level.value == 10
+    assert next(steps)[0].value == 10
     made.log.interrupt_after = 0
-    finding = list(steps)[-1].finding
+    _, finding = list(steps)[-1]
     assert (finding.value, finding.low, finding.high) == (10, 0, None)
 
 
@@ -192,4 +192,4 @@ def test_loads_that_contradict_lie_inside_the_interval():
 
 
 def test_nothing_measured_is_nothing_judged():
-    assert judge(parse_slo("p99<1ms"), [], 0.0) == ()
+    assert Judge(parse_slo("p99<1ms"), [], 0.0).judgements() == ()

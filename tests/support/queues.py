@@ -80,9 +80,9 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
     )
     begun_ns = clock()
     steps = list(find(instrument, level_settings, goal))
-    finding = steps[-1].finding
+    finding = steps[-1][1]
     assert finding is not None
-    levels = tuple(step.level for step in steps if step.level is not None)
+    levels = tuple(level for level, _ in steps if level is not None)
     return Searched(finding, levels, (clock() - begun_ns) / NS_PER_S)
 
 

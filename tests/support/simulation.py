@@ -73,7 +73,7 @@ class _FakeNetwork:
         self._order = itertools.count()
         self._live: dict[int, tuple[int, int, Reply]] = {}  # slot -> (order, sent, reply)
         self._responses: list[tuple[int, int, int, int]] = []  # (time, order, slot, number)
-        self._responded: Responded = lambda slot, responses: None
+        self.responded: Responded | None = None
         self.marks: list[tuple[int, Mark]] = []  # (step, mark) of every request of a sequence
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -89,9 +89,6 @@ class _FakeNetwork:
         heappush(self._ends, (end_ns, order, slot))
         for number, after_ns in enumerate(reply.responses_ns, start=1):
             heappush(self._responses, (now_ns + after_ns, order, slot, number))
-
-    def watch(self, responded: Responded) -> None:
-        self._responded = responded
 
     def prepare(self, slots: int) -> None:
         pass
@@ -127,7 +124,8 @@ class _FakeNetwork:
         self._clock.move_to(now)
         if slot in self._live and self._live[slot][0] == order:
             self.heard += 1
-            self._responded(slot, number)
+            if self.responded is not None:
+                self.responded(slot, number)
         return True
 
     def _end(self, order: int, slot: int, now_ns: int) -> None:

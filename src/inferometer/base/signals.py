@@ -21,10 +21,10 @@ def drop_output() -> int:
     return 128 + signal.SIGPIPE
 
 
-def shortage(error: OSError | MemoryError) -> LocalError:
+def _shortage(error: OSError | MemoryError) -> LocalError:
     """What to say when memory, files or room for the screen or a temporary file are missing.
 
-    Any other error is a bug, and raised again.
+    Any other error is raised again: the reader of our output has gone, or it is a bug.
     """
     found = maybe_shortage(error)
     if found is not None:
@@ -74,7 +74,8 @@ def interruptible() -> Iterator[None]:
     """Ctrl-C and SIGTERM alike raise KeyboardInterrupt with their number, wherever no run catches them.
 
     Ctrl-C does so also in a command that a script started in the background, where shells have it ignored. Once the
-    command is over and has only its last sentence to say, a signal ends the process without a traceback.
+    command is over and has only its last sentence to say, a signal ends the process without a traceback. A lack of
+    memory, files or room becomes the error that says so.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -86,9 +87,12 @@ def interruptible() -> Iterator[None]:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with handled_by(end):
-        yield
-        sys.stdout.flush()  # what is still to be printed may not be lost to a later signal
+    try:
+        with handled_by(end):
+            yield
+            sys.stdout.flush()  # what is still to be printed may not be lost to a later signal
+    except (OSError, MemoryError) as error:
+        raise _shortage(error) from error
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.base.signals import INTERRUPTED, drop_output, interruptible, shortage
+from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
 from inferometer.base.text import to_stderr
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         return drop_output()
-    except (OSError, MemoryError) as error:
-        told = shortage(error)
-        to_stderr(f"{said}: {told}")
-        return told.exit_code
     except KeyboardInterrupt:
         to_stderr(f"{said}: interrupted")
         return INTERRUPTED

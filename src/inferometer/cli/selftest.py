@@ -45,11 +45,20 @@ def _run(*, is_quick: bool) -> "SelfTest":
     from inferometer import __version__
     from inferometer.base.units import NS_PER_S, monotonic_ns
     from inferometer.observe.host import describe_host
+    from inferometer.selftest.accuracy import fault_checks, schedule_checks, stall_checks
     from inferometer.selftest.check import FULL, QUICK, SCHEMA, SelfTest
+    from inferometer.selftest.limits import ceiling_checks, machine_checks
 
+    parts: Mapping[str, Part] = {
+        "machine": machine_checks,
+        "ceiling": ceiling_checks,
+        "schedule": schedule_checks,
+        "stall": stall_checks,
+        "faults": fault_checks,
+    }
     started_at, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), monotonic_ns()
     checks = []
-    for check in run_parts(_parts(), QUICK if is_quick else FULL):
+    for check in run_parts(parts, QUICK if is_quick else FULL):
         to_stderr(f"{check.part}: {check.name}: {check.verdict.value}")
         checks.append(check)
     return SelfTest(
@@ -61,19 +70,6 @@ def _run(*, is_quick: bool) -> "SelfTest":
         host=describe_host(),
         checks=tuple(checks),
     )
-
-
-def _parts() -> "Mapping[str, Part]":
-    from inferometer.selftest.accuracy import fault_checks, schedule_checks, stall_checks
-    from inferometer.selftest.limits import ceiling_checks, machine_checks
-
-    return {
-        "machine": machine_checks,
-        "ceiling": ceiling_checks,
-        "schedule": schedule_checks,
-        "stall": stall_checks,
-        "faults": fault_checks,
-    }
 
 
 def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":

@@ -1,12 +1,11 @@
 """`inferometer serve`: the real Triton, here, until Ctrl-C."""
 
-import signal
 import threading
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import USUAL_PORTS, ServeOptions
@@ -32,32 +31,27 @@ def run(given: dict[str, Any]) -> int:
     ports = (asked.http_port, asked.grpc_port, asked.metrics_port)
     http, grpc, metrics = (_choose(port, usual) for port, usual in zip(ports, USUAL_PORTS, strict=True))
     stop = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    server = EmbeddedTriton(
-        _repositories(asked),
-        http_port=http,
-        grpc_port=grpc,
-        metrics_port=metrics,
-        load_models=asked.load_model or None,
-        log_file=asked.log_file,
-    )
-    for remark in server.remarks:
-        to_stderr(f"WARNING: {remark.text}; {remark.note.advice}")
-    with server:
-        print(f"HTTP     {server.http_address}")
-        print(f"gRPC     {server.grpc_address}")
-        print(f"metrics  http://{server.metrics_address}/metrics")
-        print(f"log      {server.log_path}")
-        print("ready; Ctrl-C stops it", flush=True)
-        while not stop.wait(0.2):
-            if not server.is_running():
-                to_stderr("inferometer serve: the server ended by itself; see its log")
-                return 3
+    with handled_by(lambda number, frame: stop.set()):
+        server = EmbeddedTriton(
+            _repositories(asked),
+            http_port=http,
+            grpc_port=grpc,
+            metrics_port=metrics,
+            load_models=asked.load_model or None,
+            log_file=asked.log_file,
+        )
+        for remark in server.remarks:
+            to_stderr(f"WARNING: {remark.text}; {remark.note.advice}")
+        with server:
+            print(f"HTTP     {server.http_address}")
+            print(f"gRPC     {server.grpc_address}")
+            print(f"metrics  http://{server.metrics_address}/metrics")
+            print(f"log      {server.log_path}")
+            print("ready; Ctrl-C stops it", flush=True)
+            while not stop.wait(0.2):
+                if not server.is_running():
+                    to_stderr("inferometer serve: the server ended by itself; see its log")
+                    return 3
     return 0
 
 

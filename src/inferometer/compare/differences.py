@@ -31,14 +31,13 @@ from inferometer.compare.comparison import (
 )
 from inferometer.compare.turns import PERCENTILES, TurnSeries
 from inferometer.stats.figures import Metric, named
-from inferometer.stats.intervals import relative_difference, student_t
+from inferometer.stats.intervals import allowed, correlation, relative_difference, student_t
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end
 TRIMMED_FROM = 10
-MOST_CORRELATED = 0.8  # correlation of neighbouring pairs that is allowed for
 _ENDLESS = 20.0
 FEWEST = 4  # pairs without which nothing is said
 
@@ -79,10 +78,8 @@ def _trimmed_mean(values: Logs) -> float:
 def _likeness(ratios: Logs) -> float:
     """How much wider the interval must be as neighbouring pairs resemble each other."""
     deviations = ratios - ratios.mean()
-    squares = float(deviations @ deviations)
-    correlation = float(deviations[:-1] @ deviations[1:]) / squares if squares > 0 else 0.0
-    correlation = min(max(correlation, 0.0), MOST_CORRELATED)
-    return math.sqrt((1 + correlation) / (1 - correlation))
+    alike = allowed(correlation([deviations], lost=0))
+    return math.sqrt((1 + alike) / (1 - alike))
 
 
 def _cut(count: int) -> int:

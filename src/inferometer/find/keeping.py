@@ -20,13 +20,14 @@ seen at lower ones as proof that it is broken.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.stats.intervals import allowed, correlation
 from inferometer.stats.slo import Slo, Term
 
 Verdict = Literal["kept", "broken", "undecided"]
@@ -44,7 +45,6 @@ FAR = 10.0  # times the movement of latency that must fit between it and the lim
 GROWING = 0.8  # Kendall's rank correlation of latency with time
 MARKOV = 0.0125  # a share has its multiple a with a probability of at most 1 / a, however requests depend on each other
 TREND = 0.5
-MOST_ALIKE = 0.8
 RARELY = 0.005
 QUEUED = 1.5  # dispersion of latency from which on requests wait for each other
 NEAR = 1.3  # times a load up to which others tell how long requests go slow together
@@ -102,30 +102,23 @@ class Judgement:
         return not self.is_within or self.verdict == "broken"
 
 
-def judge(promise: Slo, runs: Sequence[LoadRun], least_s: float) -> tuple[Judgement, ...]:
-    """By load. What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
-    judging = _Judge(promise, runs, least_s)
-    loads = sorted({run.load for run in runs})
-    broken = {load: judging.broken_terms(load) for load in loads}
-    lowest = min((load for load in loads if broken[load]), default=math.inf)
-    return tuple(judging.judgement(load, broken[load], lowest) for load in loads)
-
-
-def judge_one(
-    promise: Slo, runs: Sequence[LoadRun], least_s: float, *, load: float, lowest: float
-) -> Judgement:
-    """Of one load only, while it is measured; `lowest` is the least of the others that is broken."""
-    judging = _Judge(promise, runs, least_s)
-    return judging.judgement(load, judging.broken_terms(load), lowest)
-
-
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class Judge:
+    """What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
+
     promise: Slo
     runs: Sequence[LoadRun]
     least_s: float
 
+    def judgements(self) -> tuple[Judgement, ...]:
+        """By load."""
+        loads = sorted({run.load for run in self.runs})
+        broken = {load: self.broken_terms(load) for load in loads}
+        lowest = min((load for load in loads if broken[load]), default=math.inf)
+        return tuple(self.judgement(load, broken[load], lowest) for load in loads)
+
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
+        """Of one load, given the terms it breaks and the least load that breaks any."""
         beyond = self._beyond(load)
         runs = sum(run.load == load for run in self.runs)
         if broken:
@@ -255,7 +248,7 @@ def _test_mean(limit: float, parts: Sequence[Counts]) -> int:
     if len(means) < FEWEST_SECTIONS:
         return 0
     deviations = means - means.mean()
-    alike = _alike([deviations])
+    alike = allowed(correlation([deviations], lost=1))
     error = math.sqrt(
         float(deviations @ deviations) / (len(means) - 1) / len(means) * (1 + alike) / (1 - alike)
     )
@@ -274,19 +267,8 @@ def _dispersion(parts: Sequence[Counts]) -> float:
     if sections < 2:
         return requests  # as if all were one
     squares = sum(float(rest @ rest) for rest in rests) / (sections - 1)
-    alike = _alike(rests)
+    alike = allowed(correlation(rests, lost=1))
     return squares / (requests / sections * share * (1 - share)) * (1 + alike) / (1 - alike)
-
-
-def _alike(series: Iterable[Floats]) -> float:
-    """Correlation of neighbouring sections, as far as it widens an interval."""
-    parts = list(series)
-    squares = sum(float(part @ part) for part in parts)
-    if not squares:
-        return 0.0
-    count = sum(map(len, parts))
-    neighbours = sum(float(part[:-1] @ part[1:]) for part in parts)
-    return min(max(neighbours / squares + 1 / count, 0.0), MOST_ALIKE)
 
 
 def _group_s(rows: Sequence[tuple[LoadRun, Counts]]) -> float:

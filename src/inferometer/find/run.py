@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.find.keeping import Judgement, LoadRun, judge, judge_one, needed_requests
+from inferometer.find.keeping import Judge, Judgement, LoadRun, needed_requests
 from inferometer.find.search import Bracket, bounds, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
@@ -76,16 +76,10 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FindStep:
-    """A level of the search; `finding` comes with the last. Without a level the search was stopped before the first."""
-
-    level: Level | None
-    finding: Finding | None = None
-
-
-def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal) -> Iterator[FindStep]:
-    """Levels as they are measured. The last step has the finding."""
+def find(
+    instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
+) -> Iterator[tuple[Level | None, Finding | None]]:
+    """Levels as they are measured, the finding with the last; without a level, it was stopped before the first."""
     search = _Search(replace(instrument, load=Recorded(instrument.load)), level_settings, goal)
     search.end_ns = instrument.clock() + goal.duration_ns
     start = search.first_load()
@@ -98,18 +92,18 @@ def find(instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
         if search.is_over(level) or (load is None and not hold_ns):
             break
         if level is not None:
-            yield FindStep(level)
+            yield level, None
         level = search.measure(search.low if load is None else load, hold_ns)
-    yield FindStep(level, search.finding())
+    yield level, search.finding()
 
 
 def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
     with start_workers(setup) as load:
-        for step in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
-            levels = result.levels if step.level is None else (*result.levels, step.level)
-            result = replace(result, levels=levels, finding=step.finding)
+        for level, finding in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
+            levels = result.levels if level is None else (*result.levels, level)
+            result = replace(result, levels=levels, finding=finding)
             yield result
         yield end_load(result, load, watcher)
 
@@ -187,14 +181,14 @@ class _Search:
                 return False
             next_ns = begun + round(LOOK * (now - begun))
             run = sections.run(now)
-            runs = [*self.runs, run]
-            found = judge_one(self.goal.promise, runs, self.least_s, load=run.load, lowest=lowest)
+            judging = Judge(self.goal.promise, [*self.runs, run], self.least_s)
+            found = judging.judgement(run.load, judging.broken_terms(run.load), lowest)
             return found.verdict != "undecided"
 
         return is_decided
 
     def judged(self) -> tuple[Judgement, ...]:
-        return judge(self.goal.promise, self.runs, self.least_s)
+        return Judge(self.goal.promise, self.runs, self.least_s).judgements()
 
     @property
     def least_s(self) -> float:

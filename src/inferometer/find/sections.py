@@ -55,8 +55,11 @@ class LevelSections:
             total = Arrivals(self.plan).by(cut_ns - begun_ns)
         edges = np.linspace(begun_ns, max(cut_ns, begun_ns + 1), section_count(total) + 1)
         ended = _histogram(whole.began_ns, edges)
-        missing = self._due(edges, begun_ns) - ended if isinstance(self.plan, Open) else np.zeros_like(ended)
-        if isinstance(self.plan, Closed):
+        if isinstance(self.plan, Open):
+            arrivals = Arrivals(self.plan)
+            missing = np.diff([float(arrivals.by(int(edge) - begun_ns)) for edge in edges]) - ended
+        else:
+            missing = np.zeros_like(ended)
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
@@ -86,11 +89,6 @@ class LevelSections:
         return round(
             max((term.limit for term in self.promise.terms if term.figure in ("latency", "ttft")), default=0)
         )
-
-    def _due(self, edges: Floats, begun_ns: int) -> Floats:
-        assert isinstance(self.plan, Open)
-        arrivals = Arrivals(self.plan)
-        return np.diff(np.array([arrivals.by(int(edge) - begun_ns) for edge in edges], dtype=np.float64))
 
     def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
         if term.name == "errors":

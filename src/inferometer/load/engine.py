@@ -178,8 +178,9 @@ class Engine:
         self._apply_closed(Closed(0))
         self._periodic, self._again = plan, self._complete
         self._launched = 0
-        self.link.watch(self._responded)
-        self._launch(plan.start)
+        self._awaited.clear()
+        self.link.responded = self._responded
+        self._launch(plan)
 
     def _grow(self, slots: int) -> None:
         while len(self._due) < slots:
@@ -456,9 +457,7 @@ class Engine:
                 slot = len(self._due)
                 self._grow(slot + 1)
             if self._sequences is not None:
-                lane = self._sequences.maybe_pick()
-                assert lane is not None
-                self._lanes[slot] = lane
+                self._lanes[slot] = self._sequences.pick()
             self.active += 1
             self._due[slot] = self._next_due
             if plan.steps is not None:
@@ -472,39 +471,31 @@ class Engine:
 
     # --- periodic plans
 
-    def _launch(self, count: int) -> None:
-        """The next batch; further ones while every request fails within its send."""
-        plan = self._periodic
-        assert plan is not None
+    def _launch(self, plan: Periodic) -> None:
+        """The next batch, each request on a slot of its own; further ones while all fail within their send."""
         self._is_launching = True
-        self._launch_batch(count)
         while not self._awaited and self._launched < plan.end:
-            self._launch_batch(min(plan.step, plan.end - self._launched))
+            first = self._launched
+            self._launched = min(first + plan.step, plan.end) if first else plan.start
+            batch = range(first, self._launched)
+            self._grow(self._launched)
+            self._awaited = set(batch)
+            self.active += len(batch)
+            for slot in batch:
+                now = self._clock()
+                self._due[slot], self._lanes[slot] = now, slot
+                self._start(slot, now)
         self._is_launching = False
-
-    def _launch_batch(self, count: int) -> None:
-        """Each request on a slot of its own, which it keeps."""
-        first, self._launched = self._launched, self._launched + count
-        self._grow(self._launched)
-        self._awaited = set(range(first, self._launched))
-        self.active += count
-        for slot in range(first, self._launched):
-            now = self._clock()
-            self._due[slot], self._lanes[slot] = now, slot
-            self._start(slot, now)
 
     def _responded(self, slot: int, responses: int) -> None:
         if self._periodic is not None and responses >= self._periodic.period:
-            self._reached(slot)
+            self._reached(slot, self._periodic)
 
-    def _reached(self, slot: int) -> None:
+    def _reached(self, slot: int, plan: Periodic) -> None:
         """The slot holds up the next batch no longer."""
-        plan = self._periodic
-        if plan is None or slot not in self._awaited:
-            return
         self._awaited.discard(slot)
-        if not self._awaited and self._launched < plan.end and not self._is_launching:
-            self._launch(min(plan.step, plan.end - self._launched))
+        if not self._awaited and not self._is_launching:
+            self._launch(plan)
 
     def _complete(self, slot: int) -> None:
         """The slot's request has ended well; one with too few responses would hold up the next batch for ever."""
@@ -526,7 +517,7 @@ class Engine:
         spins helps nobody, and a count of requests that all fail still comes to its end.
         """
         if self._periodic is not None:
-            self._reached(slot)
+            self._reached(slot, self._periodic)
         if slot >= self._concurrency or self._remaining == 0:
             return False
         self._failures[slot] += 1

@@ -170,9 +170,6 @@ class SharedStream:
         before, self._counted = self._counted, self.stream.received
         return self._counted - before
 
-    def forget(self, call: _Call) -> None:
-        self.calls.pop(call.request_id, None)
-
     def leave(self) -> list[_Call]:
         """The stream is over: the calls that it did not answer."""
         left = list(self.calls.values())
@@ -304,7 +301,7 @@ class GrpcLink(SocketLink):
         received = call.received if call.stream is None else call.stream.received
         call.request = call.stream = None
         if call.shared is not None:
-            call.shared.forget(call)
+            call.shared.calls.pop(call.request_id, None)
         if status:
             self.explain(status, text)
         times, call.times = call.times, []
@@ -386,7 +383,7 @@ class _Channel(SocketConnection):
         self.plain.make_streams()
         stream = call.stream
         if call.shared is not None:
-            call.shared.forget(call)
+            call.shared.calls.pop(call.request_id, None)
             if not call.shared.calls:  # else the server goes on with it, for the others' sake
                 stream, call.shared.stream = call.shared.stream, None
         if stream is not None and self._is_open:
@@ -397,7 +394,7 @@ class _Channel(SocketConnection):
         """Half-close the stream if it carries nothing."""
         if shared.stream is None or shared.calls or not self._is_open:
             return
-        self._connection.half_close(shared.stream)
+        self.http2.send(shared.stream, ends=True)
         shared.stream = None
         if not self.is_corked:
             self.flush()
@@ -436,7 +433,7 @@ class _Channel(SocketConnection):
         if self._unwritten and not self._is_held:
             is_sampled = self._flushes & MASK < FIRST
             self._flushes += 1
-        begun = self._cost.begin() if is_sampled else 0
+        begun = self._cost.clock() if is_sampled else 0
         while (sender.queue or self._unsent or sender.ring) and self._is_open:
             if not self._unsent:
                 self._unsent = self.http2.take()

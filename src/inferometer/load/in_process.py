@@ -104,7 +104,7 @@ class InProcessLink(LinkBase):
                 )
             carrier.is_answered = carrier.is_released = False
             is_sampled = self._sends & MASK < FIRST
-            begun = self.cost.begin() if is_sampled else 0
+            begun = self.cost.clock() if is_sampled else 0
             self._server.check(self._server.infer(self._server.handle, carrier.request.handle, None))
         except TritonError as error:  # it was not taken: no callback will come
             carrier.is_released = True

@@ -95,6 +95,7 @@ class Link(Protocol):
     resent: int  # times a request was sent again: the server had closed the connection, or had not begun it
     connects: int
     connect_ns: int  # summed over `connects`
+    responded: Responded | None  # if there is one, it is called for every response of a stream as it comes
 
     @property
     def opening(self) -> int:
@@ -118,9 +119,6 @@ class Link(Protocol):
         """Give up the slot's request; `finish` is called with this status."""
 
     def close(self, slot: int) -> None: ...
-
-    def watch(self, responded: Responded) -> None:
-        """From now on, report every response of a stream as it comes."""
 
 
 OpenLink = Callable[[Callbacks], Link]
@@ -191,27 +189,24 @@ class SendCost:
     counts until its last byte is out.
     """
 
-    __slots__ = ("_clock", "_own_ns", "_recent", "ns")
+    __slots__ = ("_own_ns", "_recent", "clock", "ns")
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.ns = 0  # a request
-        self._clock = clock
+        self.clock = clock
         self._recent: deque[int] = deque(maxlen=RECENT)
         self._own_ns = min(-clock() + clock() for _ in range(RECENT))  # what it takes to look
 
     def sampled(self, send: Callable[..., int], data: Buffer) -> int:
         """Send, and note what it took."""
-        begun = self.begin()
+        begun = self.clock()
         sent = send(data)
         self.note(begun)
         return sent
 
-    def begin(self) -> int:
-        return self._clock()
-
     def note(self, begun: int, requests: int = 1) -> None:
-        """So many requests were sent since `begin` said so."""
-        took = self._clock() - begun - self._own_ns
+        """So many requests were sent since `clock` said `begun`."""
+        took = self.clock() - begun - self._own_ns
         self._recent.append(max(took, 0) // requests)
         ordered = sorted(self._recent)
         usual = ordered[OUTLIERS:-OUTLIERS] or ordered[: len(ordered) // 2 + 1]
@@ -243,9 +238,6 @@ class LinkBase:
         self.explain = callbacks.explain
         self.responded: Responded | None = None
         self.cost = SendCost()
-
-    def watch(self, responded: Responded) -> None:
-        self.responded = responded
 
 
 class RequestLog:

@@ -58,11 +58,8 @@ class Arrivals:
         if isinstance(self._schedule, Poisson):
             while due_ns(number) <= after_ns:
                 number += 1
-        elif due_ns(number) <= after_ns:
-            reach = 1
-            while due_ns(number + reach) <= after_ns:
-                reach *= 2
-            number = bisect.bisect_right(range(number + reach), after_ns, lo=number, key=due_ns)
+        else:
+            number = bisect.bisect_right(range(NEVER), after_ns, lo=number, key=due_ns)
         self._number = number
         return number if self.plan.count is None else min(number, self.plan.count)
 

@@ -79,15 +79,13 @@ class Sequences:
         self._lane(count - 1)
         self._waiting = deque(range(count))
 
-    def maybe_pick(self) -> int | None:
-        """The lane whose turn it is: the next one with nothing outstanding; None when it must be waited for."""
+    def pick(self) -> int:
+        """The lane whose turn it is: the next one with nothing outstanding, or else (not in serial plans) the next."""
         for _ in range(len(self._waiting)):
             lane = self._waiting[0]
             self._waiting.rotate(-1)
             if not self._lanes[lane].outstanding:
                 return lane
-        if self.plan.is_serial:
-            return None
         lane = self._waiting[0]
         self._waiting.rotate(-1)
         return lane

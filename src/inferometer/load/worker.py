@@ -115,10 +115,7 @@ class _Worker:
         gc.freeze()
         gc.disable()
         while self._stop is None:
-            if self._pending_apply:
-                self._engine.run(None, self._is_applied)
-            else:
-                self._engine.run(None)
+            self._engine.run(None, self._is_applied if self._pending_apply else None)
             self._engine.is_interrupted = False
         self._drain(self._stop)
         cancelled = self._engine.cancel_all()

@@ -179,6 +179,10 @@ RULES = (
         "Use --streaming -i grpc.",
     ),
     Rule(
+        lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
+        "The --periodic-concurrency-range option is only supported with --service-kind triton.",
+    ),
+    Rule(
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
         "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
     ),

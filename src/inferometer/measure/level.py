@@ -43,7 +43,6 @@ def measure_level_windows(
     """The level with the windows it is made of, for those who merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
     run = LevelRun(instrument, settings, point)
-    run.start()
     with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
     level = conclude(run.raw(decision))

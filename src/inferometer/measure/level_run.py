@@ -16,11 +16,10 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import NEVER, Arrivals, Open
-from inferometer.load.workers import Collected, Cost
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.observe.metrics import Sample
-from inferometer.records.records import EMPTY, Records, join
+from inferometer.records.records import Records, join
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
 from inferometer.stats.readings import CounterReading, CounterReadings
@@ -56,15 +55,14 @@ BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
 
 
 class LevelRun:
-    """The windows of a level as they fill, and when there are enough of them."""
+    """The windows of a level as they fill, and when there are enough of them. Making it applies the load."""
 
     def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
         self._instrument = instrument
         self._settings = settings
         self._point = point
         self._is_open = isinstance(point.plan, Open)
-        self._is_scheduled = self._is_open and settings.is_whole
-        self._timing = ScheduleTiming()
+        self._timing = ScheduleTiming() if self._is_open and settings.is_whole else None
         self._rules = WindowRules(
             is_open=self._is_open,
             has_tokens=settings.has_tokens,
@@ -74,39 +72,27 @@ class LevelRun:
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
-        self._rest: Records = EMPTY  # ended after the window that was closed last
         self._is_gone = False
         self._is_mute = False
         self._was_silent = False  # some requests of the window that was closed last got no answer at all
-        self._is_finished = False
-        self.start_ns = 0  # what ended before is not of this level
-        self._last_good_ns = 0
         self._silent_since_ns = 0
         self._last_end_ns = 0
-        self._open = self._rules.new_window(0)
-        self._collected: Collected
-        self._cost: Cost
-        self._cost_ns = 0
         self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
-        self._schedule_ns = 0  # when it began
-        self._due = 0  # requests by the end of the window that was closed last
         self._loop_lags = Series()  # since the window that was closed last
         self._statistics_error: PeerError | None = None
         self._readings = CounterReadings()
         self._lead_ns = 0
-        self._before: CounterReading | None = None
         self._after: CounterReading | None = None  # of the end of the window that fills
         self._is_read = False  # that one was made, or tried
-        self._silence = Silence(instrument.silence_ns, 0)
-        self._sent_before = 0
+        self._start()
 
-    def start(self) -> None:
+    def _start(self) -> None:
         instrument, plan = self._instrument, self._point.plan
         if self._settings.is_whole:  # every request of the plan counts, from the first on
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
-            self.start_ns = instrument.clock()
-            self._schedule_ns = instrument.load.apply(plan)
+            self.start_ns = instrument.clock()  # what ended before is not of this level
+            self._schedule_ns = instrument.load.apply(plan)  # when it began
             self._collected = instrument.load.collect(self.start_ns)
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
@@ -115,10 +101,11 @@ class LevelRun:
             self._before = self._read_closely()
             self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
-        self._due = self._due_by(self._cost_ns)
-        self._rest = split(self._collected.records, self.start_ns)[1]
+        self._due = self._due_by(self._cost_ns)  # requests by the end of the window that was closed last
+        self._rest = split(self._collected.records, self.start_ns)[1]  # ended after that window
         self._is_finished = self._collected.is_finished and self._settings.is_whole
-        self._last_good_ns = self._silence.since_ns = self.start_ns
+        self._last_good_ns = self.start_ns
+        self._silence = Silence(instrument.silence_ns, self.start_ns)
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
         self._open = self._rules.new_window(self.start_ns)
@@ -247,7 +234,7 @@ class LevelRun:
             return
         self._rules.add(self._open, records)
         self._last_end_ns = int(records.end_ns[-1])
-        if self._is_scheduled:
+        if self._timing is not None:
             self._timing.add(records)
         good = records.good
         if len(good):
@@ -464,7 +451,7 @@ class LevelRun:
             samples=self._samples(whole),
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
-            timing=self._timing if self._is_scheduled else None,
+            timing=self._timing,
         )
 
     def _samples(self, whole: Window) -> tuple[Sample, ...] | None:

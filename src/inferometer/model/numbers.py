@@ -17,31 +17,26 @@ from numpy.typing import NDArray
 class Datatype:
     """How one element looks in memory."""
 
-    name: str
     numpy: str  # dtype that holds the raw bytes; BF16 is the upper half of a float32
     size: int  # bytes of an element; 0 for BYTES, whose elements carry their own length
 
 
 DATATYPES = {
-    row.name: row
-    for row in (
-        Datatype("BOOL", "bool", 1),
-        Datatype("UINT8", "uint8", 1),
-        Datatype("UINT16", "uint16", 2),
-        Datatype("UINT32", "uint32", 4),
-        Datatype("UINT64", "uint64", 8),
-        Datatype("INT8", "int8", 1),
-        Datatype("INT16", "int16", 2),
-        Datatype("INT32", "int32", 4),
-        Datatype("INT64", "int64", 8),
-        Datatype("FP16", "float16", 2),
-        Datatype("BF16", "uint16", 2),
-        Datatype("FP32", "float32", 4),
-        Datatype("FP64", "float64", 8),
-        Datatype("BYTES", "object", 0),
-    )
+    "BOOL": Datatype("bool", 1),
+    "UINT8": Datatype("uint8", 1),
+    "UINT16": Datatype("uint16", 2),
+    "UINT32": Datatype("uint32", 4),
+    "UINT64": Datatype("uint64", 8),
+    "INT8": Datatype("int8", 1),
+    "INT16": Datatype("int16", 2),
+    "INT32": Datatype("int32", 4),
+    "INT64": Datatype("int64", 8),
+    "FP16": Datatype("float16", 2),
+    "BF16": Datatype("uint16", 2),
+    "FP32": Datatype("float32", 4),
+    "FP64": Datatype("float64", 8),
+    "BYTES": Datatype("object", 0),
 }
-
 
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
 _LARGEST_BF16 = float.fromhex("0x1.fep127")

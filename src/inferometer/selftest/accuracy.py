@@ -17,7 +17,7 @@ from inferometer.load.workers import Load
 from inferometer.records.records import Records
 from inferometer.report.format import duration, quantity, share
 from inferometer.selftest.check import Check, CheckResult, Figure, Thoroughness
-from inferometer.selftest.drive import HelperProcess, MeasuredLoad, NullServer, run_load, workers
+from inferometer.selftest.drive import HelperProcess, NullServer, run_load, workers
 from inferometer.selftest.null_server import Behaviour, Stall, dealt
 from inferometer.stats.measurement import Distribution, Measurement
 from inferometer.stats.series import Durations, percentile
@@ -77,7 +77,7 @@ def schedule_checks(thoroughness: Thoroughness) -> Iterator[Check]:
             server.report()
             bare.ask()
             count = round(rate * thoroughness.schedule_s)
-            records = run_load(load, Open(schedule, count=count), thoroughness.schedule_s).records
+            _, records = run_load(load, Open(schedule, count=count), thoroughness.schedule_s)
             timer = lags(np.array(bare.ask()["lags_ns"], dtype=np.int64))
             name = f"{kind} {rate:g}/s"
             yield _schedule_check(name, records, timer)
@@ -170,15 +170,16 @@ def stall_checks(thoroughness: Thoroughness) -> Iterator[Check]:
         with HelperProcess("bare_loop") as bare:
             whole = _run_periods(load, thoroughness.periods, None)
             late_ns = max(server.report().late_ns, *bare.ask()["lags_ns"])
-        yield _from_due(whole.measurement, late_ns)
+        yield _from_due(whole, late_ns)
         half = _run_periods(load, max(thoroughness.periods // 2, 1), SENDERS)
-        yield _from_send(half.measurement)
+        yield _from_send(half)
 
 
-def _run_periods(load: Load, periods: int, cap: int | None) -> MeasuredLoad:
+def _run_periods(load: Load, periods: int, cap: int | None) -> Measurement:
     """Whole ones: then it does not matter at which point of a period they begin."""
     seconds = periods * STALL.period_ns / NS_PER_S
-    return run_load(load, Open(Constant(RATE), cap=cap, count=round(RATE * seconds)), seconds)
+    plan = Open(Constant(RATE), cap=cap, count=round(RATE * seconds))
+    return run_load(load, plan, seconds)[0]
 
 
 def _from_due(measured: Measurement, late_ns: int) -> Check:
@@ -236,7 +237,7 @@ def fault_checks(thoroughness: Thoroughness) -> Iterator[Check]:
         NullServer(Behaviour(is_failing=True)) as server,
         workers(server, "http", SMALL, timeout_ns=TIMEOUT_NS) as load,
     ):
-        measured = run_load(load, Closed(CONCURRENCY, count=asked), EXPECTED_S).measurement
+        measured, _ = run_load(load, Closed(CONCURRENCY, count=asked), EXPECTED_S)
     found = {group.kind: group.count for group in measured.failures}
     expected = dealt(asked)
     ended = measured.request_count + measured.failed_count

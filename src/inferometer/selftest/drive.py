@@ -36,11 +36,11 @@ class HelperProcess:
     """A process that writes a line of JSON when it is ready and answers each line with another."""
 
     greeting: dict[str, Any]
+    _process: subprocess.Popen[bytes]
 
     def __init__(self, module: str, *words: str) -> None:
         self._module = module
         self._words = words
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", f"inferometer.selftest.{self._module}", *self._words]
@@ -53,13 +53,10 @@ class HelperProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        self._process.kill()
+        self._process.communicate()
 
     def ask(self) -> dict[str, Any]:
-        assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the answer that never comes tells
             self._process.stdin.write(b"\n")
@@ -67,7 +64,6 @@ class HelperProcess:
         return self._read()
 
     def _read(self) -> dict[str, Any]:
-        assert self._process is not None
         out = self._process.stdout
         assert out is not None
         ready, _, _ = select.select([out], [], [], ANSWER_S)
@@ -134,16 +130,11 @@ class _Deadline(Watcher):
         return monotonic_ns() > self.deadline_ns
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLoad:
-    """What one level found, and its requests."""
+def run_load(load: Load, plan: Plan, duration_s: float) -> tuple[Measurement, Records]:
+    """What one level finds, and its requests.
 
-    measurement: Measurement
-    records: Records
-
-
-def run_load(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
-    """Every request of a plan with a count, which should take about so long; of others one window of this length."""
+    Of a plan with a count, every request, which should take about so long; of others one window of this length.
+    """
     duration_ns = round(duration_s * NS_PER_S)
     is_whole = plan.count is not None
     settings = LevelSettings(
@@ -161,4 +152,4 @@ def run_load(load: Load, plan: Plan, duration_s: float) -> MeasuredLoad:
     level = measure_level(instrument, settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
         raise LocalError("no request of the self-test was answered")
-    return MeasuredLoad(level.measurement, join(recorded.parts))
+    return level.measurement, join(recorded.parts)

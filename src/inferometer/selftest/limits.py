@@ -123,7 +123,7 @@ def ceiling_checks(thoroughness: Thoroughness) -> Iterator[Check]:
             for payload, size in PAYLOADS.items():
                 with workers(server, protocol, size) as load:
                     before = server.report()
-                    found = run_load(load, Closed(CONCURRENCY), thoroughness.ceiling_s).measurement
+                    found, _ = run_load(load, Closed(CONCURRENCY), thoroughness.ceiling_s)
                     after = server.report()
                 server_share = (after.cpu_ns - before.cpu_ns) / (after.now_ns - before.now_ns)
                 yield _ceiling_check(f"{title}, {payload}", found, server_share)

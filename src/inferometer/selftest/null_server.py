@@ -113,18 +113,17 @@ class Book:
 
     def __init__(self, *, keeps_arrivals: bool) -> None:
         self.requests = 0
-        self._arrivals_ns = array("q") if keeps_arrivals else None
+        self._keeps_arrivals = keeps_arrivals
+        self._arrivals_ns = array("q")
 
     def enter(self) -> int:
         number = self.requests
         self.requests += 1
-        if self._arrivals_ns is not None:
+        if self._keeps_arrivals:
             self._arrivals_ns.append(monotonic_ns())
         return number
 
     def take_arrivals(self) -> list[int]:
-        if self._arrivals_ns is None:
-            return []
         taken = self._arrivals_ns.tolist()
         del self._arrivals_ns[:]
         return taken

@@ -36,7 +36,7 @@ few times in a run is not in the interval.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -103,11 +103,11 @@ class _Stage:
         self._noise = noise
         self._freedom = len(noise) - lost
         self._squares = float(noise @ noise)
-        self.alike = _alike(noise, lost)  # correlation of neighbours
+        self.alike = correlation([noise], lost)
 
     def variance(self, least: float) -> float:
         """Of the mean; `least` is the lowest correlation of neighbours that is allowed for."""
-        alike = min(max(self.alike, least), MOST_ALIKE)
+        alike = allowed(self.alike, least)
         return self._squares / self._freedom / len(self._noise) * (1 + alike) / (1 - alike)
 
     def margin(self, least: float) -> Margin:
@@ -127,17 +127,23 @@ def _without_trend(sections: Sections) -> tuple[Sections, int]:
     for course in _courses(count):
         height = float(course @ noise)
         rest = noise - height * course
-        alike = min(max(_alike(rest, lost + 1), 0.0), MOST_ALIKE)
+        alike = allowed(correlation([rest], lost + 1))
         independent = count * (1 - alike) / (1 + alike)
         if height * height * (independent - lost - 1) > STANDS_OUT * float(rest @ rest):
             noise, lost = rest, lost + 1
     return noise, lost
 
 
-def _alike(noise: Sections, lost: int) -> float:
-    """The correlation of neighbours; what was fitted makes the plain estimate too low by about as much as is added."""
-    squares = float(noise @ noise)
-    return float(noise[:-1] @ noise[1:]) / squares + lost / len(noise) if squares > 0 else 0.0
+def correlation(parts: Sequence[Sections], lost: int) -> float:
+    """Of neighbours in each part; what was fitted makes the plain estimate too low by about as much as is added."""
+    squares = sum(float(part @ part) for part in parts)
+    neighbours = sum(float(part[:-1] @ part[1:]) for part in parts)
+    return neighbours / squares + lost / sum(map(len, parts)) if squares > 0 else 0.0
+
+
+def allowed(alike: float, least: float = 0.0) -> float:
+    """How much of a correlation an interval allows for."""
+    return min(max(alike, least), MOST_ALIKE)
 
 
 @cache
@@ -306,35 +312,31 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
 
 def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
-    by_sections, by_latency = _rate_by_sections(ends, span_us), _rate_by_latency(ends, span_us)
-    known = [width for width in (by_sections, by_latency.width) if width is not None]
-    if by_latency.width is not None and by_latency.is_steady:
-        known = [by_latency.width]
+    by_latency, is_steady = _rate_by_latency(ends, span_us)
+    by_sections = None if is_steady else _rate_by_sections(ends, span_us)
+    known = [width for width in (by_sections, by_latency) if width is not None]
     if not known:
         return Estimate(value)
     width = min(known, key=sum)
     return mean_estimate(value, Margin(value * width.down, value * width.up))
 
 
-class _ByLatency(NamedTuple):
-    width: Margin | None  # as shares of the rate
-    is_steady: bool  # the number outstanding hardly adds to it
+def _rate_by_latency(ends: Groups, span_us: int) -> tuple[Margin | None, bool]:
+    """From Little's law: so many requests are outstanding all the time, and each takes so long.
 
-
-def _rate_by_latency(ends: Groups, span_us: int) -> _ByLatency:
-    """From Little's law: so many requests are outstanding all the time, and each takes so long."""
-    unknown = _ByLatency(None, False)
+    As shares of the rate, and whether the number outstanding hardly adds to it.
+    """
     most = _most_outstanding(ends) if ends.is_exact else 0
     mean = mean_margin(Series(ends.slowest_ns)) if most > 0 else None
     mean_us = float(ends.slowest_ns.mean()) / NS_PER_US if len(ends) else 0.0
     if mean is None or mean_us == 0:
-        return unknown
+        return None, False
     # A request that is half done when the measured time begins counts as a whole one; another, at its end, as none.
     halves = SURE * math.sqrt(most / 6) / len(ends)
     down, up = (math.hypot(part / NS_PER_US / mean_us, halves) for part in (mean.up, mean.down))
     outstanding = len(ends) * mean_us / span_us
     missing = max(abs(1 - outstanding / most) - halves, 0.0)
-    return _ByLatency(Margin(down + missing, up + missing), missing <= min(down, up) / 4)
+    return Margin(down + missing, up + missing), missing <= min(down, up) / 4
 
 
 def _most_outstanding(ends: Groups) -> int:

@@ -280,39 +280,31 @@ def join_windows(windows: Sequence[Window]) -> Window:
         ends=join_ends(
             [(window.ends, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
-        send_ns=sum(window.send_ns for window in windows),
-        receive_ns=sum(window.receive_ns for window in windows),
-        received_bytes=sum(window.received_bytes for window in windows),
+        **_sums(windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "number"),
         first_sent_ns=min((window.first_sent_ns for window in windows if window.first_sent_ns), default=0),
         failures=add_failures(windows),
-        delayed=sum(window.delayed for window in windows),
         lag_ns=joined(lags) if lags else None,
         streams=join_streams([window.streams for window in windows]),
         tokens=join_tokens([window.tokens for window in windows if window.tokens is not None]),
-        kept=sum(window.kept for window in windows),
-        empty=sum(window.empty for window in windows),
         expense=join_expenses([window.expense for window in windows]),
         before=first.before,
         after=last.after,
         samples=tuple(sample for window in windows for sample in window.samples),
-        number=sum(window.number for window in windows),
     )
 
 
 def join_expenses(parts: Sequence[Expense]) -> Expense:
     return Expense(
         cpu_ns=tuple(sum(each) for each in zip(*(part.cpu_ns for part in parts), strict=True)),
-        elapsed_ns=sum(part.elapsed_ns for part in parts),
-        sent=sum(part.sent for part in parts),
-        due=sum(part.due for part in parts),
-        reconnects=sum(part.reconnects for part in parts),
-        connects=sum(part.connects for part in parts),
-        connect_ns=sum(part.connect_ns for part in parts),
+        **_sums(parts, "elapsed_ns", "sent", "due", "reconnects", "connects", "connect_ns", "stolen_ns"),
         files=max(part.files for part in parts),
         file_limit=max(part.file_limit for part in parts),
-        stolen_ns=sum(part.stolen_ns for part in parts),
         loop_lags_ns=joined([part.loop_lags_ns for part in parts]),
     )
+
+
+def _sums(parts: Sequence[Window] | Sequence[Expense], *names: str) -> dict[str, int]:
+    return {name: sum(getattr(part, name) for part in parts) for name in names}
 
 
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:

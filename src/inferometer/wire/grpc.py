@@ -370,7 +370,3 @@ class GrpcConnection:
         self._calls.events = events
         self.http2.eof()
         return events
-
-    def half_close(self, call: Stream) -> None:
-        """No more messages from us; the server may go on."""
-        self.http2.send(call, ends=True)

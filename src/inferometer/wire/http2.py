@@ -81,13 +81,8 @@ MALFORMED, RESET, REFUSED, LOST, BROKEN = "malformed", "reset", "refused", "lost
 _TOO_HIGH = OUR_FRAME_SIZE >> 16
 
 
-class StreamFault(Exception):
-    """Raised by a reader that rejects a body: the stream fails, and RST_STREAM carries the code."""
-
-    def __init__(self, text: str, code: int = frames.PROTOCOL_ERROR) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
+class StreamFault(Fault):
+    """Raised by a reader that rejects a body: only the stream fails, and RST_STREAM carries the code."""
 
 
 class Reader(Protocol):
@@ -407,7 +402,7 @@ class Http2Connection:
         try:
             self._reader.body(stream, data, start, stop)
         except StreamFault as fault:
-            self._fail(stream, fault.text, fault.code)
+            self._fail(stream, fault.message, fault.code)
 
     # --- header blocks
 

@@ -37,6 +37,14 @@ COMBINATIONS = [
     ("--binary-search -l 5 --concurrency-range 4:2", "cannot be less than start for binary search"),
     ("--binary-search -l 5 --request-rate-range 4", "cannot be less than start for binary search"),
     ("--periodic-concurrency-range 1:2", "requires bi-directional gRPC streaming"),
+    (
+        "--periodic-concurrency-range 1:2 --streaming --service-kind triton_c_api --model-repository d",
+        "only supported with --service-kind triton.",
+    ),
+    (
+        "--periodic-concurrency-range 1:2 --streaming --service-kind openai --input-data FILE",
+        "only supported with --service-kind triton.",
+    ),
     ("--periodic-concurrency-range 1:2 -i grpc --streaming", "Must provide --profile-export-file"),
     ("--request-parameter a:1:int", "only supported by gRPC"),
     ("--request-count 4 --request-rate-range 5", "request-count can not be less than request-rate"),

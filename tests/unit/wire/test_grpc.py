@@ -358,7 +358,7 @@ def test_both_directions() -> None:
     assert receive(connection, greeting + block(PLAIN) + data(message(b"eins"))) == [(7, None, b"eins")]
     connection.take()
     connection.http2.send(call, frame_message(b"three", "gzip"))
-    connection.half_close(call)
+    connection.http2.send(call, ends=True)
     assert b"".join(connection.take())[9:10] == b"\1"
     assert receive(connection, data(message(b"zwei") + message(b"drei"))) == [
         (7, None, b"zwei"),

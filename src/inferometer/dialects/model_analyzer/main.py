@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError
-from inferometer.base.signals import drop_output, interruptible, shortage
+from inferometer.base.signals import drop_output, interruptible
 from inferometer.base.text import to_stderr
 from inferometer.dialects.model_analyzer import FAILURE, OK
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, UnknownKeys, parser, read_command
@@ -19,12 +19,12 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
     """`profile` stands in for the real search in tests."""
     mark, is_verbose = f"[{CLASSIC.mark}]", False
     try:
-        config = read_command(sys.argv[1:] if argv is None else argv, CLASSIC)
-        if config is None:
-            parser(CLASSIC).print_help()
-            return OK
-        is_verbose = config.is_verbose
         with interruptible():
+            config = read_command(sys.argv[1:] if argv is None else argv, CLASSIC)
+            if config is None:
+                parser(CLASSIC).print_help()
+                return OK
+            is_verbose = config.is_verbose
             from inferometer.dialects.model_analyzer.commands import run
 
             return run(config, CLASSIC, profile=profile)
@@ -40,9 +40,6 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except (OSError, MemoryError) as error:
-        to_stderr(f"{mark} Model Analyzer encountered an error: {shortage(error)}")
-        return FAILURE
 
 
 def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None) -> int:

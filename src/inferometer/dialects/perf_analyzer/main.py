@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
-from inferometer.base.signals import Interrupts, drop_output, interruptible, received, shortage
+from inferometer.base.signals import Interrupts, drop_output, interruptible, received
 from inferometer.base.text import decode_json, printable, to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
@@ -53,9 +53,6 @@ def main(argv: list[str] | None = None) -> int:
         _say(f"{received(*interrupt.args or (signal.SIGINT,))}\n")
         to_stderr("Received exit signal.")
         return OK
-    except (OSError, MemoryError) as error:
-        to_stderr(f"error: {shortage(error)}")
-        return FAILURE
 
 
 def _run(words: list[str]) -> int:
