@@ -246,7 +246,7 @@ def _score(
     ends = [(row[name].low, row[name].high) for row in found]
     known = [(low, high) for low, high in ends if low is not None and high is not None]
     spread = SURE * float(np.std([row[name] for row in each], ddof=1))
-    widths = [np.float64((high - low) / 2) / spread if spread or high > low else 1.0 for low, high in known]
+    widths = [(high - low) / 2 / spread if spread else 1.0 for low, high in known]  # no spread is no measure
     held = sum(low <= truth[name] <= high for low, high in known)
     return Score(family, name, len(found), len(known), held, float(np.median(widths)) if known else np.nan)
 

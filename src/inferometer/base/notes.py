@@ -40,7 +40,7 @@ class Note(Enum):
         "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
     STATISTICS_MISSING = "the server's part is not known; only client figures are reported"
-    WORKER_LOST = "a sending process died; what was measured until then is kept"
+    WORKER_LOST = "a sending process died; what it had reported until then is kept"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
     METRICS_SLOW = "please try a larger querying interval via --metrics-interval"

@@ -72,8 +72,6 @@ def run(given: dict[str, Any]) -> int:
     with messages_shown(options.verbose):
         check_files(options)
         setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
-        for warning in setup.warnings:
-            to_stderr(warning)
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
@@ -104,6 +102,8 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.report.terminal import show
 
     options, outputs, result = setup.options, Outputs(), setup.result
+    for warning in setup.warnings:
+        to_stderr(warning)
     with progress_shown(options.verbose) as progress:
         for result in start(progress):
             # A disk that is full now may have room after the next level.

@@ -10,8 +10,9 @@ their mean (Student's t). What is compared is what each section has more, or les
 * Sections can also make up for each other: what ends late in one is missing there and counted in the next. Then the
   spread between longer ones is far smaller, and that one is taken.
 * A figure that goes up or down while it is measured has no less sure a mean over the measured time. So a trend, which
-  may bend, is taken out where it stands out from the noise. Where neighbours are much alike even so, it bends another
-  way, and no interval is given.
+  may bend, is taken out where it stands out from the noise. Where neighbours are much alike even so, it may be steeper
+  than polynomials are, and stairs that only rise, or only fall, are taken out instead. Where that does not help either,
+  no interval is given.
 * Where a few sections are far above the others, the interval reaches further up (Johnson 1978), and the same for down.
 
 A percentile is not a mean, but the share of requests below a duration is. So the interval of that share is found at
@@ -85,6 +86,10 @@ def margin(sections: Sections) -> Margin | None:
         stages.append(_Stage(noise, lost))
     longest = stages[-1]
     chosen = next((stage for stage in stages if abs(stage.alike) <= ALIKE), longest)
+    if lost > 1 and stages[0].alike > ALIKE:  # the trend may be steeper than a polynomial can be
+        steep = _Stage(*_without_stairs(sections))
+        if steep.freedom >= FEWEST_SECTIONS and abs(steep.alike) <= ALIKE:
+            return steep.margin(0.0)
     is_bent = lost > 1 and stages[0].alike > TOO_ALIKE  # in a way that was not taken out
     if is_bent or (chosen is longest and chosen.alike > TOO_ALIKE):
         return None
@@ -97,24 +102,24 @@ def margin(sections: Sections) -> Margin | None:
 class _Stage:
     """What one number of sections shows."""
 
-    __slots__ = ("_freedom", "_noise", "_squares", "alike")
+    __slots__ = ("_noise", "_squares", "alike", "freedom")
 
     def __init__(self, noise: Sections, lost: int) -> None:
         self._noise = noise
-        self._freedom = len(noise) - lost
+        self.freedom = len(noise) - lost
         self._squares = float(noise @ noise)
         self.alike = correlation([noise], lost)
 
     def variance(self, least: float) -> float:
         """Of the mean; `least` is the lowest correlation of neighbours that is allowed for."""
         alike = allowed(self.alike, least)
-        return self._squares / self._freedom / len(self._noise) * (1 + alike) / (1 - alike)
+        return self._squares / self.freedom / len(self._noise) * (1 + alike) / (1 - alike)
 
     def margin(self, least: float) -> Margin:
         error = math.sqrt(self.variance(least))
         if error == 0:
             return Margin(0.0, 0.0)
-        t, count = student_t(0.975, self._freedom), len(self._noise)
+        t, count = student_t(0.975, self.freedom), len(self._noise)
         skew = float((self._noise**3).mean()) / (self._squares / count) ** 1.5
         further = skew * (2 * t * t + 1) / (6 * math.sqrt(count))
         return Margin(error * (t + max(-further, 0.0)), error * (t + max(further, 0.0)))
@@ -132,6 +137,21 @@ def _without_trend(sections: Sections) -> tuple[Sections, int]:
         if height * height * (independent - lost - 1) > STANDS_OUT * float(rest @ rest):
             noise, lost = rest, lost + 1
     return noise, lost
+
+
+def _without_stairs(sections: Sections) -> tuple[Sections, int]:
+    """What is left where the sections only rise, or only fall, and how many steps that took (isotonic regression)."""
+    middle = len(sections) // 2
+    sign = 1.0 if sections[:middle].sum() < sections[middle:].sum() else -1.0
+    steps: list[tuple[float, int]] = []
+    for value in sign * sections:
+        height, width = float(value), 1
+        while steps and steps[-1][0] >= height:
+            before, length = steps.pop()
+            height, width = (height * width + before * length) / (width + length), width + length
+        steps.append((height, width))
+    heights, widths = zip(*steps, strict=True)
+    return sections - sign * np.repeat(heights, widths), len(steps)
 
 
 def correlation(parts: Sequence[Sections], lost: int) -> float:
