@@ -87,7 +87,7 @@ FUZZ_CASES ?= 200000
 FUZZ_SEED  ?= 1
 
 fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
-	$(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
+	PYTHONPATH=. $(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
 
 side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads

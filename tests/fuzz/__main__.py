@@ -1,4 +1,4 @@
-"""`python tests/fuzz --cases 1000000 --seed 1`: very many random inputs for every reader."""
+"""`PYTHONPATH=. python tests/fuzz --cases 1000000 --seed 1`: very many random inputs for every reader."""
 
 import argparse
 import sys

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
-from inferometer.records.records import COLUMNS, EMPTY, Records, from_rows, join
+from inferometer.records.records import COLUMNS, EMPTY, Records, Totals, from_rows, join
 
 
 def records(*requests: tuple[int, int, tuple[int, ...]]) -> Records:
@@ -54,6 +54,14 @@ def test_good_and_failed_are_parted():
     assert said(MIXED.failed) == [(10, [])]
     assert MIXED.good.good is not EMPTY
     assert len(MIXED.good.failed) == 0
+
+
+def test_totals_count_every_record_once():
+    cut_off, unsent = (5, status.CANCELLED, ()), (6, status.CONNECT, ())
+    rows = records((1, 0, ()), (2, 0, ()), (3, 0, ()), (4, status.RESET, ()), cut_off, unsent)
+    rows.sent_ns[:5] = 1
+    before = Totals(sent=6, good=10, failed=20, cut_off=30, unsent=40, resent=50)
+    assert before.and_records(rows) == Totals(sent=6, good=13, failed=22, cut_off=31, unsent=41, resent=50)
 
 
 def test_answered_is_what_the_server_said_anything_to():
