@@ -304,6 +304,13 @@ def _check_output(config: Config) -> None:
             f"the output model repository '{path}' exists already",
             remedy="give --override-output-model-repository to replace it, or another --output-model-repository-path",
         )
+    kept = (config.model_repository, config.checkpoint_directory, config.export_path, Path())
+    for folder in kept:
+        if path.exists() and folder is not None and folder.resolve().is_relative_to(path.resolve()):
+            raise UsageError(
+                f"--output-model-repository-path '{path}' would be emptied, and it holds '{folder.resolve()}'",
+                remedy="give a folder of its own",
+            )
 
 
 def _check_members(config: Config, settings: TuneSettings, model: ModelSettings) -> list[str]:

@@ -100,6 +100,17 @@ def test_a_repeated_run_measures_nothing_and_says_the_same(tool, capsys):
     assert "In 28 measurements across 7 configurations" in out
 
 
+@pytest.mark.parametrize("place", [".", "..", "repo"])
+def test_an_output_repository_that_holds_what_is_needed_is_never_emptied(place, tool, capsys, monkeypatch):
+    monkeypatch.chdir(tool.folder)
+    before = sorted(tool.folder.rglob("*"))
+    given = ("--override-output-model-repository", "--output-model-repository-path", place)
+    assert tool.profile(*BOUNDED, *given) == 1
+    assert f"'{place}' would be emptied, and it holds" in capsys.readouterr().err
+    assert sorted(tool.folder.rglob("*")) == before
+    assert tool.started == 0
+
+
 def test_an_existing_output_repository_is_only_replaced_when_asked(tool, capsys):
     old = tool.folder / "output_model_repository" / "old"
     old.mkdir(parents=True)
