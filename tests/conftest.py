@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from inferometer.load import workers
-from tests.support.asking import bear_worker
-from tests.support.commands import SHARED, nursery_address
+from tests.support.commands import SHARED, fork_server_address
+from tests.support.fork_client import fork_worker
 
 # A busy machine makes any case slow: time is no reason to fail. Each run draws other cases.
 settings.register_profile(
@@ -19,7 +19,7 @@ settings.register_profile("quick", settings.get_profile("no clock"), max_example
 settings.load_profile("quick" if "INFEROMETER_QUICK" in os.environ else "no clock")
 
 # Workers that begin at once. Those of commands that are processes of their own start as everywhere.
-workers.start_process = lambda command, fds: bear_worker(nursery_address(), command, fds)
+workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
 
 # Files with tests that take long, longest first.
 LONG = (
@@ -56,8 +56,8 @@ AGAIN = pytest.mark.flaky(reruns=2, reruns_delay=2)
 
 
 def pytest_configure_node(node: Any) -> None:
-    """One nursery for all processes of a run."""
-    node.workerinput[SHARED] = nursery_address()
+    """One fork server for all processes of a run."""
+    node.workerinput[SHARED] = fork_server_address()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -57,7 +57,7 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "due_ns": "sent
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Place:
     """A place that can be broken."""
 
     module: Path  # below src/inferometer
@@ -91,10 +91,10 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def sites(module: Path, tests: tuple[str, ...]) -> list[Site]:
+def places(module: Path, tests: tuple[str, ...]) -> list[Place]:
     tree = ast.parse((ROOT / SOURCE / module).read_text())
     return [
-        Site(module, number, way, tests)
+        Place(module, number, way, tests)
         for number, node in enumerate(ast.walk(tree))
         for way in range(_ways(node))
     ]
@@ -169,13 +169,13 @@ def main() -> None:
     known = {row["mutant"]: row["why"] for row in tomllib.loads(EXPLAINED.read_text()).get("explained", ())}
     chosen = sample(options.count, options.seed, options.only)
     left, explained = list[Mutant](), 0
-    for number, site in enumerate(chosen, 1):
-        mutant = site.mutant()
+    for number, place in enumerate(chosen, 1):
+        mutant = place.mutant()
         if options.list:
             print(mutant)
             continue
         name = f"{mutant.module}: {mutant.before}  ->  {mutant.after}"
-        if not survives(mutant, site.tests):
+        if not survives(mutant, place.tests):
             verdict = "noticed"
         elif name in known:
             explained += 1
@@ -188,16 +188,16 @@ def main() -> None:
     sys.exit(1 if len(left) > len(chosen) / 10 else 0)
 
 
-def sample(count: int, seed: int, only: str) -> list[Site]:
+def sample(count: int, seed: int, only: str) -> list[Place]:
     """As many from each pattern of modules, so that large packages do not crowd out small ones."""
     chance = random.Random(seed)
     piles = []
     for pattern, tests in TESTS.items():
         modules = [path.relative_to(ROOT / SOURCE) for path in sorted((ROOT / SOURCE).glob(pattern))]
-        pile = [site for module in modules if only in str(module) for site in sites(module, tests)]
+        pile = [place for module in modules if only in str(module) for place in places(module, tests)]
         chance.shuffle(pile)
         piles.append(pile)
-    chosen = list[Site]()
+    chosen = list[Place]()
     while len(chosen) < count and any(piles):
         chosen += [pile.pop() for pile in piles if pile]
     return chosen[:count]

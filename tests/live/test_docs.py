@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import asking
-from tests.support.commands import nursery_address
+from tests.support import fork_client
+from tests.support.commands import fork_server_address
 from tests.support.openai import FakeOpenAi
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
 from tests.support.tfserving import FakeTfServing
@@ -47,7 +47,7 @@ elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"]
     words += ["-p", "150", "-r", "3", "-s", "999999"] if name == "perf_analyzer" else short
     if words[0] == "find":
         words += ["--slo", "p99<5s"]
-os.execv({python!r}, [{python!r}, "-IS", {asking!r}, {nursery!r}, name, *words])
+os.execv({python!r}, [{python!r}, "-IS", {client!r}, {fork_server!r}, name, *words])
 """
 
 
@@ -58,7 +58,9 @@ def blocks(document):
 def write_shims(folder):
     for name in ("inferometer", "perf_analyzer"):
         shim = folder / name
-        shim.write_text(SHIM.format(python=sys.executable, asking=asking.__file__, nursery=nursery_address()))
+        shim.write_text(
+            SHIM.format(python=sys.executable, client=fork_client.__file__, fork_server=fork_server_address())
+        )
         shim.chmod(0o755)
 
 

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.support.asking import ask
-from tests.support.nursery import nursery
+from tests.support.fork_client import ask
+from tests.support.fork_server import fork_server
 
 DEADLINE_S = 120
-SHARED = "INFEROMETER_NURSERY"  # the environment variable with the address of a nursery to share
+SHARED = "INFEROMETER_FORK_SERVER"  # the environment variable with the address of a fork server to share
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,20 @@ def script(*words: str) -> list[str]:
 
 
 @cache
-def nursery_address() -> str:
-    """Where this process's nursery is asked; its own begins with the first question and ends with this process."""
+def fork_server_address() -> str:
+    """Where this process's fork server is asked; its own begins with the first question and ends with this process."""
     if SHARED in os.environ:
         return os.environ[SHARED]
     open_ones = ExitStack()
     atexit.register(open_ones.close)
-    return open_ones.enter_context(nursery())
+    return open_ones.enter_context(fork_server())
 
 
 def call(command: str, *words: str, folder: Path | None = None, timeout_s: float = DEADLINE_S) -> Ended:
     """A command in a process of its own, which begins at once."""
     with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
         pid, code = ask(
-            nursery_address(),
+            fork_server_address(),
             command,
             words,
             fds=(nothing.fileno(), out.fileno(), err.fileno()),

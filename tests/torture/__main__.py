@@ -12,7 +12,7 @@ from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.support.nursery import nursery
+from tests.support.fork_server import fork_server
 from tests.torture.case import Case, draw
 from tests.torture.run import Report, run
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=0, help="begin no more runs after so many seconds")
     parser.add_argument("--match", default="", help="only runs whose description has this text")
     asked = parser.parse_args()
-    with nursery() as address:
+    with fork_server() as address:
         if asked.only is not None:
             return _one(asked.seed, asked.only, address, asked.keep)
         return _many(asked, address)

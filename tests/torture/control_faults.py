@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.torture import http1_faults
+from tests.torture.backends import json_reply
 from tests.torture.http1_faults import Act, Fault, Wire, status_reply
-from tests.torture.sites import json_reply
 
 
 def _body(text: bytes) -> Act:

@@ -32,7 +32,7 @@ from tests.torture.frames import (
     settings,
     window_update,
 )
-from tests.torture.grpc_site import stream_error, stream_response
+from tests.torture.grpc_backend import stream_error, stream_response
 from tests.torture.http1_faults import MARKUP
 from tests.torture.http2_wire import GRPC_HEAD, Act, Call, GrpcFault, Http2Wire
 

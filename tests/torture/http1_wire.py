@@ -1,4 +1,4 @@
-"""The server's end of a connection over HTTP/1.1: requests are read one after the other, and answered by the site."""
+"""The server's end of a connection over HTTP/1.1: requests are read in order, and answered by the backend."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a site does with a request; a call that is no inference has no step."""
+    """What a backend does with a request; a call that is no inference has no step."""
 
     reply: bytes
     fault: Fault | None = None

@@ -1,4 +1,4 @@
-"""The server's end of a connection over HTTP/2, for gRPC: calls are read, and answered by the site."""
+"""The server's end of a connection over HTTP/2, for gRPC: calls are read, and answered by the backend."""
 
 import asyncio
 import socket
@@ -87,7 +87,7 @@ class GrpcFault:
 
 @dataclass(frozen=True, slots=True)
 class GrpcAnswer:
-    """What a site does with a call; one that is no inference has no step."""
+    """What a backend does with a call; one that is no inference has no step."""
 
     usual: bytes
     fault: GrpcFault | None = None

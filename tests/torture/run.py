@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.support.asking import Born, bear
+from tests.support.fork_client import ForkedProcess, fork_command
 from tests.torture import machine
+from tests.torture.backends import HttpBackend, OpenAi, Plain, TritonHttp
 from tests.torture.case import (
     GRPC,
     HTTP,
@@ -27,12 +28,11 @@ from tests.torture.case import (
     draw,
     faults_by_name,
 )
-from tests.torture.grpc_site import TritonGrpc
+from tests.torture.grpc_backend import TritonGrpc
 from tests.torture.log import Log
 from tests.torture.machine import Trouble
 from tests.torture.oracle import Ended, complaints
 from tests.torture.server import Choice, FaultServer
-from tests.torture.sites import HttpSite, OpenAi, Plain, TritonHttp
 
 SHARED_MEMORY = Path("/dev/shm")
 GONE_S = 5.0  # processes of a run that is over may take so long to end
@@ -54,7 +54,7 @@ class Report:
 
 
 def run(seed: int, number: int, address: str, *, keep: Path | None = None) -> Report:
-    """The case of this number, with processes out of the nursery at this address."""
+    """The case of this number, with processes out of the fork server at this address."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that go away are no news here
     case = draw(seed, number)
     folder = Path(tempfile.mkdtemp(prefix="torture-")) if keep is None else keep
@@ -70,9 +70,9 @@ async def _run(case: Case, folder: Path, address: str) -> Report:
     log = Log()
     choice = Choice(tuple(case.faults), faults_by_name(case.kind), random)
     grpc = TritonGrpc(case.model, case.config) if case.kind in (GRPC, STREAM) else None
-    site = None if grpc is not None else _site(case)
-    regions: set[str] = getattr(grpc or site, "regions", set())
-    async with FaultServer(log, site=site, grpc=grpc, choice=choice, random=random) as server:
+    backend = None if grpc is not None else _backend(case)
+    regions: set[str] = getattr(grpc or backend, "regions", set())
+    async with FaultServer(log, backend=backend, grpc=grpc, choice=choice, random=random) as server:
         words = [*case.words, "-u", f"127.0.0.1:{server.port}"]
         ended = await _command(case, words, folder, Around(address, log, server, regions))
     return Report(
@@ -88,7 +88,7 @@ async def _run(case: Case, folder: Path, address: str) -> Report:
     )
 
 
-def _site(case: Case) -> HttpSite:
+def _backend(case: Case) -> HttpBackend:
     if case.kind == HTTP:
         return TritonHttp(case.model, case.config)
     if case.kind in (OPENAI, OPENAI_STREAM):
@@ -101,7 +101,7 @@ def _site(case: Case) -> HttpSite:
 class Around:
     """What a command runs in."""
 
-    nursery: str
+    fork_server: str
     log: Log
     server: FaultServer
     regions: set[str]  # of shared memory that are registered with the server
@@ -141,8 +141,8 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
     out.touch()
     target = Path(trouble.stdout) if trouble is not None and trouble.stdout else out
     with target.open("wb") as stdout, err.open("wb") as stderr, open(os.devnull) as nothing:
-        process = bear(
-            around.nursery,
+        process = fork_command(
+            around.fork_server,
             case.command,
             words,
             fds={0: nothing.fileno(), 1: stdout.fileno(), 2: stderr.fileno()},
@@ -165,7 +165,7 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
     return Ended(code, took_s, said, complained, work, left)
 
 
-async def _end(process: Born, limit_s: float) -> int | None:
+async def _end(process: ForkedProcess, limit_s: float) -> int | None:
     """The exit code; a command that takes too long is killed."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()

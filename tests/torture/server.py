@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from tests.torture import grpc_faults, http1_faults
-from tests.torture.grpc_site import GrpcSite
+from tests.torture.backends import HttpBackend
+from tests.torture.grpc_backend import GrpcBackend
 from tests.torture.http1_faults import Fault
 from tests.torture.http1_wire import Answer, Http1Wire, Request
 from tests.torture.http2_wire import Call, GrpcAnswer, GrpcFault, Http2Wire
 from tests.torture.log import Log
-from tests.torture.sites import HttpSite
 
 CONNECT = "connect"  # what a fault of a whole connection is planned for
 AnyFault = Fault | GrpcFault
@@ -61,11 +61,17 @@ class FaultServer:
     """Listens on a port of its own; use as an asynchronous context manager."""
 
     def __init__(
-        self, log: Log, *, site: HttpSite | None, grpc: GrpcSite | None, choice: Choice, random: Random
+        self,
+        log: Log,
+        *,
+        backend: HttpBackend | None,
+        grpc: GrpcBackend | None,
+        choice: Choice,
+        random: Random,
     ) -> None:
-        """Speaks HTTP/1.1 for a site, or HTTP/2 for one of gRPC."""
+        """Speaks HTTP/1.1 for a backend, or HTTP/2 for one of gRPC."""
         self.log = log
-        self._site = site
+        self._backend = backend
         self._grpc = grpc
         self._choice = choice
         self._random = random
@@ -112,25 +118,25 @@ class FaultServer:
         return wire
 
     def _decide(self, request: Request) -> Answer:
-        site = self._site
-        assert site is not None
-        call = site.call(request)
+        backend = self._backend
+        assert backend is not None
+        call = backend.call(request)
         fault: Fault | None = self._choice.of(call)
         if call:
-            return Answer(site.control(request, call), fault, call=call)
+            return Answer(backend.control(request, call), fault, call=call)
         is_bad = fault is not None and bool(fault.kinds)
-        site.counters.good += not is_bad
-        site.counters.bad += is_bad
-        return Answer(site.inference(request), fault, site.step(request))
+        backend.counters.good += not is_bad
+        backend.counters.bad += is_bad
+        return Answer(backend.inference(request), fault, backend.step(request))
 
     def _decide_call(self, call: Call) -> GrpcAnswer:
-        site = self._grpc
-        assert site is not None
-        name = site.call(call)
+        backend = self._grpc
+        assert backend is not None
+        name = backend.call(call)
         fault: GrpcFault | None = self._choice.of(name)
         if name:
-            return GrpcAnswer(site.control(call, name), fault, call=name)
+            return GrpcAnswer(backend.control(call, name), fault, call=name)
         is_bad = fault is not None and bool(fault.kinds)
-        site.counters.good += not is_bad
-        site.counters.bad += is_bad
-        return GrpcAnswer(site.inference(call), fault, site.step(call))
+        backend.counters.good += not is_bad
+        backend.counters.bad += is_bad
+        return GrpcAnswer(backend.inference(call), fault, backend.step(call))

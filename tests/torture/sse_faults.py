@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from tests.support.openai import DONE, END, ROLE, delta, event, usage
+from tests.torture.backends import json_reply, sse
 from tests.torture.http1_faults import Act, Fault, Wire
-from tests.torture.sites import json_reply, sse
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WORDS = (delta("one"), delta("two"))

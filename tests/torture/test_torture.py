@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.commands import nursery_address
+from tests.support.commands import fork_server_address
 from tests.torture.run import run
 
 SEED, RUNS, PARTS = 1, 96, 12
@@ -13,6 +13,6 @@ def test_every_request_that_the_server_saw_is_in_the_result(part: int) -> None:
     wrong = {
         f"python -m tests.torture --seed {SEED} --only {number}": report.complaints
         for number in range(part, RUNS, PARTS)
-        if (report := run(SEED, number, nursery_address())).complaints
+        if (report := run(SEED, number, fork_server_address())).complaints
     }
     assert not wrong

@@ -93,10 +93,10 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
         flags=(("log_verbose", "1"), ("http-port", "1"), ("model-control-mode", "poll")),
         environment={"COLOUR": "blue"},
     )
-    with open_deployment(launch) as site:
-        assert site.is_running()
+    with open_deployment(launch) as deployment:
+        assert deployment.is_running()
         ((pid, words, colour),) = records(tmp_path / "server.jsonl")
-        assert site.pid == pid
+        assert deployment.pid == pid
     assert colour == "blue"
     assert words[:2] == ["--model-repository", str(repository)]
     assert words[words.index("--log-verbose") + 1] == "1"
@@ -106,12 +106,12 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
 
 
 def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
-    with open_deployment(LaunchSettings(repositories=(repository,), executable=str(server))) as site:
-        os.kill(site.pid, signal.SIGKILL)
-        wait_until(lambda: not site.is_running(), "the killed server has ended")
-        assert site.revive()
-        assert site.is_running()
-        assert not site.revive()
+    with open_deployment(LaunchSettings(repositories=(repository,), executable=str(server))) as deployment:
+        os.kill(deployment.pid, signal.SIGKILL)
+        wait_until(lambda: not deployment.is_running(), "the killed server has ended")
+        assert deployment.revive()
+        assert deployment.is_running()
+        assert not deployment.revive()
     assert len(records(tmp_path / "server.jsonl")) == 2
 
 
@@ -129,8 +129,9 @@ import sys, time
 from pathlib import Path
 from inferometer.tune.deployment import open_deployment
 from inferometer.tune.settings import LaunchSettings
-with open_deployment(LaunchSettings(repositories=(Path({str(repository)!r}),), executable={str(server)!r})) as site:
-    print(site.pid, flush=True)
+launch = LaunchSettings(repositories=(Path({str(repository)!r}),), executable={str(server)!r})
+with open_deployment(launch) as deployment:
+    print(deployment.pid, flush=True)
     time.sleep(60)
 """
     tool = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -174,9 +175,9 @@ def test_a_container_is_run_with_its_mounts_ports_and_words_and_stopped(tmp_path
         environment={"COLOUR": "two words"},
         log=tmp_path / "server.log",
     )
-    with open_deployment(launch) as site:
-        assert site.is_running()
-        port = site.addresses.http.rpartition(":")[2]
+    with open_deployment(launch) as deployment:
+        assert deployment.is_running()
+        port = deployment.addresses.http.rpartition(":")[2]
     version, run, stop = records(docker)
     assert version[0] == "version"
     assert f"type=bind,source={repository},target={repository},readonly" in run
@@ -188,7 +189,7 @@ def test_a_container_is_run_with_its_mounts_ports_and_words_and_stopped(tmp_path
     assert run[place + 1 : place + 4] == ["tritonserver", "--model-repository", str(repository)]
     assert run[run.index("--name") + 1] == stop[-1]
     assert stop[0] == "stop"
-    assert not site.is_running()
+    assert not deployment.is_running()
 
 
 def test_a_container_needs_an_image(docker, repository):
@@ -225,6 +226,6 @@ def test_ports_of_ones_own_choice_are_used(server, repository):
 
     ports = choose_ports(Ports())
     options = LaunchSettings(repositories=(repository,), executable=str(server), ports=ports)
-    with open_deployment(options) as site:
-        assert site.addresses.http == f"127.0.0.1:{ports.http}"
+    with open_deployment(options) as deployment:
+        assert deployment.addresses.http == f"127.0.0.1:{ports.http}"
     assert LaunchSettings(repositories=()).ports == Ports()

@@ -45,7 +45,7 @@ class FakeServer:
         return self.is_up
 
 
-class FakeSite(ServerDeployment):
+class FakeDeployment(ServerDeployment):
     """Loads into nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
@@ -76,7 +76,7 @@ class FakeMeter:
     def fingerprint(self, models) -> str:
         return self.sent
 
-    def measure(self, proposal, site, *, is_fresh) -> TrialFigures:
+    def measure(self, proposal, deployment, *, is_fresh) -> TrialFigures:
         if self.stop_after is not None and len(self.runs) >= self.stop_after:
             raise KeyboardInterrupt
         self.runs.append(proposal.key)
@@ -106,12 +106,14 @@ class Trials(Watcher):
         return self.stop_after is not None and len(self.trials) >= self.stop_after
 
 
-def study_of(path: Path, meter: FakeMeter, *, site=None, watcher=None, has_measured=False) -> Study:
+def study_of(path: Path, meter: FakeMeter, *, deployment=None, watcher=None, has_measured=False) -> Study:
     space = automatic("W", W, BOUNDS, cpu_only=True)
     scope = SearchProblem((ModelProblem(space, Goal("W")),), SearchSettings(bounds=BOUNDS))
     with journals.opened(path) as journal:
         names = VariantNames.of(journal.variants())
-        lab = TrialRunner(site or FakeSite(FakeServer()), meter, journal, names, watcher or Trials())
+        lab = TrialRunner(
+            deployment or FakeDeployment(FakeServer()), meter, journal, names, watcher or Trials()
+        )
         lab.has_measured = has_measured
         blank = Study("test", "online", "brute", scope.goals)
         return run(lab, brute(scope, names), blank)
@@ -163,7 +165,7 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
 
     with journals.opened(path) as journal:
         names = VariantNames()
-        lab = TrialRunner(FakeSite(FakeServer()), FakeMeter(), journal, names, Watcher())
+        lab = TrialRunner(FakeDeployment(FakeServer()), FakeMeter(), journal, names, Watcher())
         found = run(lab, twice(names), Study("test", "online", "", (Goal("W"),)))
     assert [trial.number for trial in found.trials] == [0]
 
@@ -176,7 +178,7 @@ def test_another_payload_is_measured_anew(path):
 
 
 def test_a_variant_that_cannot_be_loaded_costs_only_itself(path):
-    found = study_of(path, FakeMeter(), site=FakeSite(FakeServer(), refused=("W_config_2",)))
+    found = study_of(path, FakeMeter(), deployment=FakeDeployment(FakeServer(), refused=("W_config_2",)))
     assert [trial.reason for trial in found.not_done] == ["failed to load 'W_config_2'"]
     assert len(found.measured) == 24
 
@@ -189,7 +191,7 @@ def test_a_server_that_dies_is_started_again_and_the_reason_kept(path):
             host.is_up = False
             raise TrialError("no answer")
 
-    found = study_of(path, FakeMeter(on_measure=die), site=FakeSite(host))
+    found = study_of(path, FakeMeter(on_measure=die), deployment=FakeDeployment(host))
     (failed,) = found.not_done
     assert failed.reason == "the server ended: no answer"
     assert host.starts == 1

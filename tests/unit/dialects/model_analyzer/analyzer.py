@@ -83,7 +83,7 @@ class _Server:
         return True
 
 
-class _Site(ServerDeployment):
+class _Deployment(ServerDeployment):
     def __init__(self):
         super().__init__(_Server(), ServerAccess(), is_ours=True)
         self.loaded = []
@@ -109,7 +109,7 @@ class Meter:
     def fingerprint(self, models):
         return fingerprint({model: self.options[model] for model in models}, {})
 
-    def measure(self, proposal, site, *, is_fresh):
+    def measure(self, proposal, deployment, *, is_fresh):
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))
         if len(self.runs) == self.interrupt_at:
             for _ in range(self.interrupts):
@@ -149,7 +149,7 @@ class Analyzer:
     folder: Path
     formula: object = server
     meters: list = field(default_factory=list)
-    sites: list = field(default_factory=list)
+    deployments: list = field(default_factory=list)
     interrupt_at: int = 0
     interrupts: int = 1
     started: int = 0
@@ -206,14 +206,14 @@ class Analyzer:
             names = VariantNames.of(journal.variants())
             groups = [settings.models] if settings.together else [(model,) for model in settings.models]
             for group in groups:
-                site = _Site()
-                self.sites.append(site)
+                deployment = _Deployment()
+                self.deployments.append(deployment)
                 scope = make_problem(settings, group, lambda name: _read(settings, name), has_gpus=False)
                 name, steps = choose(settings.search.method, scope, names)
                 study = Study(
                     "inferometer test", settings.mode, name, scope.goals, seed=settings.search.seed or 0
                 )
-                yield run(TrialRunner(site, meter, journal, names, watcher), steps, study)
+                yield run(TrialRunner(deployment, meter, journal, names, watcher), steps, study)
                 if watcher.is_interrupted():
                     return
 

@@ -485,8 +485,8 @@ def test_quick_finds_the_best_corner_in_few_runs(tool):
 
 def test_a_member_is_loaded_before_it_is_measured(tool):
     assert tool.profile("--bls-composing-models", "A", *BOUNDED, models="L") == 0
-    assert tool.sites[-1].loaded[0] == ["A_config_default", "L_config_default"]
-    assert any("A_config_0" in names for names in tool.sites[-1].loaded)
+    assert tool.deployments[-1].loaded[0] == ["A_config_default", "L_config_default"]
+    assert any("A_config_0" in names for names in tool.deployments[-1].loaded)
 
 
 def test_our_own_command_speaks_for_itself(tool, capsys):

@@ -19,7 +19,7 @@ class Counters:
     bad: int = 0
 
 
-class HttpSite(Protocol):
+class HttpBackend(Protocol):
     """One kind of server over HTTP/1.1."""
 
     counters: Counters

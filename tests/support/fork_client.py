@@ -1,6 +1,6 @@
-"""Asks a nursery for a process and waits for its end. Needs nothing but the standard library: it must start quickly.
+"""Asks a fork server for a process and waits for its end. It must start quickly, so it needs the standard library only.
 
-As a program: `python -IS asking.py ADDRESS COMMAND WORD...` is that command, with the descriptors it was started with.
+As a program: `python -IS fork_client.py ADDRESS COMMAND WORD...` is that command, with the descriptors it was given.
 """
 
 import errno
@@ -19,8 +19,8 @@ INHERITED = (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
 """Limits that a process passes on to those it starts."""
 
 
-class Born:
-    """A process out of a nursery. Its descriptor stays its own, even where its number is soon another's."""
+class ForkedProcess:
+    """A process out of a fork server. Its descriptor stays its own, even where its number is soon another's."""
 
     def __init__(self, address: str, request: Mapping[str, object], fds: Mapping[int, int]) -> None:
         """`fds` are the places of descriptors in it, and which of ours they are."""
@@ -57,7 +57,7 @@ class Born:
         return self._code
 
 
-def bear(
+def fork_command(
     address: str,
     command: str,
     words: Sequence[str],
@@ -67,7 +67,7 @@ def bear(
     environment: Mapping[str, str] | None = None,
     limits: Mapping[int, int] | None = None,
     group: int | None = None,
-) -> Born:
+) -> ForkedProcess:
     """A process of this command, with these limits of resources. It joins the process group, 0 is one of its own."""
     request = {
         "command": command,
@@ -77,15 +77,15 @@ def bear(
         "limits": list((limits or {}).items()),
         "group": group,
     }
-    return Born(address, request, fds)
+    return ForkedProcess(address, request, fds)
 
 
-def bear_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> Born:
+def fork_worker(address: str, command: Sequence[str], fds: Sequence[int]) -> ForkedProcess:
     """What `load.workers` starts, by the last word of its command."""
     with open(os.devnull) as nothing:
         places = {0: nothing.fileno(), 1: 1, 2: 2, **{fd: fd for fd in fds}}
         limits = {kind: resource.getrlimit(kind)[1] for kind in INHERITED}
-        return bear(address, WORKER, command[-1:], fds=places, limits=limits, group=os.getpgrp())
+        return fork_command(address, WORKER, command[-1:], fds=places, limits=limits, group=os.getpgrp())
 
 
 def ask(
@@ -98,7 +98,7 @@ def ask(
     timeout_s: float | None = None,
 ) -> tuple[int, int]:
     """The process id of a command and its exit code. One that takes too long is killed, and TimeoutError raised."""
-    process = bear(address, command, words, fds=dict(enumerate(fds)), folder=folder)
+    process = fork_command(address, command, words, fds=dict(enumerate(fds)), folder=folder)
     try:
         return process.pid, process.wait(timeout_s)
     except TimeoutError:

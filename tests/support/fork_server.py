@@ -1,9 +1,9 @@
 """Commands as processes that begin at once: a process that has imported everything forks one for each.
 
 What a command is to its user stays: a process with arguments, descriptors, a folder, an environment and an exit code.
-Only its imports are done already, which take longer than most commands that a test runs. `asking.ask` is the other
+Only its imports are done already, which take longer than most commands that a test runs. `fork_client.ask` is the other
 side: it sends one line of JSON along with descriptors, and reads the process id and then the exit code. The workers of
-a command out of the nursery come out of the nursery too. The nursery ends when its standard input does.
+a command out of the fork server come out of the fork server too. The fork server ends when its standard input does.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import inferometer
 from inferometer.load import workers
 from inferometer.load.worker import GROUP_SIGNALS
-from tests.support.asking import WORKER, bear_worker
+from tests.support.fork_client import WORKER, fork_worker
 
 COMMANDS = {
     "inferometer": "inferometer.cli.main",
@@ -43,9 +43,9 @@ _LATE = ("encodings.idna", "hpack", "jinja2", "psutil", "rich.live", "rich.table
 
 
 @contextmanager
-def nursery() -> Iterator[str]:
-    """The address of a nursery that lives as long as the block."""
-    folder = tempfile.mkdtemp(prefix="inferometer-nursery-")
+def fork_server() -> Iterator[str]:
+    """The address of a fork server that lives as long as the block."""
+    folder = tempfile.mkdtemp(prefix="inferometer-fork-server-")
     address = os.path.join(folder, "socket")
     try:
         with socket.socket(socket.AF_UNIX) as listener:
@@ -67,7 +67,7 @@ def nursery() -> Iterator[str]:
 
 
 def main() -> None:
-    """The nursery itself, and in a forked process the command."""
+    """The fork server itself, and in a forked process the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever owns this process
     signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)  # until a command is ready for them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
@@ -75,11 +75,11 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         address = listener.getsockname()
-        born = _serve(listener)
-    if born is not None:
-        request, fds = born
+        forked = _serve(listener)
+    if forked is not None:
+        request, fds = forked
         _put(fds, request["places"])
-        workers.start_process = partial(bear_worker, address)
+        workers.start_process = partial(fork_worker, address)
         _run(request)
 
 

@@ -1,4 +1,4 @@
-"""A command out of the nursery is a process as any other."""
+"""A command out of the fork server is a process as any other."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import asking
-from tests.support.asking import bear_worker
-from tests.support.commands import call, nursery_address
+from tests.support import fork_client
+from tests.support.commands import call, fork_server_address
+from tests.support.fork_client import fork_worker
 
 
 def test_it_has_a_process_of_its_own_and_both_streams() -> None:
@@ -30,7 +30,7 @@ def test_it_runs_in_the_folder_it_is_given(tmp_path: Path) -> None:
 
 
 def test_asking_is_a_program_too() -> None:
-    command = [sys.executable, "-IS", asking.__file__, nursery_address(), "inferometer"]
+    command = [sys.executable, "-IS", fork_client.__file__, fork_server_address(), "inferometer"]
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == call("inferometer", "--version").stdout
     refused = subprocess.run([*command, "nope"], capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def test_one_that_is_killed_while_it_asks_harms_no_other(said: bytes) -> None:
         "places": [0],
     }
     with socket.socket(socket.AF_UNIX) as asker, open(os.devnull) as nothing:
-        asker.connect(nursery_address())
+        asker.connect(fork_server_address())
         if said:
             text = json.dumps(request).encode() + b"\n" if said == b"whole" else said
             socket.send_fds(asker, [text], [nothing.fileno()])
@@ -69,7 +69,7 @@ def test_a_worker_has_its_descriptors_and_no_other_and_ends_with_its_controller(
     ours, theirs = socket.socketpair()
     with ours, theirs, open(os.devnull) as other:
         fds = (other.fileno(), theirs.fileno())
-        worker = bear_worker(nursery_address(), ["python", "-m", "worker", str(theirs.fileno())], fds)
+        worker = fork_worker(fork_server_address(), ["python", "-m", "worker", str(theirs.fileno())], fds)
         theirs.close()
         end = time.monotonic() + 60
         while open_ones(worker.pid) != {0, 1, 2, *fds}:  # it may still be sorting them
@@ -81,6 +81,6 @@ def test_a_worker_has_its_descriptors_and_no_other_and_ends_with_its_controller(
 def test_a_worker_that_is_killed_is_gone_after_the_wait() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        worker = bear_worker(nursery_address(), [str(theirs.fileno())], (theirs.fileno(),))
+        worker = fork_worker(fork_server_address(), [str(theirs.fileno())], (theirs.fileno(),))
         worker.kill()
         assert worker.wait() == -9

@@ -7,8 +7,8 @@ from google.protobuf.json_format import ParseDict
 from tritonclient.grpc import service_pb2
 
 from tests.support.servers import FakeModel
+from tests.torture.backends import EXTENSIONS, Counters, statistics
 from tests.torture.http2_wire import Call
-from tests.torture.sites import EXTENSIONS, Counters, statistics
 
 CALLS = {
     "ServerMetadata": "server",
@@ -18,7 +18,7 @@ CALLS = {
 }
 
 
-class GrpcSite(Protocol):
+class GrpcBackend(Protocol):
     """One kind of server over gRPC."""
 
     counters: Counters
