@@ -93,9 +93,14 @@ def _first_line(text: str) -> str:
 
 def places(module: Path, tests: tuple[str, ...]) -> list[Place]:
     tree = ast.parse((ROOT / SOURCE / module).read_text())
+    decorators = [row for node in ast.walk(tree) for row in getattr(node, "decorator_list", ())]
+    shown = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "repr"]
+    # `frozen=True` and the like are no behaviour.
+    harmless = {id(part) for row in (*decorators, *shown) for part in ast.walk(row)}
     return [
         Place(module, number, way, tests)
         for number, node in enumerate(ast.walk(tree))
+        if id(node) not in harmless
         for way in range(_ways(node))
     ]
 
