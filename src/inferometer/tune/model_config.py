@@ -28,7 +28,7 @@ def parse_text(text: str, origin: str) -> Fields:
     config = message()
     try:
         text_format.Parse(text, config)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, ValueError) as error:  # the latter of a number that no field can hold
         raise UsageError(
             f"'{origin}' is not a model configuration: {error}", remedy="mend it, or leave it to the server"
         ) from error
