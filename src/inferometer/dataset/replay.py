@@ -19,6 +19,7 @@ from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 
 _TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
+_LONGEST_NS = 366 * 24 * 3600 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,15 @@ def read_trace(path: str, *, speed: float = 1.0) -> Trace:
         )
     first_ns = min(entry.time_ns for entry in entries)
     moved = [replace(entry, time_ns=round((entry.time_ns - first_ns) / speed)) for entry in entries]
-    return Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
+    trace = Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
+    last = trace.entries[-1]
+    if last.time_ns > _LONGEST_NS:
+        days = last.time_ns // (24 * 3600 * NS_PER_S)
+        detail = f"this request is due {days} days after the first"
+        raise trace.error(
+            last, detail, remedy="give all times in one unit, or a higher --speed; a year is the most"
+        )
+    return trace
 
 
 def _entry(path: str, number: int, line: bytes) -> TraceLine:

@@ -68,6 +68,10 @@ REFUSED = [
     ('{"timestamp": 1, "data": [1]}', "line 1 of '.*': 'data' must be an object"),
     ('{"timestamp": 1, "data": {}, "step": 1}', "line 1 of '.*' has its own data and names some"),
     ('{"timestamp": 1}\n{"timestamp": 2, "step": "x"}', "line 2 of '.*': 'step' is \"x\""),
+    (
+        '{"timestamp": 1}\n{"timestamp_s": 1700000000}',
+        "line 2 of '.*': this request is due 19675 days after the first",
+    ),
 ]
 
 
