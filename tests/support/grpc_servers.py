@@ -539,12 +539,12 @@ def usual(call: Call) -> Act:
     request_id = asked(call).id
     if call.method == STREAM_INFER:
         return say(response(request_id))
-    return answer(_response(request_id, has_data=True).SerializeToString())
+    return answer(infer_response(request_id).SerializeToString())
 
 
 def response(request_id: str, *, has_data: bool = True, is_final: bool | None = True) -> bytes:
     """A message of ModelStreamInfer; None leaves the flag out."""
-    inner = _response(request_id, has_data=has_data)
+    inner = infer_response(request_id, has_data=has_data)
     if is_final is not None:
         inner.parameters["triton_final_response"].bool_param = is_final
     return bytes(service_pb2.ModelStreamInferResponse(infer_response=inner).SerializeToString())
@@ -557,7 +557,7 @@ def error_response(request_id: str, text: str) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def _response(request_id: str, *, has_data: bool) -> Any:
+def infer_response(request_id: str, *, has_data: bool = True) -> Any:
     reply = service_pb2.ModelInferResponse(model_name="fake", model_version="1", id=request_id)
     if has_data:
         reply.outputs.add(name="OUTPUT0", datatype="INT32", shape=(1,))

@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tests.support.openai import DONE, END, ROLE, delta, usage
 from tests.support.servers import FakeModel, reply
 from tests.torture.http1_wire import Request
 
+Asked_contra = TypeVar("Asked_contra", contravariant=True)
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "system_shared_memory")
 
 
@@ -19,20 +20,20 @@ class Counters:
     bad: int = 0
 
 
-class HttpBackend(Protocol):
-    """One kind of server over HTTP/1.1."""
+class Backend(Protocol[Asked_contra]):
+    """One kind of server: over HTTP/1.1 it is asked by requests, over gRPC by calls."""
 
     counters: Counters
 
-    def call(self, request: Request) -> str:
+    def call(self, asked: Asked_contra, /) -> str:
         """The name of a control call; empty for an inference."""
 
-    def step(self, request: Request) -> int: ...
+    def step(self, asked: Asked_contra, /) -> int: ...
 
-    def inference(self, request: Request) -> bytes:
+    def inference(self, asked: Asked_contra, /) -> bytes:
         """The usual reply."""
 
-    def control(self, request: Request, call: str) -> bytes: ...
+    def control(self, asked: Asked_contra, name: str, /) -> bytes: ...
 
 
 def json_reply(document: Any, status: int = 200) -> bytes:

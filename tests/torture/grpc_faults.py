@@ -8,6 +8,7 @@ from hpack import Encoder
 from tritonclient.grpc import service_pb2
 
 from inferometer.base.status import GRPC_CODES
+from tests.support.grpc_servers import error_response, response
 from tests.torture.frames import (
     ACK,
     CONTINUATION,
@@ -32,7 +33,6 @@ from tests.torture.frames import (
     settings,
     window_update,
 )
-from tests.torture.grpc_backend import stream_error, stream_response
 from tests.torture.http1_faults import MARKUP
 from tests.torture.http2_wire import GRPC_HEAD, Act, Call, GrpcFault, Http2Wire
 
@@ -602,24 +602,24 @@ def _id(call: Call) -> str:
 
 
 async def _error_response(wire: Http2Wire, call: Call) -> None:
-    wire.send(wire.head(call) + wire.data(call, message(stream_error(_id(call), "planted"))))
+    wire.send(wire.head(call) + wire.data(call, message(error_response(_id(call), "planted"))))
 
 
 async def _error_without_id(wire: Http2Wire, call: Call) -> None:
-    wire.send(wire.head(call) + wire.data(call, message(stream_error("", "planted"))))
+    wire.send(wire.head(call) + wire.data(call, message(error_response("", "planted"))))
 
 
 async def _response_of_another(wire: Http2Wire, call: Call) -> None:
     """Of one on the same stream that had been answered, or given up."""
     earlier = wire.ids.setdefault(call.stream, _id(call))
     if earlier != _id(call):
-        wire.send(wire.head(call) + wire.data(call, message(stream_response(earlier))))
+        wire.send(wire.head(call) + wire.data(call, message(response(earlier))))
     wire.answer(call)
 
 
 def _strange_id(name: str) -> Act:
     async def act(wire: Http2Wire, call: Call) -> None:
-        wire.send(wire.head(call) + wire.data(call, message(stream_response(name))))
+        wire.send(wire.head(call) + wire.data(call, message(response(name))))
         wire.trailers(call)  # the client gives the stream up
 
     return act
@@ -627,23 +627,23 @@ def _strange_id(name: str) -> Act:
 
 async def _responses_after_the_final_one(wire: Http2Wire, call: Call) -> None:
     wire.answer(call)
-    wire.send(wire.data(call, message(stream_response(_id(call)))) * 3)
+    wire.send(wire.data(call, message(response(_id(call)))) * 3)
 
 
 async def _several_responses(wire: Http2Wire, call: Call) -> None:
-    several = message(stream_response(_id(call), is_final=False)) * 4
-    last = message(stream_response(_id(call), has_data=False, is_final=True))
+    several = message(response(_id(call), is_final=False)) * 4
+    last = message(response(_id(call), has_data=False, is_final=True))
     wire.send(wire.head(call) + wire.data(call, several + last))
     wire.answered(call)
 
 
 async def _no_flag(wire: Http2Wire, call: Call) -> None:
-    wire.send(wire.head(call) + wire.data(call, message(stream_response(_id(call), is_final=None))))
+    wire.send(wire.head(call) + wire.data(call, message(response(_id(call), is_final=None))))
     wire.answered(call)
 
 
 async def _empty_response(wire: Http2Wire, call: Call) -> None:
-    wire.send(wire.head(call) + wire.data(call, message(stream_response(_id(call), has_data=False))))
+    wire.send(wire.head(call) + wire.data(call, message(response(_id(call), has_data=False))))
     wire.answered(call)
 
 

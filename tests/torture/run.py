@@ -16,7 +16,7 @@ from random import Random
 
 from tests.support.fork_client import ForkedProcess, fork_command
 from tests.torture import machine
-from tests.torture.backends import HttpBackend, OpenAi, Plain, TritonHttp
+from tests.torture.backends import Backend, OpenAi, Plain, TritonHttp
 from tests.torture.case import (
     GRPC,
     HTTP,
@@ -29,6 +29,7 @@ from tests.torture.case import (
     faults_by_name,
 )
 from tests.torture.grpc_backend import TritonGrpc
+from tests.torture.http1_wire import Request
 from tests.torture.log import Log
 from tests.torture.machine import Trouble
 from tests.torture.oracle import Ended, complaints
@@ -88,7 +89,7 @@ async def _run(case: Case, folder: Path, address: str) -> Report:
     )
 
 
-def _backend(case: Case) -> HttpBackend:
+def _backend(case: Case) -> Backend[Request]:
     if case.kind == HTTP:
         return TritonHttp(case.model, case.config)
     if case.kind in (OPENAI, OPENAI_STREAM):

@@ -4,12 +4,12 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.torture import grpc_faults, http1_faults
-from tests.torture.backends import HttpBackend
-from tests.torture.grpc_backend import GrpcBackend
+from tests.torture.backends import Backend
 from tests.torture.http1_faults import Fault
 from tests.torture.http1_wire import Answer, Http1Wire, Request
 from tests.torture.http2_wire import Call, GrpcAnswer, GrpcFault, Http2Wire
@@ -17,6 +17,8 @@ from tests.torture.log import Log
 
 CONNECT = "connect"  # what a fault of a whole connection is planned for
 AnyFault = Fault | GrpcFault
+Asked = TypeVar("Asked", Request, Call)
+Reply = TypeVar("Reply", Answer, GrpcAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ class FaultServer:
         self,
         log: Log,
         *,
-        backend: HttpBackend | None,
-        grpc: GrpcBackend | None,
+        backend: Backend[Request] | None,
+        grpc: Backend[Call] | None,
         choice: Choice,
         random: Random,
     ) -> None:
@@ -111,32 +113,21 @@ class FaultServer:
             self.log.count(name)
         wire: Http1Wire | Http2Wire
         if self._grpc is not None:
-            wire = Http2Wire(self.log, self._random, self._decide_call, grpc_faults.GREETINGS.get(name))
+            decide_call = partial(self._decide, self._grpc, GrpcAnswer)
+            wire = Http2Wire(self.log, self._random, decide_call, grpc_faults.GREETINGS.get(name))
         else:
-            wire = Http1Wire(self.log, self._random, self._decide, http1_faults.GREETINGS.get(name))
+            assert self._backend is not None
+            decide = partial(self._decide, self._backend, Answer)
+            wire = Http1Wire(self.log, self._random, decide, http1_faults.GREETINGS.get(name))
         self._wires.append(wire)
         return wire
 
-    def _decide(self, request: Request) -> Answer:
-        backend = self._backend
-        assert backend is not None
-        call = backend.call(request)
-        fault: Fault | None = self._choice.of(call)
-        if call:
-            return Answer(backend.control(request, call), fault, call=call)
-        is_bad = fault is not None and bool(fault.kinds)
-        backend.counters.good += not is_bad
-        backend.counters.bad += is_bad
-        return Answer(backend.inference(request), fault, backend.step(request))
-
-    def _decide_call(self, call: Call) -> GrpcAnswer:
-        backend = self._grpc
-        assert backend is not None
-        name = backend.call(call)
-        fault: GrpcFault | None = self._choice.of(name)
+    def _decide(self, backend: Backend[Asked], answer: type[Reply], asked: Asked) -> Reply:
+        name = backend.call(asked)
+        fault = self._choice.of(name)
         if name:
-            return GrpcAnswer(backend.control(call, name), fault, call=name)
+            return answer(backend.control(asked, name), fault, call=name)
         is_bad = fault is not None and bool(fault.kinds)
         backend.counters.good += not is_bad
         backend.counters.bad += is_bad
-        return GrpcAnswer(backend.inference(call), fault, backend.step(call))
+        return answer(backend.inference(asked), fault, backend.step(asked))
