@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from inferometer.base.units import NS_PER_MS
@@ -162,8 +163,11 @@ def _gpu(name: str, title: str, unit: str, is_higher_better: bool, get: Any, **m
     return Metric(name, title, unit, is_higher_better, get, source=Source.GPU, **more)
 
 
+_used, _total = attrgetter("memory_used_bytes"), attrgetter("memory_total_bytes")
+
+
 def _free(gpu: Any) -> float | None:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    used, total = _used(gpu), _total(gpu)
     return None if used is None or total is None else total - used
 
 
@@ -199,16 +203,9 @@ def _rows() -> Iterator[Metric]:
         short="errors",
         may_max=True,
     )
-    yield _gpu(
-        *("gpu_used_memory", "GPU Memory Usage", "MB", False, lambda gpu: gpu.memory_used_bytes),
-        is_summed=True,
-        may_max=True,
-    )
+    yield _gpu("gpu_used_memory", "GPU Memory Usage", "MB", False, _used, is_summed=True, may_max=True)
     yield _gpu("gpu_free_memory", "GPU Memory Available", "MB", True, _free, is_summed=True)
-    yield _gpu(
-        *("gpu_total_memory", "GPU Memory Available", "MB", True, lambda gpu: gpu.memory_total_bytes),
-        is_summed=True,
-    )
+    yield _gpu("gpu_total_memory", "GPU Memory Available", "MB", True, _total, is_summed=True)
     yield _gpu("gpu_utilization", "GPU Utilization", "%", True, lambda gpu: gpu.utilization)
     yield _gpu("gpu_power_usage", "GPU Power Usage", "W", False, lambda gpu: gpu.power_w)
     yield Metric("cpu_used_ram", "RAM Usage", "MB", False, source=Source.HOST)
