@@ -90,4 +90,6 @@ def test_live_progress_keeps_the_last_window_beside_the_one_that_fills(build: Mo
     progress.window_finished(1, build.window(3208.51, 307))
     progress.ticked(1.2, 1, 0)
     progress.close()
-    assert "concurrency 1: window 1, 3,209 infer/s, 308 µs; 1 s, 1 request in this window" in stream.getvalue()
+    assert (
+        "concurrency 1: window 1, 3,209 infer/s, 308 µs; 1 s, 1 request in this window" in stream.getvalue()
+    )
