@@ -1,7 +1,7 @@
 """An address as people write it, taken apart; nobody is asked yet."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from inferometer.base.errors import UsageError
@@ -66,7 +66,7 @@ def read_address(text: str) -> Address:
             f"the address '{url}' ends with '{parts['fragment']}', which is never sent",
             remedy=f"write {url.partition('#')[0]}",
         )
-    if is_digits(authority) or authority.startswith(":") and is_digits(authority[1:]):
+    if is_digits(authority) or (authority.startswith(":") and is_digits(authority[1:])):
         authority = f"{LOCAL}:{authority.lstrip(':')}"
     if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
         raise UsageError(
@@ -115,6 +115,6 @@ def maybe_server_path(path: str) -> ServerPath | None:
     """What a path says by its looks alone; None for one of the user's own."""
     for kinds, pattern in _PATHS:
         if (found := pattern.fullmatch(path)) is not None:
-            parts = {name: unquote(value) for name, value in found.groupdict().items() if value}
-            return replace(ServerPath(kinds, found["prefix"]), **{**parts, "prefix": found["prefix"]})
+            parts = {name: unquote(value) for name, value in found.groupdict(default="").items()}
+            return ServerPath(kinds, **{**parts, "prefix": found["prefix"]})
     return None

@@ -65,15 +65,18 @@ QUESTIONS = {
 }
 """Over HTTP: what is asked for, by GET."""
 
+_QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
+
 
 @dataclass(frozen=True, slots=True)
 class ServerGuess:
     """What an address looks like."""
 
-    kind: str  # empty where there is nothing to measure
+    kind: str  # a service kind, or one of those below, which cannot be measured
     protocol: str
     title: str
     scheme: str = ""  # by which it is reached, where that is not the one that was tried
+    page_status: int = 0  # of the page that would be measured, where it was asked for
 
     @property
     def words(self) -> str:
@@ -100,10 +103,10 @@ def _is_management(answer: ProbeAnswer) -> bool:
 
 
 TORCHSERVE = ServerGuess("torchserve", "http", "TorchServe")
-MANAGEMENT = ServerGuess("", "http", "TorchServe's management API")
-METRICS = ServerGuess("", "http", "a page of metrics for Prometheus")
 PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
-PLAIN_GRPC = ServerGuess("", "grpc", "a gRPC server of no kind that is known")
+
+TLS, METRICS, MANAGEMENT, GRPC = "tls", "metrics", "management", "grpc"
+"""Kinds that cannot be measured, as long as no more is known."""
 
 SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
     (
@@ -127,7 +130,7 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
         lambda answer: answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"),
         TORCHSERVE,
     ),
-    ("management", _is_management, MANAGEMENT),
+    ("management", _is_management, ServerGuess(MANAGEMENT, "http", "TorchServe's management API")),
     (PAGE, _is_torchserve_error, TORCHSERVE),
     (
         "grpc kserve",
@@ -140,9 +143,9 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
         ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC"),
     ),
     ("grpc tfserving", lambda answer: True, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
-    ("grpc", lambda answer: True, PLAIN_GRPC),
-    ("tls grpc", lambda answer: True, ServerGuess("", "grpc", "a gRPC port with TLS", "grpcs")),
-    ("tls", lambda answer: True, ServerGuess("", "http", "a port with TLS", "https")),
+    ("grpc", lambda answer: True, ServerGuess(GRPC, "grpc", "a gRPC server of no kind that is known")),
+    ("tls grpc", lambda answer: True, ServerGuess(TLS, "grpc", "a gRPC port with TLS", "grpcs")),
+    ("tls", lambda answer: True, ServerGuess(TLS, "http", "a port with TLS", "https")),
 )
 """(question, whether its answer tells, what of), in the order in which they are tried: the surest signs first."""
 
@@ -150,7 +153,7 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
 def recognize(answers: ProbeAnswers) -> ServerGuess:
     """What the answers look like."""
     if _is_metrics_port(answers):
-        return METRICS
+        return ServerGuess(METRICS, "http", "a metrics port")
     for question, tells, guess in SIGNS:
         if question in answers and tells(answers[question]):
             return guess
@@ -171,17 +174,17 @@ def _is_metrics_port(answers: ProbeAnswers) -> bool:
 def look(connection: Connection, *, protocol: str = "http", page: str = "", first: str = "") -> ServerGuess:
     """What is there, asked over this protocol first; PeerError when there is nothing that can be understood.
 
-    `page` is the path that would be measured if it is plain HTTP, `first` the question that tells most likely.
+    `page` is the path that would be measured if it is plain HTTP, `first` the kind that it most likely is.
     """
     try:
-        return recognize(_answers(connection, protocol, page, first))
+        return _guess(connection, protocol, page, first)
     except PeerError as error:
         if connection.endpoint.tls is None or isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise
         # Headers may be secrets: they are not sent in plain text.
         plain = Connection(replace(connection.endpoint, tls=None))
         try:
-            found = recognize(_answers(plain, protocol, page, first))
+            found = _guess(plain, protocol, page, first)
         except PeerError:
             raise error from error.__cause__
         if found.scheme:
@@ -189,9 +192,11 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
         return replace(found, scheme=found.protocol)
 
 
-def _answers(connection: Connection, protocol: str, page: str, first: str) -> ProbeAnswers:
-    answers = probe_grpc(connection) if protocol == "grpc" else {}
-    return answers or probe(connection, page=page, first=first)
+def _guess(connection: Connection, protocol: str, page: str, first: str) -> ServerGuess:
+    answers: ProbeAnswers = probe_grpc(connection) if protocol == "grpc" else {}
+    answers = answers or probe(connection, page=page, first=first)
+    found = recognize(answers)
+    return replace(found, page_status=answers[PAGE].status) if PAGE in answers else found
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
@@ -199,6 +204,7 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
     endpoint = connection.endpoint
     control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
     answers: dict[str, ProbeAnswer] = {}
+    first = _QUESTION_OF.get(first, first)
     for question in sorted(QUESTIONS, key=lambda name: name != first):
         path = endpoint.prefix + QUESTIONS[question]
         try:
@@ -210,7 +216,9 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
             return answers or _probe_other_protocols(connection, cause)
         if recognize(answers) is not PLAIN:
             return answers
-    if endpoint.tls is None and answers[PAGE].status == 400:  # "a plain HTTP request was sent to an HTTPS port"
+    if (
+        endpoint.tls is None and answers[PAGE].status == 400
+    ):  # "a plain HTTP request was sent to an HTTPS port"
         return _probe_tls(endpoint) or answers
     return answers
 
@@ -225,7 +233,7 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
             remedy=remedy,
         ) from cause
     is_closed = isinstance(cause, (http.client.RemoteDisconnected, ConnectionResetError))
-    line = cause.line if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""
+    line = str(cause) if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""
     answers: ProbeAnswers = {}
     if connection.endpoint.tls is None and not line.startswith("\x00"):
         answers = _probe_tls(connection.endpoint)
@@ -236,7 +244,9 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     if is_closed:
         said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
     else:
-        said = f"{where} does not speak HTTP: {_named(line)}its answer began with {(line or str(cause))[:60]!r}"
+        said = (
+            f"{where} does not speak HTTP: {_named(line)}its answer began with {(line or str(cause))[:60]!r}"
+        )
     raise PeerError(said, remedy=remedy) from cause
 
 
@@ -274,9 +284,7 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
         reply = load_messages().ServerMetadataResponse.FromString(
             call("inference.GRPCInferenceService", "ServerMetadata")
         )
-        return {
-            "grpc kserve": ProbeAnswer(200, {"name": reply.name, "extensions": list(reply.extensions)})
-        }
+        return {"grpc kserve": ProbeAnswer(200, {"name": reply.name, "extensions": list(reply.extensions)})}
     except MissingError:
         pass
     except PeerError:
@@ -313,6 +321,8 @@ def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
             with closing(secured):
                 return secured.selected_alpn_protocol() or ""
     except ssl.SSLError as error:
-        return "" if "ALERT" in (error.reason or "") else None  # only who speaks TLS says what it does not like
+        return (
+            "" if "ALERT" in (error.reason or "") else None
+        )  # only who speaks TLS says what it does not like
     except OSError:
         return None
