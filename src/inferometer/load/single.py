@@ -134,7 +134,7 @@ def messages_of(data: bytes) -> Iterator[tuple[bytes, int | None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SingleReply:
     """What came back for one request."""
 
     status: str  # the status line, or the name of the gRPC status
@@ -151,7 +151,7 @@ class Answer:
         return b"".join(data for _, data in self.pieces)
 
 
-def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -> Answer:
+def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -> SingleReply:
     """Send it on a connection of its own; 0 waits for ever."""
     protocols = ["h2"] if wiring.protocol == "grpc" else []
     try:
@@ -201,7 +201,7 @@ class _Wire:
         return self.sock.recv_into(self.buffer)
 
 
-def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> Answer:
+def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     decoder, pieces, reading = ReplyDecoder(keep=True), list[tuple[int, bytes]](), None
     sent_ns = monotonic_ns()
     wire.sock.sendall(request.data)
@@ -223,7 +223,7 @@ def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> Answer:
                 reading.receive(data, now_ns)
     assert head is not None
     found = None if reading is None else reading.end()
-    return Answer(
+    return SingleReply(
         status=f"HTTP/1.1 {head.status} {head.reason}".rstrip(),
         is_good=200 <= head.status < 300 and (found is None or not found.status),
         text="" if found is None else found.text,
@@ -233,7 +233,7 @@ def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> Answer:
     )
 
 
-def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> Answer:
+def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     assert request.call is not None
     connection, pieces = GrpcConnection(), list[tuple[int, bytes]]()
     sent_ns = now_ns = monotonic_ns()
@@ -254,7 +254,7 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> Answer:
             if not ending.code and not wiring.is_streaming and not wiring.is_whole_calls and len(pieces) != 1:
                 text = f"the call ended without an error after {len(pieces)} messages"
                 ending = Ending(UNKNOWN, text)
-            return Answer(
+            return SingleReply(
                 status=f"gRPC status {ending.code} {name_of_code(ending.code)}",
                 is_good=not ending.code,
                 text=ending.text,

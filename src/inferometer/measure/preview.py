@@ -10,7 +10,7 @@ from typing import Any
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.single import Answer, FirstRequest, exchange, first_request, messages_of
+from inferometer.load.single import SingleReply, FirstRequest, exchange, first_request, messages_of
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import registered_memory
 from inferometer.model.spec import Tensor
@@ -38,7 +38,7 @@ def first_of(setup: Setup) -> FirstRequest:
     return first_request(setup.traffic, step=steps[0] if steps else 0, sequences=setup.sequences)
 
 
-def send(setup: Setup, request: FirstRequest) -> Answer:
+def send(setup: Setup, request: FirstRequest) -> SingleReply:
     """Send it once."""
     if setup.traffic.wiring.protocol == IN_PROCESS:
         raise UsageError(
@@ -245,27 +245,27 @@ def _raw_tensors(message: Any, described: str, contents: Sequence[bytes]) -> Ite
 # --- replies
 
 
-def answer_text(setup: Setup, answer: Answer) -> str:
+def reply_text(setup: Setup, reply: SingleReply) -> str:
     """What came back: status, headers, the body or the responses, and the tensors in it."""
-    lines = [f"# reply after {answer.took_ns / NS_PER_MS:.3f} ms", answer.status]
-    if answer.text:
-        lines.append(answer.text)
-    lines += _fields(answer.headers, set())
+    lines = [f"# reply after {reply.took_ns / NS_PER_MS:.3f} ms", reply.status]
+    if reply.text:
+        lines.append(reply.text)
+    lines += _fields(reply.headers, set())
     lines.append("")
     if setup.traffic.wiring.protocol == "grpc":
         lines += _responses(
             [
                 (time_ns, "\n".join(_message_lines(setup, data, is_reply=True)))
-                for time_ns, data in answer.pieces
+                for time_ns, data in reply.pieces
             ]
         )
         return _text(lines)
-    headers = dict(answer.headers)
+    headers = dict(reply.headers)
     if headers.get("content-type", "").startswith("text/event-stream"):
-        events = _events(answer.pieces)
+        events = _events(reply.pieces)
         lines += _responses([(time_ns, f"data: {_words(event.data)}") for time_ns, event in events])
         return _text(lines)
-    lines += _body_lines(answer.body, headers.get(_LENGTH), "outputs")
+    lines += _body_lines(reply.body, headers.get(_LENGTH), "outputs")
     return _text(lines)
 
 
