@@ -10,7 +10,7 @@ from typing import Any
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS
-from inferometer.load.single import SingleReply, FirstRequest, exchange, first_request, messages_of
+from inferometer.load.single import FirstRequest, SingleReply, exchange, first_request, messages_of
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import registered_memory
 from inferometer.model.spec import Tensor
