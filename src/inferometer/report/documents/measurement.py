@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from inferometer.base.notes import Note
@@ -134,8 +135,13 @@ def _reservations(result: Result) -> Iterator[str]:
     for word, found in levels.items():
         if word not in everywhere:
             yield f"{word.capitalize()} at {few_words(found)}."
-    if any(remark.note is Note.WORKER_LOST for remark in result.remarks):
+    if _has_lost_worker(result):
         yield "A sending process died."
+
+
+def _has_lost_worker(result: Result) -> bool:
+    remarks = chain(result.remarks, *(level.remarks for level in result.levels))
+    return any(remark.note is Note.WORKER_LOST for remark in remarks)
 
 
 def _headline(level: Level, measurement: Measurement) -> str:
@@ -158,9 +164,7 @@ def _tone(result: Result) -> Tone:
 
 
 def _is_cut_short(result: Result) -> bool:
-    return any(level.is_cut_short for level in result.levels) or any(
-        remark.note is Note.WORKER_LOST for remark in result.remarks
-    )
+    return _has_lost_worker(result) or any(level.is_given_up for level in result.levels)
 
 
 def _has_failed(result: Result) -> bool:
