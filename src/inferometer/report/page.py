@@ -35,7 +35,7 @@ from inferometer.report.format import plain_number, plural
 
 NO_BREAK = "\u00a0"
 _UNIT = re.compile(
-    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
+    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
 )
 LABELLED_SHARE = 0.11  # of the whole from which a segment of a bar has room for its text
 WIDE, NARROW = 880, 380
