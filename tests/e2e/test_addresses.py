@@ -106,6 +106,20 @@ def forgive(server: GrpcServer) -> None:
         wire.faults.clear()
 
 
+@contextmanager
+def nobody() -> Iterator[Peer]:
+    with Listener(closing) as listener:
+        address = listener.address
+    yield Peer(address)
+
+
+@contextmanager
+def other_grpc() -> Iterator[Peer]:
+    with GrpcServer(lambda call: refuse(UNIMPLEMENTED, "unknown service")) as server:
+        yield Peer(server.address)
+        forgive(server)
+
+
 Context = ssl.SSLContext
 PEERS: dict[str, Callable[[Context], Any]] = {
     "nobody": lambda context: nobody(),
@@ -130,20 +144,6 @@ PEERS: dict[str, Callable[[Context], Any]] = {
     "metrics": lambda context: scripted(metrics),
     "management": lambda context: scripted(management),
 }
-
-
-@contextmanager
-def nobody() -> Iterator[Peer]:
-    with Listener(closing) as listener:
-        address = listener.address
-    yield Peer(address)
-
-
-@contextmanager
-def other_grpc() -> Iterator[Peer]:
-    with GrpcServer(lambda call: refuse(UNIMPLEMENTED, "unknown service")) as server:
-        yield Peer(server.address)
-        forgive(server)
 
 
 @pytest.fixture
