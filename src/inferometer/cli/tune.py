@@ -4,12 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import measure_options
-from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import TuneOptions
-from inferometer.options.options import OPTIONS
+from inferometer.cli.measure import is_address, measure_options
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.commands import TUNE_REFUSED, TuneOptions
+from inferometer.options.options import MODERN
+from inferometer.report.delivery import check_outputs
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -22,17 +24,23 @@ NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer tune",
-    "-m NAME [--slo PROMISE] [--budget TIME] [options]",
+    "[URL] MODEL [--slo PROMISE] [--budget TIME] [options]",
     "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
     "inside a promise, in few measurements.",
     TuneOptions,
-    shared=OPTIONS,
-    epilog="All other options are those of `inferometer measure`: input data, shapes, protocol, headers.",
+    shared=MODERN,
+    refused=TUNE_REFUSED,
+    examples=(
+        ("simple --budget 3m", "of the example models, on a server of our own"),
+        ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "of yours, inside a promise"),
+        ("localhost:8000 simple --budget 3m", "on a running server, which is left as it was found"),
+        ("simple --budget 3m --output config.pbtxt --html tune.html", "with the configuration and a page"),
+    ),
+    takes_words=True,
 )
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.base.answer_file import write
     from inferometer.base.signals import Interrupts
     from inferometer.report.terminal import show
     from inferometer.tune.report.study import study_document
@@ -40,20 +48,31 @@ def run(given: dict[str, Any]) -> int:
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
-    own = own_options(given, TuneOptions)
+    own = own_options(_with_words(given), TuneOptions)
     options = measure_options({**given, "model": own.model})
+    check_outputs(options)
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with Interrupts().caught() as interrupts:
         (study,) = profile(settings_of(own, options), _Progress(interrupts))
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: show(study_document(study, SHOWN)))
-    outputs.file(own.study, partial(write, study))
     found = recommend(study)
     if found is not None:
         outputs.file(own.output, partial(_write_config, study, found.best.name))
     outputs.settle()
     return 0 if found is not None and found.does_pass else NOT_FOUND
+
+
+def _with_words(given: dict[str, Any]) -> dict[str, Any]:
+    """A word that stands alone is the address, or the model."""
+    for word in given.pop(WORDS, ()):
+        field = OWN + ("url" if is_address(word) else "model")
+        if given.setdefault(field, word) != word:
+            raise UsageError(f"Both {given[field]} and {word} are given", remedy="give one")
+    if OWN + "model" not in given:
+        raise UsageError("No model is given", remedy="write its name: inferometer tune NAME")
+    return given
 
 
 def _write_config(study: "Study", name: str, path: Path) -> None:

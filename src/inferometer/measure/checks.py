@@ -29,6 +29,7 @@ LOAD_MODES = (
     "shape_load",
 )
 _RANGES = ("concurrency", "request_rate")
+_DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
 _AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
 STABILITY_OPTIONS = frozenset(
     (
@@ -217,6 +218,20 @@ RULES = (
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
+    ),
+    Rule(
+        lambda a: "max_outstanding" in a and not any(field in a for field in _DUE),
+        "--max-outstanding is for requests that are due at a time. Give --rate; by -c nothing is sent too early.",
+    ),
+    Rule(
+        lambda a: (
+            "warmup_s" in a and any(field in a for field in ("periodic_concurrency", "session_concurrency"))
+        ),
+        "--warmup needs a load that can go on: -c or -r.",
+    ),
+    Rule(
+        lambda a: "quiet" in a and "verbose" in a,
+        "--quiet and -v contradict each other. Give one of them.",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ class Habits:
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
+    # By rate, how many requests may be outstanding; None is any number.
+    most_outstanding: Callable[[Options], int | None] = attrgetter("max_outstanding")
 
 
 def prepare(
@@ -124,6 +127,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
+    options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     if habits.data_read is not None:
