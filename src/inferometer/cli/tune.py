@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
-from inferometer.base.writing import SCREEN, Outputs, write_file
+from inferometer.base.writing import Outputs, write_file
 from inferometer.cli.measure import is_address, measure_options
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import MODERN
-from inferometer.report.delivery import check_outputs
+from inferometer.report.delivery import check_outputs, deliver
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
-SHOWN = 3  # configurations, beside the model's own
 NOT_FOUND = 1
 
 COMMAND = Command(
@@ -42,8 +41,6 @@ COMMAND = Command(
 
 def run(given: dict[str, Any]) -> int:
     from inferometer.base.signals import Interrupts
-    from inferometer.report.terminal import show
-    from inferometer.tune.report.study import study_document
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
@@ -56,7 +53,7 @@ def run(given: dict[str, Any]) -> int:
     with Interrupts().caught() as interrupts:
         (study,) = profile(settings_of(own, options), _Progress(interrupts))
     outputs = Outputs()
-    outputs.attempt(SCREEN, lambda: show(study_document(study, SHOWN)))
+    deliver(study, options, outputs)
     found = recommend(study)
     if found is not None:
         outputs.file(own.output, partial(_write_config, study, found.best.name))
@@ -93,7 +90,7 @@ class _Progress(Watcher):
             to_stderr(text)
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import trial_line
+        from inferometer.report.documents.study_facts import trial_line
 
         self.said(trial_line(trial))
 
