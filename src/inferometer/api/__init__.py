@@ -194,10 +194,11 @@ def _span(concurrency: int | list[int] | tuple[int, ...] | None) -> "Range | Non
 
 
 def _options(**given: Any) -> "Options":
-    """Checked as the words of a command line are."""
+    """Checked as the words of a command line are. The usual duration does not count as given."""
     from inferometer.measure.checks import changed
 
-    return changed(Options(request_timeout_s=REQUEST_TIMEOUT_S), **given)
+    usual = {"duration_s": given.pop("duration_s")} if given.get("duration_s") == DURATION_S else {}
+    return changed(Options(request_timeout_s=REQUEST_TIMEOUT_S, **usual), **given)
 
 
 def load(path: str) -> "Result":

@@ -26,14 +26,12 @@ from inferometer.compare.turns import (
     measure_point,
     merged,
     turns,
-    with_count,
 )
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
-from inferometer.measure.level import warm_up
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
-from inferometer.measure.run import make_instrument, start_workers
+from inferometer.measure.run import make_instrument, start_workers, warm_up_as_asked
 from inferometer.options.commands import COMPARE_REFUSED
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
@@ -184,9 +182,8 @@ def _measure(
     found = []
     watcher.planned(level_count(setup.options, setup.last), None)
     for point in points(setup.options, setup.last, LastOutcome()):
-        if options.warmup_request_count:
-            for candidate in candidates:
-                warm_up(candidate.instrument, with_count(point.plan, options.warmup_request_count))
+        for candidate in candidates:
+            warm_up_as_asked(candidate.instrument, options, point)
         all_series = measure_point(candidates, point, budget, watcher)
         found.append((point, all_series))
         if watcher.is_interrupted() or any(series.is_cut_short for series in all_series):

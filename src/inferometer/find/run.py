@@ -21,6 +21,7 @@ from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
+from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.commands import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
@@ -66,6 +67,8 @@ class SearchGoal:
 
 def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     """What `find` was asked."""
+    if own.by == "concurrency":
+        check_by_concurrency(options.given)
     return SearchGoal(
         promise=parse_slo(own.slo),
         duration_ns=round(own.duration_s * NS_PER_S),

@@ -30,8 +30,8 @@ LOAD_MODES = (
     "shape_load",
 )
 _RANGES = ("concurrency", "request_rate")
-_DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
-_AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
+DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
+AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
 STABILITY_OPTIONS = frozenset(
     (
         "measurement_interval_ms",
@@ -47,7 +47,8 @@ STABILITY_OPTIONS = frozenset(
 
 def option_name(field: str) -> str:
     """How the option of a field is written."""
-    return _BY_FIELD[field].names[0]
+    row = _BY_FIELD[field]
+    return (*row.names, *(row.own or ()))[0]
 
 
 def kind_of(given: Given) -> str:
@@ -194,7 +195,7 @@ RULES = (
     ),
     *map(_count_covers, _RANGES),
     *map(_count_of_one, _RANGES),
-    *map(_no_count_with, (*_AGENDAS, "periodic_concurrency")),
+    *map(_no_count_with, (*AGENDAS, "periodic_concurrency")),
     Rule(
         lambda a: "fixed_schedule" in a and not names_data(a),
         "--fixed-schedule takes its times from a data file. Give one with --input-data.",
@@ -208,7 +209,7 @@ RULES = (
         "--speed is for a trace. Give one with --replay.",
     ),
     Rule(
-        lambda a: "binary_search" in a and any(field in a for field in (*_AGENDAS, "periodic_concurrency")),
+        lambda a: "binary_search" in a and any(field in a for field in (*AGENDAS, "periodic_concurrency")),
         "Binary search needs a range. Give one with --concurrency-range or --request-rate-range.",
     ),
     *map(_needs_metrics, ("metrics_url", "metrics_interval_ms")),
@@ -221,7 +222,7 @@ RULES = (
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
     ),
     Rule(
-        lambda a: "max_outstanding" in a and not any(field in a for field in _DUE),
+        lambda a: "max_outstanding" in a and not any(field in a for field in DUE),
         "--max-outstanding is for requests that are due at a time. Give --rate; by -c nothing is sent too early.",
     ),
     Rule(
@@ -298,9 +299,13 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
 
 
 def make(
-    given: Given, *, defaults: Mapping[str, Any] | None = None, kind_rules: KindRules | None = None
+    given: Given,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    kind_rules: KindRules | None = None,
+    is_lenient: bool = False,
 ) -> Options:
-    """The options that a command line gives; `defaults` are the command's own."""
+    """The options that a command line gives; `defaults` are the command's own. Lenient ones may be without effect."""
     check(given, kind_rules)
     for field in given:
         if (refusal := _BY_FIELD[field].unsupported(option_name(field))) is not None:
@@ -314,11 +319,13 @@ def make(
         names.add("concurrency")
     if "insecure" in values:
         values |= {"tls.verify_peer": False, "tls.verify_host": False}
+        names.add("tls.verify_peer")
     if "streaming" in values:
         values["asynchronous"] = True
     values["data.sources"] = _sources(values.get("data.sources", ()))
     parts = {name: cls(**_fields(values, f"{name}.", cls)) for name, cls in PARTS.items()}
-    return Options(**_fields(values, "", Options), **parts, given=frozenset(names - _WITHOUT_FIELD))
+    given_names = frozenset(names - _WITHOUT_FIELD)
+    return Options(**_fields(values, "", Options), **parts, given=given_names, is_lenient=is_lenient)
 
 
 def _fields(values: Mapping[str, Any], prefix: str, cls: type) -> dict[str, Any]:
@@ -420,7 +427,7 @@ def _check_sequences(options: Options) -> None:
     start, end = (1, None) if options.sequence_ids is None else options.sequence_ids
     if end is None:
         return
-    if any(getattr(options, field) for field in ("request_rate", "request_intervals", *_AGENDAS)):
+    if any(getattr(options, field) for field in ("request_rate", "request_intervals", *AGENDAS)):
         needed, words = options.sequences, "number of sequences"
     else:
         needed = 1 if span is None else int(max(span.start, span.end or 0))

@@ -178,7 +178,7 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         before = point.value
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
-            _warm_up(instrument, options, point)
+            warm_up_as_asked(instrument, options, point)
         level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
         yield level
         outcome.passed = level.is_stable and not level.is_over_limit
@@ -186,7 +186,7 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
             return
 
 
-def _warm_up(instrument: Instrument, options: Options, point: LoadPoint) -> None:
+def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:
     """By count with the requests that come before the plan's own, by time with the plan itself."""
     if options.warmup_request_count:
         plan = point.before

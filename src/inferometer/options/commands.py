@@ -74,6 +74,13 @@ TUNE_REFUSED: Mapping[str, str] = {
         "--budget is the time for the whole search",
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("request_distribution", "sequences", "serial_sequences"),
+        "it loads by concurrency: --load says where to look",
+    ),
+    **dict.fromkeys(
+        ("percentile", "max_error_rate"), "put it into the promise, such as --slo 'p99<50ms, errors<1%'"
+    ),
 }
 _STEADY = "turns need a load that stays the same: -c or -r"
 COMPARE_REFUSED: Mapping[str, str] = {

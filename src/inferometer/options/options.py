@@ -217,7 +217,8 @@ class Options:
     """What was asked of a measurement. The defaults are the classic tool's; `None` means not given.
 
     `given` names the fields that the user gave, with "data." and "tls." before those of a part; it is what rules about
-    combinations look at. `measure.checks.make` and `changed` make options whose values and combinations are checked.
+    combinations look at. Those that would have no effect are refused unless `is_lenient`, as in
+    the classic scripts. `measure.checks.make` and `changed` make options whose values and combinations are checked.
     """
 
     model: str = option(
@@ -741,6 +742,7 @@ class Options:
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    is_lenient: bool = field(default=False, repr=False, compare=False)  # may be without effect
 
     @property
     def has_ids(self) -> bool | None:

@@ -5,14 +5,14 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.payloads import WORDS, build_payloads
-from inferometer.measure.checks import changed, with_api_key
+from inferometer.measure.checks import with_api_key
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
@@ -243,7 +243,7 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
     percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
     model = ModelSettings(
         Goal(options.model, constraints=constraints),
-        options=changed(options, duration_s=None, asynchronous=True, percentile=percentile),
+        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
         batches=(options.batch or 1,),
     )
     return TuneSettings(

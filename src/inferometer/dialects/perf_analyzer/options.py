@@ -74,7 +74,7 @@ def parse_classic(argv: Sequence[str]) -> Options | Ask:
     if isinstance(given, Ask):
         return given
     defaults = {"url": _URL} if given.get("service_kind") == "torchserve" else {}
-    return make(given, defaults=defaults, kind_rules=_KIND_RULES)
+    return make(given, defaults=defaults, kind_rules=_KIND_RULES, is_lenient=True)
 
 
 def most_outstanding(options: Options) -> int | None:

@@ -1,0 +1,328 @@
+"""Options that would have no effect: our own commands refuse them before any load, the classic script takes them.
+
+A row of a table says of some fields when they have no effect, why, and what to do instead. Rows of `_WITH_OTHERS` look
+at what else was given, those of `_KINDS` at the kind of server; `check_use` looks at the model and its data.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.dataset import Dataset
+from inferometer.dataset.shapes import fits, format_shape
+from inferometer.measure.checks import AGENDAS, DUE, STABILITY_OPTIONS, kind_of
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED, TUNE_REFUSED
+from inferometer.options.option import Given, is_grpc, names_data
+from inferometer.options.options import AUTO, MODERN, Options, value_of
+from inferometer.options.values import GENERATED
+from inferometer.services.endpoint import Endpoint
+
+_NAMES: Mapping[str, str] = {
+    row.field: row.names[-1] for _, rows in MODERN for row in reversed(rows) if row.names
+}
+_REFUSED = {
+    "find": FIND_REFUSED,
+    "compare": COMPARE_REFUSED,
+    "diagnose": DIAGNOSE_REFUSED,
+    "tune": TUNE_REFUSED,
+}
+_SEQUENCES = ("sequences", "serial_sequences", "sequence_length", "sequence_length_variation", "sequence_ids")
+_BY_RATE = ("request_distribution", "sequences", "serial_sequences")
+_ENDS_BY_ITSELF = ("request_count", *AGENDAS, "periodic_concurrency", "session_concurrency")
+_TLS = tuple(field for field in _NAMES if field.startswith("tls."))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unused:
+    """Fields, when they have no effect, and the sentence: what follows the option's name, and the remedy."""
+
+    fields: tuple[str, ...]
+    is_unused: Callable[[Given], bool]
+    why: str
+    remedy: str = "leave it out"
+
+
+def _has(*fields: str) -> Callable[[Given], bool]:
+    return lambda given: any(given.get(field) for field in fields)
+
+
+def _lacks(*fields: str) -> Callable[[Given], bool]:
+    return lambda given: not any(given.get(field) for field in fields)
+
+
+def _has_useless_workers(given: Given) -> bool:
+    """By concurrency each worker needs a request of its own."""
+    count = given.get("workers", 1)
+    if count == "auto" or any(given.get(field) for field in DUE):
+        return False
+    span = given.get("concurrency")
+    most = given.get("session_concurrency") or (1 if span is None else span.last)
+    return bool(count > most and (span is None or span.end != 0))
+
+
+_WITH_OTHERS = (
+    _Unused(
+        ("request_period",),
+        _lacks("periodic_concurrency"),
+        "is for a ramp",
+        "give one with --periodic-concurrency-range",
+    ),
+    _Unused(
+        tuple(STABILITY_OPTIONS - {"request_count"}),
+        _has("duration_s", "precision"),
+        "judges windows, and --duration and --precision end a level when it is precise",
+        "give one of them",
+    ),
+    _Unused(
+        tuple(STABILITY_OPTIONS - {"request_count", "measurement_interval_ms"}),
+        _has(*_ENDS_BY_ITSELF),
+        "judges windows, and this load ends by itself",
+    ),
+    _Unused(
+        ("measurement_interval_ms",),
+        _has("request_count", "session_concurrency", "periodic_concurrency"),
+        "is the length of a window, and this load is measured as a whole",
+    ),
+    _Unused(
+        ("measurement_request_count",),
+        lambda given: given.get("measurement_mode") != "count_windows",
+        "is for windows that end by count",
+        "give --measurement-mode count_windows as well",
+    ),
+    _Unused(
+        ("measurement_interval_ms",),
+        lambda given: given.get("measurement_mode") == "count_windows",
+        "is for windows that end by time",
+        "leave it out, or --measurement-mode count_windows",
+    ),
+    _Unused(
+        ("duration_s", "precision"),
+        _has(*_ENDS_BY_ITSELF),
+        "says when a level ends, and this load ends by itself",
+        "leave it out; --time-limit ends a run early",
+    ),
+    _Unused(
+        ("binary_search",),
+        lambda given: any(given[field].listed for field in ("concurrency", "request_rate") if field in given),
+        "halves a range, and the levels are listed",
+        "give lowest:highest with --concurrency or --rate",
+    ),
+    _Unused(
+        ("output_shared_memory_size",),
+        lambda given: given.get("shared_memory", "none") == "none",
+        "is for outputs in shared memory",
+        "give --shared-memory system as well",
+    ),
+    _Unused(
+        ("input_format", "output_format"),
+        is_grpc,
+        "is for HTTP; gRPC carries tensors in its own form",
+        "leave it out, or --grpc",
+    ),
+    _Unused(
+        ("input_format", "output_format"),
+        lambda given: given.get("shared_memory", "none") != "none",
+        "has no effect on tensors in shared memory, which are binary",
+        "leave it out, or --shared-memory",
+    ),
+    _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file", "name one with --csv"),
+    _Unused(
+        ("validate_tolerance", "validate_sample"),
+        lambda given: not names_data(given),
+        "is for replies that are compared with validation data",
+        "give a file that has it with --data",
+    ),
+    _Unused(
+        ("data.string_length",),
+        _has("data.string_data"),
+        "is for random strings, and --string-data gives one",
+    ),
+    _Unused(
+        ("tls.certificate_type",),
+        _lacks("tls.certificate_file"),
+        "describes a certificate",
+        "give it with --tls-cert",
+    ),
+    _Unused(("tls.key_type",), _lacks("tls.key_file"), "describes a key", "give it with --tls-key"),
+    _Unused(
+        ("tls.key_file",),
+        _lacks("tls.certificate_file"),
+        "belongs to a certificate",
+        "give it with --tls-cert",
+    ),
+    _Unused(
+        ("tls.ca_file",),
+        lambda given: not given.get("tls.verify_peer", True),
+        "is to verify a certificate, and --tls-insecure verifies none",
+        "give one of them",
+    ),
+    _Unused(
+        ("workers",),
+        _has("periodic_concurrency"),
+        "shares load among processes, and a ramp is made by one",
+    ),
+)
+
+_RATES_AND_WORKERS = (
+    _Unused(_BY_RATE[:1], _lacks("request_rate"), "is about requests by rate", "give one with --rate"),
+    _Unused(
+        _BY_RATE[1:],
+        _lacks(*DUE),
+        "is for sequences by rate; by -c each request in flight is of another one",
+        "leave it out, or give --rate",
+    ),
+    _Unused(
+        ("workers",),
+        _has_useless_workers,
+        "is more than there are requests in flight",
+        "give fewer, or more requests in flight with -c",
+    ),
+)
+"""For commands whose loads are known before."""
+
+_TRITON = ("triton", "triton_c_api")
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("endpoint", "output_tokens", "data.prompts", "data.prompt_tokens"), ("openai",)),
+    "signature": ("tfserving",),
+    "management_url": ("torchserve",),
+    **dict.fromkeys(("method", "path"), ("http",)),
+    "bodies": ("http", "torchserve", "dynamic_grpc"),
+    **dict.fromkeys(("grpc_method", "proto", "proto_paths"), ("dynamic_grpc",)),
+    **dict.fromkeys(("triton_directory", "model_repository"), ("triton_c_api",)),
+    **dict.fromkeys(("asynchronous", "metrics_interval_ms", *_SEQUENCES), _TRITON),
+    "version": (*_TRITON, "tfserving", "torchserve"),
+}
+"""By field the only kinds of servers for which it has an effect."""
+
+_IN_PROCESS = (
+    *("url", "protocol", "headers", "api_key_env", "grpc_tls", "grpc_compression", "connections"),
+    *("input_format", "output_format", *_TLS),
+)
+"""Fields without an effect where no server is spoken to."""
+
+
+def check_given(given: Given, command: str) -> None:
+    """Refuses what this command has no use for, and what has no effect beside the rest that was given."""
+    for field, remedy in _REFUSED.get(command, {}).items():
+        if field in given:
+            raise UsageError(f"{_name(field)} has no place in `inferometer {command}`", remedy=remedy)
+    kind = kind_of(given)
+    for field in given:
+        kinds = _KINDS.get(field, (kind,))
+        if kind != AUTO and kind not in kinds:
+            title = f"--service-kind {' or '.join(kinds)}"
+            raise UsageError(f"{_name(field)} is only for {title}, and this is {kind}", remedy="leave it out")
+        if kind == "triton_c_api" and field in _IN_PROCESS:
+            raise UsageError(
+                f"{_name(field)} is for a server, and with --service-kind {kind} there is none",
+                remedy="leave it out",
+            )
+    for row in (*_WITH_OTHERS, *(() if command in ("find", "tune") else _RATES_AND_WORKERS)):
+        for field in row.fields:
+            if field in given and row.is_unused(given):
+                raise UsageError(f"{_name(field)} {row.why}", remedy=row.remedy)
+
+
+def check_by_concurrency(given: Container[str]) -> None:
+    """Refuses what only matters by rate."""
+    for field in _BY_RATE:
+        if field in given:
+            raise UsageError(
+                f"{_name(field)} is for load by rate", remedy="leave it out, or raise the rate with --by rate"
+            )
+
+
+def given_values(options: Options) -> Given:
+    """What the user gave, by field."""
+    return {field: value_of(options, field) for field in options.given}
+
+
+def check_use(options: Options, model: ModelSpec) -> None:
+    """Refuses what has no effect on this model."""
+    specs = {spec.name: spec for spec in model.inputs}
+    if "data.shapes" in options.given:
+        for name, shape in options.data.shapes.items():
+            if name in specs:
+                _check_shape(specs[name], shape)
+    made = list(_generated(options, model))
+    has_strings = any(spec.datatype == "BYTES" for spec in made)
+    is_varied = any(
+        spec.datatype == "JSON"
+        or (spec.datatype == "BYTES" and options.data.string_data is None)
+        or (spec.datatype != "BYTES" and options.data.sources != ("zero",))
+        for spec in made
+    )
+    is_random = is_varied or model.any_sequence or options.request_distribution == "poisson"
+    rules = (
+        (_SEQUENCES, model.any_sequence, f"is for models with sequences, and '{model.name}' has none"),
+        (
+            ("data.string_length", "data.string_data"),
+            has_strings,
+            "is for inputs of datatype BYTES that are made, and there is none",
+        ),
+        (("data.seed",), is_random, "is for random values, and nothing is random here"),
+    )
+    for fields, is_used, why in rules:
+        for field in fields:
+            if field in options.given and not is_used:
+                raise UsageError(f"{_name(field)} {why}", remedy="leave it out")
+
+
+def check_validation(options: Options, dataset: Dataset) -> None:
+    """Refuses options about validation data where the data has none."""
+    for field in ("validate_tolerance", "validate_sample"):
+        if field in options.given and dataset.expected is None:
+            raise UsageError(
+                f"{_name(field)} is for validation data, and the data has none",
+                remedy="write 'validation_data' into the file",
+            )
+
+
+def check_tls(options: Options, endpoint: Endpoint) -> None:
+    """Refuses options of TLS where no address has it."""
+    others = (options.metrics_url, options.management_url)
+    if endpoint.tls is not None or any(url is not None and url.startswith("https:") for url in others):
+        return
+    for field in (*_TLS, "grpc_tls"):
+        if field in options.given:
+            raise UsageError(
+                f"{_name(field)} is for TLS, and {endpoint} has none",
+                remedy=f"write https:// before the address, or leave out {_name(field)}",
+            )
+
+
+def _generated(options: Options, model: ModelSpec) -> Iterator[TensorSpec]:
+    """The inputs that are not in a file of the user's."""
+    if (
+        any(source not in GENERATED for source in options.data.sources)
+        or options.bodies
+        or options.data.prompts
+    ):
+        return
+    given = {name for name, _ in options.data.files}
+    yield from (spec for spec in model.inputs if spec.name not in given and spec.datatype != "MESSAGE")
+
+
+def _check_shape(spec: TensorSpec, shape: tuple[int, ...]) -> None:
+    asked, own = format_shape(shape), format_shape(spec.shape)
+    if not spec.is_dynamic:
+        raise UsageError(
+            f"--shape {spec.name}:{asked[1:-1]} is given, and the shape of input '{spec.name}' is fixed: {own}",
+            remedy="leave it out",
+        )
+    if len(shape) != len(spec.shape):
+        raise UsageError(
+            f"--shape {spec.name}:{asked[1:-1]} has {len(shape)} dimensions, and input '{spec.name}' has "
+            f"{len(spec.shape)}: {own}, without the batch",
+            remedy=f"write --shape {spec.name}:{','.join(str(max(dim, 1)) for dim in spec.shape)}, for example",
+        )
+    if not fits(shape, spec):
+        raise UsageError(
+            f"--shape {spec.name}:{asked[1:-1]} does not fit input '{spec.name}', whose shape is {own}",
+            remedy="only dimensions of -1 can be chosen",
+        )
+
+
+def _name(field: str) -> str:
+    return "--tls-insecure" if field in ("tls.verify_peer", "tls.verify_host") else _NAMES[field]
