@@ -100,6 +100,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     for warning in setup.warnings:
         watcher.said(warning)
     watch = _watch_host(setup, watcher)
+    watcher.prepared(setup.result.effective)
     watcher.planned(len(LEVELS if wanted is None else wanted), None)
     rows, result = _sweep(setup, watch, wanted)
     if not rows:
