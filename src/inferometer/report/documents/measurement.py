@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.document import (
     Depth,
@@ -105,10 +106,16 @@ def _verdict(result: Result) -> str:
     else:
         words = [_headline(*found)]
     if found is not None:
-        words.append(slowest_step(found[1]))
+        words.append(_busy_host(found[0]) or slowest_step(found[1]))
     if result.failed_share:
         words.append(f"{share(result.failed_share)} of all requests failed.")
     return " ".join(word for word in words if word)
+
+
+def _busy_host(level: Level) -> str:
+    """Where others kept the cores, the server's times say little of its steps."""
+    said = next((remark.text for remark in level.remarks if remark.note is Note.HOST_BUSY), "")
+    return f"The machine was busy: {said}." if said else ""
 
 
 def _headline(level: Level, measurement: Measurement) -> str:
