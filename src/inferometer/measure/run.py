@@ -15,7 +15,7 @@ from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, points
 from inferometer.measure.prepare import Setup
-from inferometer.measure.recognize import maybe_other_kind
+from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
@@ -27,7 +27,6 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
 
-CLASSIC = "perf_analyzer"  # its report has no place for what this machine does
 MOST_WORKERS = 1024
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
@@ -77,7 +76,8 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
     return traced(setup.service, wanted)
 
 
-def _region(setup: Setup) -> AbstractContextManager[None]:
+def registered_memory(setup: Setup) -> AbstractContextManager[None]:
+    """The shared memory that requests point at, where they do."""
     if setup.shared is None:
         return nullcontext()
     if not isinstance(setup.service, Registry):
@@ -108,7 +108,7 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
     )
     try:
         hosted = nullcontext() if setup.host is None else closing(setup.host)
-        with _traced(setup), _region(setup), hosted, workers as load:
+        with _traced(setup), registered_memory(setup), hosted, workers as load:
             if setup.host is not None:
                 setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
@@ -196,5 +196,10 @@ def _with_hint(setup: Setup, level: Level) -> Level:
     found = level.measurement
     if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
         return level
-    hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
+    connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
+    command = setup.result.command
+    if command == CLASSIC:
+        hint = maybe_other_kind(setup.options, connection)
+    else:
+        hint = str(maybe_hint(setup.options, connection, command) or "")
     return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level
