@@ -61,17 +61,14 @@ GPU_COLUMNS = (
 )
 
 
-def write_csv(result: Result, path: Path, *, is_classic: bool = False) -> tuple[Path, ...]:
+def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
     """The main file and, beside it, one for each composing model; nothing when no level is reported."""
-    text = main_csv(result, is_classic=is_classic)
+    text = main_csv(result)
     if not text:
         return ()
     files = [(path, text)]
     if path.is_file() or not path.exists():  # a pipe or a device has no neighbours
-        files += [
-            (path.with_name(prefix + path.name), part)
-            for prefix, part in composing_csvs(result, is_classic=is_classic)
-        ]
+        files += [(path.with_name(prefix + path.name), part) for prefix, part in composing_csvs(result)]
     outputs = Outputs()
     for name, part in files:
         outputs.attempt(name, partial(write_file, name, part))
@@ -79,21 +76,21 @@ def write_csv(result: Result, path: Path, *, is_classic: bool = False) -> tuple[
     return tuple(name for name, _ in files)
 
 
-def main_csv(result: Result, *, is_classic: bool = False) -> str:
+def main_csv(result: Result) -> str:
     """The levels that count, by increasing inferences per second; nothing if there is none.
 
     In the classic file only --verbose-csv adds the columns about tokens.
     """
-    layout = _layout(result, is_classic=is_classic)
-    rows = _counted(result, is_classic=is_classic)
+    layout = _layout(result)
+    rows = _counted(result)
     return _text([_main_row(layout, level, measurement) for level, measurement in rows])
 
 
-def composing_csvs(result: Result, *, is_classic: bool = False) -> tuple[tuple[str, str], ...]:
+def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
     """(file name prefix, text) for each direct member that was called."""
-    layout = _layout(result, is_classic=is_classic)
+    layout = _layout(result)
     rows: dict[tuple[str, str], list[Row]] = {}
-    for level, measurement in _counted(result, is_classic=is_classic):
+    for level, measurement in _counted(result):
         members = () if measurement.server is None else measurement.server.members
         for member in (member for member in members if member.was_called):
             row = _member_row(layout, level, measurement, member)
@@ -106,11 +103,11 @@ def composing_csvs(result: Result, *, is_classic: bool = False) -> tuple[tuple[s
 
 def floored_levels(result: Result) -> tuple[Level, ...]:
     """Levels whose server times add up to more than the client waited; column 5 shows 0 there."""
-    rows = _counted(result, is_classic=True)
+    rows = _counted(result)
     return tuple(level for level, measurement in rows if _network_ns(level, measurement) < 0)
 
 
-def _counted(result: Result, *, is_classic: bool) -> list[tuple[Level, Measurement]]:
+def _counted(result: Result) -> list[tuple[Level, Measurement]]:
     """The rows' order in every file; periodic concurrency has none."""
     if is_periodic(result.effective):
         return []
@@ -118,23 +115,27 @@ def _counted(result: Result, *, is_classic: bool) -> list[tuple[Level, Measureme
         (level, found)
         for level in result.levels
         if (found := level.measurement) is not None and found.request_count
-        if level.is_reported or not is_classic
+        if level.is_reported or not _is_classic(result)
     ]
     return sorted(rows, key=lambda row: row[1].infer_per_s.value)
 
 
-def _layout(result: Result, *, is_classic: bool) -> Layout:
-    rows = [measurement for _, measurement in _counted(result, is_classic=is_classic)]
+def _is_classic(result: Result) -> bool:
+    return result.command == "perf_analyzer"
+
+
+def _layout(result: Result) -> Layout:
+    rows = [measurement for _, measurement in _counted(result)]
     servers = [row.server for row in rows if row.server is not None]
-    has_tokens = bool(result.effective.verbose_csv or not is_classic)
-    is_plain = counts_requests(result.effective) and not is_classic
+    has_tokens = bool(result.effective.verbose_csv) or not _is_classic(result)
+    is_plain = counts_requests(result.effective) and not _is_classic(result)
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
-        has_verdicts=not is_classic,
+        has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
     )

@@ -1,15 +1,11 @@
 """The CSV files: the samples of the reference, and which rows they hold."""
 
 from dataclasses import replace
-from functools import partial
 from types import ModuleType
 from typing import Any
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report import csv
-from inferometer.report.csv import composing_csvs, floored_levels
-
-main_csv = partial(csv.main_csv, is_classic=True)
+from inferometer.report.csv import composing_csvs, floored_levels, main_csv
 
 HEAD = "Concurrency,Inferences/Second,Client Send,"
 SERVER = (
@@ -95,7 +91,7 @@ def test_our_own_file_has_every_level_with_an_answer_and_its_verdict(build: Modu
         build.level(found, 3, is_over_limit=True),
         build.level(None, 4),
     )
-    header, *rows = csv.main_csv(result).splitlines()
+    header, *rows = main_csv(replace(result, command="measure")).splitlines()
     assert header == f"{HEAD}{TAIL},Verdict"
     assert [(row.split(",")[0], row.split(",")[-1]) for row in rows] == [
         ("1", "ok"),

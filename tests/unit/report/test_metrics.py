@@ -1,19 +1,17 @@
 """The server's metrics in the classic text, the CSV, the console and the result file."""
 
 from dataclasses import replace
-from functools import partial
 from types import ModuleType
 
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.report import csv
+from inferometer.report.csv import main_csv
 from inferometer.report.sentences import metrics_sentences
 from inferometer.stats.measurement import GpuFigures, HostFigures, Measurement, QueueFigures, ServerMetrics
 from inferometer.stats.result import Result
 from tests.support.reports import classic_report
 
-main_csv = partial(csv.main_csv, is_classic=True)
 AAA = GpuFigures("GPU-aaa", 0.1961538, 55.3, 1_000_000_026, 50_000_000_000)
 BBB = GpuFigures("GPU-bbb", 0.25, 123.45678, 2_097_152, 50_000_000_000)
 NONE = ServerMetrics(1, (), None, None, None, (), None)
