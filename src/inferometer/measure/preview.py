@@ -21,6 +21,7 @@ MASK = "***"
 FEW = 8  # elements of a tensor, or bytes
 LONGEST = 4000  # characters of a text
 MOST = 5  # responses of a stream
+WIDTH = 100  # of a line that holds a whole message
 
 _HARMLESS = frozenset(
     ("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te", "user-agent")
@@ -215,8 +216,9 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
         yield f"{head}: {_scalar(value)}"
         return
     inner = list(_entries(value, f"{indent}  "))
-    if len(inner) == 1:
-        yield f"{head} {{ {inner[0].strip()} }}"
+    line = f"{head} {{ {' '.join(part.strip() for part in inner)} }}"
+    if len(line) <= WIDTH:
+        yield line
         return
     yield f"{head} {{"
     yield from inner

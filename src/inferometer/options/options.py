@@ -710,7 +710,7 @@ class Options:
     quiet: bool = only_ours(
         "-q --quiet", "Say nothing on the way; at the end one sentence, or what goes to -.", is_main=True
     )
-    verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
+    verbose: int = option("-v", "Say more; twice for every message.", combine=counted, own="-v --verbose")
     profile_export: str | None = option(
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
@@ -741,6 +741,7 @@ class Options:
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    is_dry: bool = field(default=False, repr=False, compare=False)  # no inference may be sent
 
     @property
     def has_ids(self) -> bool | None:
