@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.text import printable, to_stderr
-from inferometer.cli.measure import is_address
-from inferometer.measure.checks import LOAD_MODES
 from inferometer.options.command_line import WORDS, Command, words_given
 from inferometer.options.commands import ASIDE
 from inferometer.options.option import Option, counted
@@ -54,11 +52,12 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
     path = os.environ.get(VARIABLE, FILE) if asked is None else asked
     if path == "none" or (path == FILE and asked is None and not Path(FILE).exists()):
         return {}
+    from inferometer.measure.checks import LOAD_MODES
     from inferometer.options.config_file import ConfigFile, hidden_by
 
     commands = {known: partial(command_named, known) for known in names}
     settings = ConfigFile(Path(path), commands, LOAD_MODES).settings(name)
-    if asked is None and not given.get("quiet") and "quiet" not in settings:
+    if settings and asked is None and not given.get("quiet") and "quiet" not in settings:
         to_stderr(f"Options are read from {path}; --config none leaves it out.")
     words = given.get(WORDS, ())
     kept = _kept_with(name, words)
@@ -89,6 +88,8 @@ def _fields_of(words: Sequence[str], command: Command) -> Iterator[str]:
 
 
 def _options_of(word: str) -> tuple[str, ...]:
+    from inferometer.cli.measure import is_address
+
     if "@" in word:  # MODEL@URL
         return "--model", "--url"
     return ("--url",) if is_address(word) else ("--model",)
@@ -161,7 +162,7 @@ def _default(row: Option) -> str:
 
 
 def _value(words: Sequence[str]) -> str:
-    return _scalar(words[0]) if len(words) == 1 else f"[{', '.join(map(_scalar, words))}]"
+    return _scalar(*words) if len(words) == 1 else f"[{', '.join(map(_scalar, words))}]"
 
 
 def _scalar(word: str) -> str:

@@ -51,21 +51,19 @@ class ConfigFile:
 
     def settings(self, name: str) -> Settings:
         """What it sets for this command."""
-        top = self._top()
-        command = self.commands[name]()
-        found: dict[str, Setting] = {}
-        for key, value in top:
+        shared: dict[str, Setting] = {}
+        own: dict[str, Setting] = {}
+        for key, value in self._top():
             if key.value not in self.commands:
-                self._add(found, command, key, value, is_shared=True)
-        sections: dict[str, dict[str, Setting]] = {}
-        for key, value in top:
-            if key.value in self.commands:
-                members = sections[key.value] = {}
-                for inner, part in self._members(value, f"the section '{key.value}'"):
-                    self._add(members, self.commands[key.value](), inner, part, is_shared=False)
-        own = sections.get(name, {})
+                self._add(shared, name, key, value, is_shared=True)
+                continue
+            for inner, part in self._members(value, f"the section '{key.value}'"):
+                if key.value == name:
+                    self._add(own, name, inner, part, is_shared=False)
+                elif maybe_row(self.commands[key.value](), inner.value) is None:
+                    raise self._unknown(inner, key.value)
         hidden = hidden_by(own, self.alternatives)
-        return {field: one for field, one in found.items() if field not in hidden} | own
+        return {field: one for field, one in shared.items() if field not in hidden} | own
 
     def _top(self) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
         try:
@@ -78,10 +76,15 @@ class ConfigFile:
                 f"{self.path} cannot be read: {error.strerror or error}",
                 remedy="give a file with --config FILE, or --config none",
             ) from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{self.path} is not YAML: {' '.join(str(error).split())[:200] or 'it is nested too deep'}"
-            ) from error
+        except RecursionError as error:
+            raise UsageError(f"{self.path} is not YAML: it is nested too deep") from error
+        except (
+            yaml.MarkedYAMLError
+        ) as error:  # the whole sentence would quote the line, which may have a secret
+            line = 0 if error.problem_mark is None else error.problem_mark.line
+            raise UsageError(f"{self.path}:{line + 1}: this is not YAML: {error.problem}") from error
+        except (yaml.YAMLError, ValueError) as error:
+            raise UsageError(f"{self.path} is not YAML: {' '.join(str(error).split())}") from error
         return [] if root is None else self._members(root, "the file")
 
     def _members(self, node: yaml.Node, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
@@ -102,28 +105,28 @@ class ConfigFile:
     def _add(
         self,
         found: dict[str, Setting],
-        command: Command,
+        name: str,
         key: yaml.ScalarNode,
         node: yaml.Node,
         *,
         is_shared: bool,
     ) -> None:
         """Read one entry; one that is shared may be there for other commands alone."""
+        command, written = self.commands[name](), as_option(key.value)
         row = maybe_row(command, key.value)
-        if is_shared and (row is None or row.field in command.refused):
-            if row is None and not self._is_known(key.value):
-                raise self._unknown(key, command)
-            return
         if row is None:
-            raise self._unknown(key, command)
-        name = as_option(key.value)
+            if is_shared and any(maybe_row(other(), key.value) for other in self.commands.values()):
+                return
+            raise self._unknown(key, None if is_shared else name)
+        if is_shared and row.field in command.refused:
+            return
         if row.field in ASIDE:
-            raise self._error(key, f"{name} is for the command line", "leave it out of the file")
-        if (refusal := command.refusal(name, row)) is not None:
+            raise self._error(key, f"{written} is for the command line", "leave it out of the file")
+        if (refusal := command.refusal(written, row)) is not None:
             raise self._error(key, refusal.message, refusal.remedy)
         words = tuple(self._words(row, node))
         try:
-            value = _value(row, name, words)
+            value = _value(row, written, words)
         except UsageError as error:
             raise self._error(node, error.message, error.remedy) from error
         setting = Setting(row, words, value, f"{self.path}:{key.start_mark.line + 1}")
@@ -132,16 +135,14 @@ class ConfigFile:
             raise self._error(key, f"'{key.value}' says otherwise than {before.origin}", "give one of them")
         found[row.field] = setting
 
-    def _is_known(self, name: str) -> bool:
-        return any(maybe_row(make(), name) is not None for make in self.commands.values())
-
-    def _unknown(self, key: yaml.ScalarNode, command: Command) -> UsageError:
-        known = {name.lstrip("-") for name in command.by_name if name.startswith("--")} | set(self.commands)
-        close = nearest(key.value, sorted(known))
-        remedy = (
-            f"did you mean '{close}'?" if close else f"see `{command.program} --help-all` for its options"
-        )
-        return self._error(key, f"there is no option '{key.value}'", remedy)
+    def _unknown(self, key: yaml.ScalarNode, name: str | None) -> UsageError:
+        """No option of this command, or of any."""
+        commands = [self.commands[name]()] if name else [make() for make in self.commands.values()]
+        known = {option[2:] for command in commands for option in command.by_name if option.startswith("--")}
+        close = nearest(key.value, sorted(known if name else known | set(self.commands)))
+        what = f"`{commands[0].program}` has no" if name else "there is no"
+        remedy = f"did you mean '{close}'?" if close else "see --help-all for those there are"
+        return self._error(key, f"{what} option '{key.value}'", remedy)
 
     def _words(self, row: Option, node: yaml.Node) -> Iterator[str]:
         """A list is several uses of an option that may be given several times, else one with commas."""

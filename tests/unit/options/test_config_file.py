@@ -67,17 +67,15 @@ SET = (
     ("concurrency: 4\nmeasure: {rate: 5}", {"request_rate": Range(5)}),  # one load mode, not two
     ("url: a:1\nfind: {slo: p99<5ms}", {"url": "a:1"}),
     ("http-port: 8000\nfail-if: p99 > 5%", {}),  # of other commands
-    ("base: &a localhost:1\nurl: *a", None),
+    ("find: {concurrency: 4, duration: ten}", {}),  # what others are told is theirs to check
+    ("header: [A: b]\nmeasure: {header: []}", {}),
+    ("model: &a x\nurl: *a", {"model": "x", "url": "x"}),
 )
 
 
 @pytest.mark.parametrize(("text", "expected"), SET)
-def test_a_file_sets_what_it_says(text: str, expected: dict[str, Any] | None, tmp_path: Path) -> None:
-    if expected is None:
-        with pytest.raises(UsageError):
-            read(tmp_path, text)
-    else:
-        assert read(tmp_path, text) == expected
+def test_a_file_sets_what_it_says(text: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    assert read(tmp_path, text) == expected
 
 
 def test_each_command_takes_its_own(tmp_path: Path) -> None:
@@ -98,9 +96,10 @@ REFUSED = (
     ("url: a:1\n\nmodell: x", 3, "there is no option 'modell'", "did you mean 'model'?"),
     ("fnd: {slo: p99<5ms}", 1, "there is no option 'fnd'", "did you mean 'find'?"),
     ("xyzxyz: 4", 1, "there is no option 'xyzxyz'", "--help-all"),
-    ("find: {sol: p99<5ms}", 1, "there is no option 'sol'", "did you mean 'slo'?"),
-    ("serve:\n  concurrency: 4", 2, "there is no option 'concurrency'", ""),
-    ("find: {concurrency: 4}", 1, "--concurrency has no place in `inferometer find`", "--by"),
+    ("buget: 3m", 1, "there is no option 'buget'", "did you mean 'budget'?"),  # of other commands
+    ("find: {sol: p99<5ms}", 1, "`inferometer find` has no option 'sol'", "did you mean 'slo'?"),
+    ("serve:\n  concurrency: 4", 2, "`inferometer serve` has no option 'concurrency'", ""),
+    ("measure: {budget: 3m}", 1, "`inferometer measure` has no option 'budget'", ""),
     ("sync: true", 1, "--sync is not known here", "--max-outstanding"),
     ("duration: ten", 1, "ten", "10s"),
     ("url: a:1\nconcurrency: 0", 2, "must be > 0", ""),
@@ -140,6 +139,18 @@ def test_what_is_wrong_is_said_with_file_and_line(
 def test_what_is_no_yaml_is_refused(text: bytes, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not YAML"):
         read(tmp_path, text)
+
+
+def test_a_broken_line_is_not_quoted(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r":2: this is not YAML") as caught:
+        read(tmp_path, 'url: a:1\nheader: ["Authorization: abc123", }')
+    assert "abc123" not in str(caught.value)
+
+
+def test_a_command_has_no_use_for_some_options(tmp_path: Path) -> None:
+    assert read(tmp_path, "concurrency: 4\nfind: {slo: p99<5ms}", "find") == {"own.slo": "p99<5ms"}
+    with pytest.raises(UsageError, match="--concurrency has no place in `inferometer find`"):
+        read(tmp_path, "find: {concurrency: 4}", "find")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
