@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import is_address, measure_options
+from inferometer.cli.measure import is_address, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, PREVIEW, CompareOptions
 from inferometer.options.options import MODERN, Options
@@ -122,13 +122,14 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.base.signals import Interrupts
     from inferometer.compare.live import compare_live
-    from inferometer.report.progress import RoundProgress
 
     request = _request(given, terms, own)
-    with messages_shown(request.options.verbose), Interrupts().caught() as interrupts:
-        return compare_live(request, RoundProgress(interrupts.is_asked))
+    with (
+        messages_shown(request.options.verbose),
+        progress_shown(request.options.verbose, is_quiet=request.options.quiet) as progress,
+    ):
+        return compare_live(request, progress)
 
 
 def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":

@@ -158,14 +158,15 @@ def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Pro
     from rich.console import Console
 
     from inferometer.base.signals import Interrupts
-    from inferometer.report.progress import LiveProgress, PlainProgress, Progress
+    from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
 
-    with Interrupts().caught() as interrupts:
-        progress: Progress = (
+    is_drawn = can_draw(sys.stderr) and not verbose
+    with Interrupts(is_silent=is_drawn or is_quiet).caught() as interrupts:
+        progress = (
             Progress(interrupts.is_asked)
             if is_quiet
             else LiveProgress(interrupts.is_asked, Console(stderr=True))
-            if sys.stderr.isatty() and not verbose
+            if is_drawn
             else PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))
         )
         with closing(progress):

@@ -5,19 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.text import printable, to_stderr
+from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
-from inferometer.cli.measure import is_address, measure_options
+from inferometer.cli.measure import is_address, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
 from inferometer.options.options import MODERN
 from inferometer.report.delivery import check_outputs, deliver
-from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.base.signals import Interrupts
     from inferometer.tune.study import Study
-    from inferometer.tune.trial import Trial
 
 NOT_FOUND = 1
 
@@ -40,7 +37,6 @@ COMMAND = Command(
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.base.signals import Interrupts
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
@@ -50,8 +46,8 @@ def run(given: dict[str, Any]) -> int:
     check_outputs(options)
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with Interrupts().caught() as interrupts:
-        (study,) = profile(settings_of(own, options), _Progress(interrupts))
+    with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        (study,) = profile(settings_of(own, options), progress)
     outputs = Outputs()
     deliver(study, options, outputs)
     found = recommend(study)
@@ -77,22 +73,3 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
 
     write_file(path, model_config.to_text(study.variant(name).config))
     print(printable(f"written: {path}"))
-
-
-class _Progress(Watcher):
-    """A line per trial on stderr."""
-
-    def __init__(self, interrupts: "Interrupts") -> None:
-        self._interrupts = interrupts
-
-    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
-        if not is_detail:
-            to_stderr(text)
-
-    def tried(self, trial: "Trial") -> None:
-        from inferometer.report.documents.study_facts import trial_line
-
-        self.said(trial_line(trial))
-
-    def is_interrupted(self) -> bool:
-        return self._interrupts.asked

@@ -6,6 +6,7 @@ is stricter about a kind hands in its own.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -230,6 +231,12 @@ RULES = (
         "--warmup needs a load that can go on: -c or -r.",
     ),
     Rule(
+        lambda a: (
+            "api_key_env" in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ()))
+        ),
+        "--api-key-env and a header Authorization are given. Give one of them.",
+    ),
+    Rule(
         lambda a: "quiet" in a and "verbose" in a,
         "--quiet and -v contradict each other. Give one of them.",
     ),
@@ -360,6 +367,20 @@ def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str,
         for field in dataclasses.fields(before):
             if getattr(value, field.name) != getattr(before, field.name):
                 yield f"{name}.{field.name}", getattr(value, field.name)
+
+
+def with_api_key(options: Options) -> Options:
+    """The options with the key from the environment as a header; the key itself is never kept with a result."""
+    if options.api_key_env is None:
+        return options
+    key = os.environ.get(options.api_key_env, "")
+    if not key or not key.isprintable():
+        raise UsageError(
+            f"The environment variable '{options.api_key_env}' holds no key",
+            remedy=f"set it: export {options.api_key_env}=...",
+        )
+    headers = (*options.headers, ("Authorization", f"Bearer {key}"))
+    return dataclasses.replace(options, headers=headers, api_key_env=None)
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

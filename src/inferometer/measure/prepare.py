@@ -20,7 +20,7 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
-from inferometer.measure.checks import check_model
+from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -91,7 +91,7 @@ def prepare(
 
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
-    habits = habits or Habits()
+    habits, options = habits or Habits(), with_api_key(options)
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
     # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.

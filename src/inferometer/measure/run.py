@@ -13,7 +13,7 @@ from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
-from inferometer.measure.points import LastOutcome, is_rate, points
+from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.observe.poller import Poller
@@ -36,6 +36,7 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
+    watcher.planned(level_count(setup.options, setup.last), limit_s)
     with start_workers(setup) as load:
         try:
             for level in sweep(setup, load, limited):

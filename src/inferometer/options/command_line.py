@@ -6,6 +6,7 @@ not keep our own options from making the classic tool's prefixes ambiguous; so w
 """
 
 import dataclasses
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -225,6 +226,14 @@ def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )
     return f"did you mean {found}?" if found else "see --help-all for those there are"
+
+
+def in_own_words(text: str, command: Command) -> str:
+    """A message of the shared checks, with the names that the command's help has for options."""
+    names = {alias: row.names[-1] for row in command.by_name.values() if row.names for alias in row.aliases}
+    return re.sub(r"--[a-z][a-z-]+", lambda found: names.get(found[0], found[0]), text).replace(
+        "-i grpc", "--grpc"
+    )
 
 
 def stray(word: str, *, is_secret: bool = False) -> UsageError:

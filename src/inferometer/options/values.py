@@ -3,7 +3,7 @@
 import os.path
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,9 @@ class Range:
     start: float
     end: float | None = None
     step: float = 1
-    listed: tuple[float, ...] = ()  # the levels themselves, where they are not evenly spaced
+    listed: tuple[float, ...] = field(
+        default=(), kw_only=True
+    )  # the levels, where they are not evenly spaced
 
     @classmethod
     def of(cls, levels: Sequence[float]) -> "Range":

@@ -11,6 +11,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
 from inferometer.stats.result import Result
@@ -29,6 +30,7 @@ class Layout:
     has_tokens: bool
     has_goodput: bool
     effective: Effective
+    throughput: str = "Inferences/Second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
     rows = [measurement for _, measurement in reported(result)]
     servers = [row.server for row in rows if row.server is not None]
     has_tokens = bool(result.effective.verbose_csv or with_tokens)
+    is_plain = counts_requests(result.effective) and result.command != "perf_analyzer"
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),
@@ -126,6 +129,7 @@ def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
         effective=result.effective,
+        throughput="Requests/Second" if is_plain else "Inferences/Second",
     )
 
 
@@ -137,7 +141,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
     streamed = 0.0 if measurement.streaming is None else measurement.streaming.per_s * measurement.batch
     cells: list[tuple[str, object]] = [
         _level_cell(layout, level),
-        ("Inferences/Second", decimal(measurement.infer_per_s.value)),
+        (layout.throughput, decimal(measurement.infer_per_s.value)),
         *([] if layout.has_transport else [("Response Throughput", decimal(streamed))]),
         ("Client Send", send),
         *_server_cells(layout, measurement.server, _network_ns(level, measurement)),
