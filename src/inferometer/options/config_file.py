@@ -2,7 +2,7 @@
 
     url: localhost:8000             # options of every command that has them, named as on the command line
     concurrency: [1, 2, 4]
-    header: ["Accept: text/plain"]
+    header: ["x-team: vision"]
     find:                           # those of one command, which win
       slo: p99<50ms
 
