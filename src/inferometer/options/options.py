@@ -257,6 +257,9 @@ class Options:
         f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton.",
         choice("KIND", *SERVICE_KINDS, unsaid=(AUTO,)),
         default="triton",
+        own="--service-kind",
+        own_help=f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton. Without it the "
+        "address is asked what it is.",
     )
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
         "--bls-composing-models",
