@@ -193,10 +193,8 @@ def _entries(message: Any, indent: str) -> Iterator[str]:
     for field, value in message.ListFields():
         name = field.name
         described = _RAW.get(name)
-        if name == "tensor_content":
-            from inferometer.services.tfserving import tensor_of
-
-            yield f"{indent}{name}: {tensor_words(tensor_of('', message))}"
+        if field.full_name == "tensorflow.serving.TensorProto.tensor_content":
+            yield f"{indent}{name}: {_content_words(message)}"
         elif described is not None:
             yield from (f"{indent}{name}: {words}" for words in _raw_tensors(message, described, value))
         elif isinstance(value, Mapping):
@@ -209,6 +207,16 @@ def _entries(message: Any, indent: str) -> Iterator[str]:
                 yield from _entry(f"{indent}{name}", part, indent)
         else:
             yield f"{indent}{name}: {_shortened(map(_scalar, value[:FEW]), len(value))}"
+
+
+def _content_words(message: Any) -> str:
+    """The values of a TensorProto; those of a type that is not known here are bytes."""
+    from inferometer.services.tfserving import tensor_of
+
+    try:
+        return tensor_words(tensor_of("", message))
+    except (LookupError, ValueError):
+        return _bytes_words(message.tensor_content)
 
 
 def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
