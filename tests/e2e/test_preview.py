@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,15 @@ def test_a_run_begins_with_the_request_that_is_shown_over_grpc(
     assert message == sent.message
     assert (packed_size is not None) == sent.is_compressed
     assert shown.metadata == sent.headers
+
+
+def test_a_schedule_begins_with_its_earliest_step(tmp_path: Path) -> None:
+    steps = [{"timestamp": [200], "INPUT0": [1]}, {"timestamp": [0], "INPUT0": [2]}]
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"data": steps}))
+    with FakeTriton() as fake:
+        shown = first_of(prepared(*words_of(fake, ("--fixed-schedule", "--data", str(data)))))
+    assert shown.data.endswith((2).to_bytes(4, "little"))
 
 
 # --- the commands

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.base.text import printable
+from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.single import FirstRequest, SingleReply, exchange, first_request, messages_of
 from inferometer.measure.prepare import Setup
@@ -98,7 +98,7 @@ def _fields(fields: Iterable[tuple[str, str]], given: set[str]) -> Iterator[str]
 def _body_lines(body: bytes, header_length: str | None, noun: str) -> Iterator[str]:
     """Text as it is; behind the JSON part of a KServe v2 body, its binary tensors."""
     length = len(body)
-    if header_length is not None and header_length.isdecimal() and int(header_length) <= length:
+    if header_length is not None and is_digits(header_length) and int(header_length) <= length:
         length = int(header_length)
     if length:
         yield _words(body[:length])
