@@ -51,7 +51,7 @@ def run(given: dict[str, Any]) -> int:
             print("ready; Ctrl-C stops it", flush=True)
             while not stop.wait(0.2):
                 if not server.is_running():
-                    to_stderr("inferometer serve: the server ended by itself; see its log")
+                    to_stderr(f"inferometer serve: the server ended by itself: it {server.end_words()}")
                     return 3
     return 0
 
