@@ -180,7 +180,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("gRPC", "grpcs://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
     ("gRPC", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
     ("gRPC", "{at} -m fake -i http", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
-    ("gRPC", "{at} -m fake --service-kind triton", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
+    ("gRPC", "{at} -m fake --service-kind triton", USAGE, "{at} looks like Triton over gRPC", "{at} fake --grpc"),
     ("gRPC", "{at}/deep -m fake", USAGE, "has the path '/deep', and gRPC has none", ""),
     ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of no kind", "{at} --grpc-method"),
     ("Triton", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton", "http://{at} fake"),
