@@ -53,6 +53,7 @@ from inferometer.report.sentences import (
     measurement_sentences,
     verdict_words,
 )
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
