@@ -198,7 +198,7 @@ def test_a_request_of_the_users_own(run: Callable, tmp_path: Path) -> None:
             *("--request-count", "8"),
         )
     assert ended.code == 0, ended.stderr
-    assert ended.stdout.startswith("PUT /score · http http")
+    assert "PUT /score · http http" in " ".join(ended.stdout.split())
     assert [(request.method, request.path) for request in server.requests] == [("PUT", "/score")] * 8
     assert [request.body for request in server.requests[:2]] == [b'{"a": 1}', b"b"]
     assert {request.header("X-Key") for request in server.requests} == {"secret"}
