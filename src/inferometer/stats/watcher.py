@@ -1,13 +1,19 @@
 """Whoever follows a run, a search or a comparison."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.stats.level_progress import LevelProgress
     from inferometer.stats.measurement import Level, WindowFigures
 
 
 class Watcher:
     """Is told how it goes on, and asked whether to end. Override what is of interest: this one stays silent."""
+
+    def planned(self, levels: int | None, longest_s: float | None) -> None:
+        """So many levels are to come, in so much time at most; None where nobody can tell."""
 
     def level_started(self, mode: str, value: float) -> None:
         """A load is applied: so many requests at a time, or per second."""
@@ -15,11 +21,17 @@ class Watcher:
     def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
         """So long after the level started, so many requests of the window that fills have ended well or badly."""
 
+    def progressed(self, progress: "LevelProgress") -> None:
+        """What `ticked` says in more detail, and in the warm-up too."""
+
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         """A window of the level is complete."""
 
     def level_finished(self, level: "Level") -> None:
         """A level is measured."""
+
+    def bracketed(self, low: float, high: float) -> None:
+        """A search knows the highest load that keeps its promise, or 0, and the lowest that breaks it, or infinity."""
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
         """Every variant of a comparison had its turn; `rates` are their infer/s in it."""
@@ -41,12 +53,22 @@ class Watcher:
         return False
 
 
+_TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+
+
+def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
+    """The same watcher, which also wants to end when it is over."""
+    found = completed(SimpleNamespace(**{name: getattr(watcher, name) for name in _TOLD}))
+    found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
+    return found
+
+
 def completed(watcher: object) -> Watcher:
     """A watcher out of an object that has some of the methods; of None, the silent one."""
     if isinstance(watcher, Watcher):
         return watcher
     whole = Watcher()
-    for name in vars(Watcher):
-        if not name.startswith("_") and hasattr(watcher, name):
+    for name in _TOLD:
+        if hasattr(watcher, name):
             setattr(whole, name, getattr(watcher, name))
     return whole

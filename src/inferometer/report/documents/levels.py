@@ -3,8 +3,10 @@ their latency against throughput, and its distribution. A comparison and a diagn
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
+from inferometer.base.notes import Note
 from inferometer.options.values import Range
 from inferometer.report.document import (
     Chart,
@@ -48,6 +50,8 @@ CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 RATE_AXIS = ChartAxis("throughput (infer/s)")
 
+_USELESS = {"all failed", "no answer", "no reply", "server gone"}
+
 Rows = Sequence[tuple[Level, Measurement]]
 
 
@@ -69,6 +73,44 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
         return rows[-1] if rows else None
     sound = tuple(row for row in rows if row[0].is_as_asked) or rows
     return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
+
+
+def level_tone(said: str) -> Tone:
+    """Of a level's verdict in words, so that colour and words never contradict each other."""
+    if said in ("ok", "kept"):
+        return Tone.GOOD
+    words = said.split(", ")
+    return Tone.BAD if words[0].startswith("broken") or not _USELESS.isdisjoint(words) else Tone.WARNING
+
+
+def not_drawn(result: Result) -> Iterator[str]:
+    """Names the levels that have no point in a chart, as nothing was answered."""
+    drawn = [level for level, _ in measured(result)]
+    yield from _named(
+        "Not drawn, as nothing was answered well:", (level for level in result.levels if level not in drawn)
+    )
+
+
+def hollow(rows: Rows) -> Iterator[str]:
+    """Names those whose point is not to be trusted."""
+    yield from _named("Hollow:", (level for level, _ in rows if is_doubtful(level)))
+
+
+def _named(words: str, levels: Iterable[Level]) -> Iterator[str]:
+    found = [f"{level_label(level.mode, level.value)} ({verdict_words(level)})" for level in levels]
+    if found:
+        yield f"{words} {few_words(found)}."
+
+
+def is_doubtful(level: Level) -> bool:
+    """Another load than was asked for, or not for as long."""
+    return not level.is_as_asked or level.has_remark(Note.INTERRUPTED)
+
+
+def few_words(rows: Sequence[str], most: int = 4) -> str:
+    """All, or the first of them and how many more there are."""
+    more = len(rows) - most
+    return ", ".join(rows) if more < 2 else f"{', '.join(rows[:most])} and {more} more"
 
 
 def load_column(level: Level) -> Column:
@@ -98,7 +140,7 @@ def levels_section(result: Result) -> Section | None:
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
         for level, said in zip(levels, words, strict=True)
     )
-    tones = tuple(Tone.GOOD if said in ("ok", "kept") else Tone.WARNING for said in words)
+    tones = tuple(map(level_tone, words))
     blocks = [Table("All levels", columns, rows, tones=tones)]
     rates = tuple(
         _rate_row(level.measurement, level.rates)
@@ -182,16 +224,16 @@ def line_colour(number: int) -> str:
 
 
 def throughput_section(result: Result) -> Section | None:
-    """One line for p50, one for p99, one for a percentile that was asked for."""
+    """One line for p50, one for p99, one for a percentile that was asked for; a search has a section of its own."""
     rows = measured(result)
-    if not rows:
+    if not rows or result.finding is not None:
         return None
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
-    note = f"The numbers are the {name}; bars are 95 % intervals."
-    if not all(level.is_as_asked for level, _ in rows):
-        note += " Hollow points are levels whose load was not applied or not answered as asked."
+    note = " ".join(
+        (f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows), *not_drawn(result))
+    )
     colours = {50: "blue", 99: "orange"}
     lines = [
         ChartLine(f"p{p} latency", (load_points(rows, p, is_named=p == shown[-1]),), colours.get(p, "green"))
@@ -220,17 +262,26 @@ def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note:
     return Chart(title, RATE_AXIS, time_axis(latency, lines), tuple(lines), note=note)
 
 
-def time_axis(title: str, lines: Iterable[ChartLine]) -> ChartAxis:
+def verdict_line(word: str, points: Iterable[ChartPoint]) -> ChartLine:
+    """Points of levels that kept a promise, broke it, or did neither for certain: told apart by shape and name too."""
+    colour = {"kept": "green", "broken": "red"}.get(word, "grey")
+    rows = tuple((replace(point, is_doubtful=word != "kept"),) for point in points)
+    return ChartLine(word, rows, colour, is_crossed=word == "broken")
+
+
+def time_axis(title: str, lines: Iterable[ChartLine], limits: Iterable[float] = ()) -> ChartAxis:
     """One unit for the whole axis; or, where the times are far apart, each tick with its own."""
-    positive = [point.y for line in lines for run in line.runs for point in run if point.y > 0]
+    values = (*limits, *(point.y for line in lines for run in line.runs for point in run))
+    positive = [value for value in values if value > 0]
     most, least = max(positive, default=1.0), min(positive, default=1.0)
     if most / least > LOG_RATIO:
-        return ChartAxis(f"{title} (log scale)", _with_unit, Spread.LOG)
+        return ChartAxis(f"{title} (log scale)", time_text, Spread.LOG)
     scale, unit = next((row for row in UNITS[:1:-1] if most >= row[0]), UNITS[1])
     return ChartAxis(f"{title} ({unit})", lambda ns: plain_number(ns / scale))
 
 
-def _with_unit(ns: float) -> str:
+def time_text(ns: float) -> str:
+    """Without needless digits: `30 ms`."""
     scale, unit = next((row for row in UNITS[::-1] if ns >= row[0] * (1 - 1e-9)), UNITS[0])
     return f"{plain_number(ns / scale)} {unit}"
 
@@ -252,7 +303,7 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
                 label=level_value(level.mode, level.value) if is_named else "",
                 x_limits=error_bar(found.infer_per_s),
                 y_limits=error_bar(estimate),
-                is_doubtful=not level.is_as_asked,
+                is_doubtful=is_doubtful(level),
             )
         )
     return tuple(points)
