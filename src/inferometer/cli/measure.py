@@ -1,5 +1,6 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
 from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command
+from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import STDOUT, check_outputs, deliver
 
@@ -30,7 +32,7 @@ COMMAND = Command(
     "inferometer measure",
     "URL [MODEL] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
-    shared=MODERN,
+    shared=(*MODERN, *PREVIEW),
     examples=(
         ("localhost:8000 simple", "one request at a time"),
         ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
@@ -46,18 +48,15 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     words = list(found.pop(WORDS, ()))
     if words and "url" not in found:
-        addresses = [word for word in words if is_address(word)]
+        addresses = sorted(filter(is_address, words), key=lambda word: not _is_surely_address(word))
         if not addresses and len(words) == 1:
             raise UsageError(
                 f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
             )
         found["url"] = (addresses or words)[0]
         words.remove(found["url"])
-    elif any(map(is_address, words)):
-        address = next(word for word in words if is_address(word))
-        raise UsageError(f"Two addresses are given: {found['url']} and {address}", remedy="give one")
     for word in words:
-        if is_address(word):
+        if _is_surely_address(word):
             raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
         if found.setdefault("model", word) != word:
             raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
@@ -65,8 +64,13 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_address(word: str) -> bool:
-    """Whether a word that stands alone can be meant as one: models have neither ports nor hosts in their names."""
+    """Whether a word that stands alone can be meant as one."""
     return word == "localhost" or any(mark in word for mark in ":/.")
+
+
+def _is_surely_address(word: str) -> bool:
+    """Models have neither schemes nor ports in their names, but may be called org/llama-3.1:8b."""
+    return word == "localhost" or re.fullmatch(r"\w+://.*|([^/:]*|\[.*\]):\d+([/?].*)?", word) is not None
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
@@ -86,6 +90,11 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
     return make(found, defaults=defaults)
+
+
+def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+    """What would be loaded, each with its name where there are several."""
+    yield "", measure_options(given)
 
 
 def run(given: dict[str, Any]) -> int:
@@ -124,11 +133,10 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    if not options.quiet:
-        for warning in setup.warnings:
-            to_stderr(warning)
     growing = None if options.json == STDOUT else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        for warning in setup.warnings:
+            progress.said(warning, is_warning=True)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))

@@ -8,7 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import USUAL_PORTS, ServeOptions
+from inferometer.options.commands import CONFIG, USUAL_PORTS, ServeOptions
 
 COMMAND = Command(
     "inferometer serve",
@@ -16,6 +16,7 @@ COMMAND = Command(
     "Start the real Triton server out of the nvidia-pytriton wheel and keep it until Ctrl-C. "
     "The models are under explicit control: load and unload them through the server's API.",
     ServeOptions,
+    shared=CONFIG,
 )
 
 
