@@ -47,7 +47,7 @@ def measure(
     asked = _options(model=model, concurrency=_span(concurrency), duration_s=duration_s, **options)
     if asked.profile_export is not None:
         exportable(Path(asked.profile_export))
-    setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True))
+    setup = prepare(asked, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)

@@ -110,6 +110,7 @@ _NO_PLACE = (
     ("csv", "write a table with --markdown FILE, everything with --json FILE"),
     ("verbose_csv", "write everything with --json FILE"),
     ("profile_export", "export requests with inferometer measure"),
+    ("slo", "limit differences with --fail-if, or hold each variant to it with inferometer measure"),
     ("fixed_schedule", _STEADY),
     ("replay", _STEADY),
     ("shape_load", _STEADY),

@@ -128,7 +128,7 @@ def _tone(result: Result) -> Tone:
 
 
 def _has_failed(result: Result) -> bool:
-    return result.failed_share > float(result.effective.max_error_rate or 0.0)
+    return result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
 def _figures(result: Result) -> Iterator[Figure]:
