@@ -17,10 +17,16 @@ from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
     sample_result,
+    sample_study,
 )
 
 NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
-KINDS = {"measure": sample_result, "diagnose": sample_diagnosis, "compare": sample_comparison}
+KINDS = {
+    "measure": sample_result,
+    "diagnose": sample_diagnosis,
+    "compare": sample_comparison,
+    "tune": sample_study,
+}
 COMPLAINTS = (
     "Runtime.exceptionThrown",
     "Runtime.consoleAPICalled",

@@ -1,4 +1,4 @@
-"""Files that we wrote once and somebody may have changed: results, diagnoses, comparisons, and the reports of them."""
+"""Files that we wrote once and somebody may have changed: results and other answers, and the reports of them."""
 
 import io
 import json
@@ -20,7 +20,8 @@ from inferometer.report.csv import composing_csvs, main_csv
 from inferometer.report.saved import KINDS, consistent, document, to_html, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats import result as results
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+from inferometer.tune.study import Study
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
 from tests.support.strange import ODD, paths, replaced, text_of
 
 
@@ -35,7 +36,12 @@ def shortened(value: Any) -> Any:
 
 @cache
 def sample(kind: str) -> Any:
-    samples = {"result": sample_result, "diagnosis": sample_diagnosis, "comparison": sample_comparison}
+    samples = {
+        "result": sample_result,
+        "diagnosis": sample_diagnosis,
+        "comparison": sample_comparison,
+        "study": sample_study,
+    }
     return shortened(json.loads(to_json(samples[kind]())))
 
 
@@ -113,8 +119,20 @@ def read_comparison(data: bytes) -> None:
             to_html(found)
 
 
+def read_study(data: bytes) -> None:
+    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
+    if not isinstance(found, Study):
+        return
+    with consistent("it.json"):
+        show(document(found), screen())
+        if len(data) % 8 == 0:
+            to_html(found)
+            to_markdown(found)
+
+
 FAMILIES = (
     Family("saved-result", maker("result"), read_result, 4),
     Family("saved-diagnosis", maker("diagnosis"), read_diagnosis, 2),
     Family("saved-comparison", maker("comparison"), read_comparison, 2),
+    Family("saved-study", maker("study"), read_study, 2),
 )

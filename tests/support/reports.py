@@ -1,7 +1,8 @@
-"""Results, diagnoses and comparisons with plain figures, for reports to be made of."""
+"""Results, diagnoses, comparisons and studies with plain figures, for reports to be made of."""
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from inferometer.diagnose.diagnosis import (
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -43,6 +45,10 @@ from inferometer.stats.measurement import (
 )
 from inferometer.stats.result import Result
 from inferometer.stats.series import Series
+from inferometer.tune.scoring import Constraint, Goal
+from inferometer.tune.study import Study
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
+from inferometer.tune.variant import VariantNames
 
 TOOL = "inferometer 0"
 STARTED_AT = "2025-01-02T03:04:05+00:00"
@@ -328,3 +334,56 @@ def classic_report(result: Result) -> str:
             lines.append(classic.pass_line(number, window, effective.percentile))
         lines.append(classic.level_block(result, level))
     return "".join([*lines, classic.summary(result)])
+
+
+LIMIT_MS = 20.0  # of the sample study's promise
+
+
+def sample_study(model: str = "classifier") -> Study:
+    """Five configurations at up to four loads, one that could not be loaded, two that were left out."""
+    names = VariantNames()
+    config: dict[str, Any] = {"name": "classifier", "backend": "onnxruntime", "max_batch_size": 1}
+    default = names.variant(model, config, {}, cpu_only=True)
+    made = [default]
+    for instances, batch in ((1, 8), (2, 4), (2, 8), (4, 8)):
+        changed = {
+            "instance_group": [{"kind": "KIND_CPU", "count": instances}],
+            "max_batch_size": batch,
+            "dynamic_batching": {},
+        }
+        made.append(names.variant(model, config, changed, cpu_only=True))
+    speeds = (800.0, 1450.0, 1700.0, 2100.0, 1950.0)
+    trials: list[Trial] = []
+    for variant, speed in zip(made, speeds, strict=True):
+        for load in (1, 4, 16, 64):
+            rate = speed * load / (load + 6)
+            found = _trial(len(trials), variant.name, load, rate=rate, p99_ms=1.6 * load / rate * 1000)
+            expected = () if variant.is_default else ((THROUGHPUT, rate * (1.12 - 0.03 * (load % 5))),)
+            trials.append(replace(found, predicted=expected))
+    for name, load, status, reason in (
+        (made[4].name, 128, Status.FAILED, "the server ended while it loaded the model: out of memory"),
+        (made[3].name, 128, Status.SKIPPED, "at best 2150 infer/s, which is no more than what was found"),
+        (made[2].name, 128, Status.SKIPPED, "the time was up"),
+    ):
+        trials.append(replace(_trial(len(trials), name, load), status=status, reason=reason, cost_s=0.0))
+    return Study(
+        tool=TOOL,
+        mode="online",
+        search="smart",
+        goals=(Goal(model, constraints=(Constraint(LATENCY_P99, high=LIMIT_MS),)),),
+        variants=tuple(made),
+        trials=tuple(trials),
+        host={"processor": "a processor", "cores": 4},
+        ended="nothing that is left can be better",
+    )
+
+
+def _trial(number: int, name: str, load: int, *, rate: float = 0.0, p99_ms: float = 0.0) -> Trial:
+    values = {
+        THROUGHPUT: Estimate(rate, rate * 0.98, rate * 1.02),
+        LATENCY_P99: Estimate(p99_ms, p99_ms * 0.94, p99_ms * 1.07),
+        "perf_latency_avg": Estimate(p99_ms / 2),
+    }
+    figures = Figures(tuple(values.items()) if rate else ())
+    model = name.rpartition("_config_")[0]
+    return Trial(number, (TrialPart(model, name, ClientLoad(load), figures),), cost_s=2.0)

@@ -12,6 +12,8 @@ from inferometer.cli.main import main
 from inferometer.dialects.model_analyzer import checkpoint, tables
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
+from inferometer.report.documents.study import study_document
+from inferometer.report.documents.variant import detailed
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.report.saved import document, to_html, to_junit, to_markdown
@@ -19,8 +21,6 @@ from inferometer.report.saved import read as read_report
 from inferometer.report.terminal import show
 from inferometer.stats.result import Result
 from inferometer.tune import journal as journals
-from inferometer.tune.report.detailed import detailed
-from inferometer.tune.report.study import study_document
 from inferometer.tune.study import Study, recommend
 from tests.support.reports import classic_report
 

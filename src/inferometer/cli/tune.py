@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
-SHOWN = 3  # configurations, beside the model's own
 NOT_FOUND = 1
 
 COMMAND = Command(
@@ -34,8 +33,8 @@ COMMAND = Command(
 def run(given: dict[str, Any]) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.signals import Interrupts
+    from inferometer.report.saved import document
     from inferometer.report.terminal import show
-    from inferometer.tune.report.study import study_document
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
@@ -47,7 +46,7 @@ def run(given: dict[str, Any]) -> int:
     with Interrupts().caught() as interrupts:
         (study,) = profile(settings_of(own, options), _Progress(interrupts))
     outputs = Outputs()
-    outputs.attempt(SCREEN, lambda: show(study_document(study, SHOWN)))
+    outputs.attempt(SCREEN, lambda: show(document(study)))
     outputs.file(own.study, partial(write, study))
     found = recommend(study)
     if found is not None:
@@ -74,7 +73,7 @@ class _Progress(Watcher):
             to_stderr(text)
 
     def tried(self, trial: "Trial") -> None:
-        from inferometer.tune.report.facts import trial_line
+        from inferometer.report.documents.study_facts import trial_line
 
         self.said(trial_line(trial))
 

@@ -26,6 +26,11 @@ def whole_us(ns: int) -> int:
 
 
 def level_value(mode: str, value: float) -> str:
+    return f"{int(value):,}" if mode == "concurrency" else plain_number(value)
+
+
+def classic_level(mode: str, value: float) -> str:
+    """As the classic tool writes it."""
     return str(int(value)) if mode == "concurrency" else decimal(value)
 
 
@@ -40,7 +45,7 @@ def is_periodic(effective: Effective) -> bool:
 
 def classic_value(effective: Effective, level: Level) -> str:
     """The level as the classic tool's summary and CSV have it: a fixed schedule is rate 1 there."""
-    return "1" if effective.mode == "fixed_schedule" else level_value(level.mode, level.value)
+    return "1" if effective.mode == "fixed_schedule" else classic_level(level.mode, level.value)
 
 
 def level_label(mode: str, value: float) -> str:
@@ -65,7 +70,7 @@ def duration(ns: float) -> str:
     for scale, unit in UNITS[1:]:
         if ns < 999.5 * scale:
             return f"{_three_digits(ns / scale)} {unit}"
-    return f"{ns / NS_PER_S:.0f} s"
+    return f"{ns / NS_PER_S:,.0f} s"
 
 
 def average(whole: Distribution) -> str:
@@ -79,13 +84,16 @@ def at_percentile(whole: Distribution, p: float) -> str:
 
 
 def quantity(value: float) -> str:
-    """Three digits or the whole number: `0.25`, `49.9`, `3209`."""
+    """Three digits or the whole number: `0.25`, `0.0021`, `49.9`, `12,345`."""
     return "0" if value == 0 else _three_digits(value)
 
 
 def _three_digits(value: float) -> str:
-    places = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{places}f}"
+    size = abs(value)
+    if 0 < size < 0.0995:
+        return f"{value:.{1 - math.floor(math.log10(size))}f}"
+    places = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value:,.{places}f}"
 
 
 def plain_number(value: float) -> str:
@@ -127,9 +135,9 @@ def difference(percent: Estimate) -> str:
 
 
 def signed(value: float) -> str:
-    """With its sign and one decimal: `+3.1`, `-0.4`, `+120`."""
+    """With its sign and one decimal: `+3.1`, `-0.4`, `+1,200`."""
     places = 0 if abs(value) >= 99.95 else 1
-    return f"{value:+.{places}f}" if abs(value) >= 0.05 else "0.0"
+    return f"{value:+,.{places}f}" if abs(value) >= 0.05 else "0.0"
 
 
 def interval(estimate: Estimate) -> str:
@@ -138,13 +146,14 @@ def interval(estimate: Estimate) -> str:
     return "" if half is None else f"±{share(half)}"
 
 
-def rate(per_s: Estimate) -> str:
-    """`123 infer/s ±1.4 %`."""
-    return f"{quantity(per_s.value)} infer/s {interval(per_s)}".rstrip()
+def rate(per_s: Estimate, unit: str = "infer/s") -> str:
+    """`12,345 infer/s ±1.4 %`."""
+    return f"{quantity(per_s.value)} {unit} {interval(per_s)}".rstrip()
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def plural(count: int, noun: str, *, separator: str = ",") -> str:
+    """`1 request`, `12,345 requests`."""
+    return f"{count:{separator}} {noun}" if count == 1 else f"{count:{separator}} {noun}s"
 
 
 def first_line(text: str, limit: int = 200) -> str:

@@ -15,17 +15,20 @@ from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
+from inferometer.report.documents.study import study_document
 from inferometer.report.format import first_line
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.result import Result
+from inferometer.tune.study import Study
 
-Report = Result | Diagnosis | Comparison
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison)
+Report = Result | Diagnosis | Comparison | Study
+KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study)
+SHOWN = 3  # configurations of a study, beside the model's own
 
 
 def read(path: Path) -> Report:
-    """The result, diagnosis or comparison in a file."""
+    """The answer in a file."""
     return answer_file.read(path, *KINDS)
 
 
@@ -48,6 +51,8 @@ def document(report: Report) -> Document:
         found = diagnosis_document(report)
     elif isinstance(report, Comparison):
         found = comparison_document(report)
+    elif isinstance(report, Study):
+        found = study_document(report, SHOWN)
     else:
         found = measurement_document(report)
     source = answer_file.to_json(report)

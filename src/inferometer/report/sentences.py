@@ -11,6 +11,7 @@ from inferometer.report.format import (
     first_line,
     interval,
     level_label,
+    plain_number,
     plural,
     quantity,
     rate,
@@ -114,7 +115,7 @@ def _nothing_kept(finding: Finding, unit: str) -> str:
 
 
 def found_load(finding: Finding, load: float) -> str:
-    return quantity(load) if finding.mode == "request_rate" else f"{load:g}"
+    return quantity(load) if finding.mode == "request_rate" else plain_number(load)
 
 
 def limit_words(finding: Finding) -> str:
@@ -161,7 +162,7 @@ def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]
     yield from token_sentences(measurement)
     sequences = measurement.sequences
     if sequences is not None:
-        words = f"Sequences: {sequences.count} whole, {quantity(sequences.per_s)} per second"
+        words = f"Sequences: {sequences.count:,} whole, {quantity(sequences.per_s)} per second"
         yield f"{words}, each {_middle_and_tail(sequences.latency)}"
     if measurement.metrics is not None:
         yield from metrics_sentences(measurement.metrics)
@@ -225,17 +226,17 @@ def _tokens(tokens: TokenFigures) -> Iterator[str]:
 
 def _lengths(lengths: Distribution) -> str:
     if lengths.min_ns == lengths.max_ns:
-        return str(lengths.min_ns)
-    return f"{lengths.mean_ns} ({lengths.min_ns} to {lengths.max_ns})"
+        return f"{lengths.min_ns:,}"
+    return f"{lengths.mean_ns:,} ({lengths.min_ns:,} to {lengths.max_ns:,})"
 
 
-def token_origin(tokens: TokenFigures) -> str:
+def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:
     """Who counted them."""
     if not tokens.from_events:
         return "Tokens are the server's own count (usage)."
     if tokens.from_events == tokens.per_answer.count:
         return "Tokens are events of the streams: the server gave no usage, and an event may hold several tokens."
-    answers = plural(tokens.from_events, "answer")
+    answers = plural(tokens.from_events, "answer", separator=separator)
     return f"Tokens are the server's own count (usage), except for {answers} without one, whose events were counted."
 
 
@@ -263,7 +264,7 @@ def metrics_sentences(metrics: ServerMetrics) -> Iterator[str]:
 def _queue(row: QueueFigures) -> str:
     pending = waited = ""
     if row.pending_mean is not None and row.pending_max is not None:
-        pending = f"{quantity(row.pending_mean)} requests pending, {row.pending_max:g} at most"
+        pending = f"{quantity(row.pending_mean)} requests pending, {plain_number(row.pending_max)} at most"
     if row.queue_us is not None:
         waited = f"{duration(row.queue_us * NS_PER_US)} in the queue"
     return _joined(pending, waited)

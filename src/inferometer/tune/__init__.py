@@ -18,7 +18,6 @@
 | `deployment` | where variants are loaded: in a server, or in the workers |
 | `servers` | the servers: embedded, installed, in a container, remote |
 | `meter` | one trial's load on running models -> figures, in the tags of `stats.figures` |
-| `report` | summary and detailed reports: folds over a `Study` |
 
 `session.profile(settings, watcher)` runs it all.
 

@@ -35,7 +35,7 @@ def test_decimal_has_six_significant_digits(value: float, text: str) -> None:
         (1_234_000, "1.23 ms"),
         (9_996_000, "10.0 ms"),
         (12_000_000_000, "12.0 s"),
-        (1_234_000_000_000, "1234 s"),
+        (1_234_000_000_000, "1,234 s"),
     ],
 )
 def test_duration_has_three_digits_and_a_unit(ns: float, text: str) -> None:
@@ -59,7 +59,7 @@ def test_microseconds_are_truncated() -> None:
 
 
 def test_concurrency_is_never_in_powers_of_ten() -> None:
-    assert form.level_value("concurrency", 1_234_567.0) == "1234567"
+    assert form.level_value("concurrency", 1_234_567.0) == "1,234,567"
     assert form.level_label("request_rate", 12.5) == "request rate 12.5"
 
 
@@ -67,3 +67,19 @@ def test_what_a_peer_said_cannot_steer_the_terminal() -> None:
     assert form.first_line(" \x1b[31mred\nmore") == r"\x1b[31mred"
     assert form.first_line("x" * 300, limit=10) == "xxxxxxxxx…"
     assert form.first_line("") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.00213, "0.0021"), (0.0996, "0.10"), (0.25, "0.25"), (49.93, "49.9"), (12345.4, "12,345")],
+)
+def test_a_quantity_is_readable_at_every_size(value: float, text: str) -> None:
+    assert form.quantity(value) == text
+
+
+def test_thousands_are_separated_except_for_the_classic_tool() -> None:
+    assert form.plural(12345, "request") == "12,345 requests"
+    assert form.plural(12345, "request", separator="") == "12345 requests"
+    assert form.level_value("request_rate", 12345.0) == "12,345"
+    assert form.classic_level("request_rate", 12345.0) == "12345"
+    assert form.rate(Estimate(12345.0, 12222.0, 12468.0), "requests/s") == "12,345 requests/s ±1.0 %"

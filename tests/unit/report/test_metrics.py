@@ -121,7 +121,7 @@ def test_the_servers_word_on_gpus_goes_before_nvml() -> None:
     host = HostFigures(None, 1024**3, (AAA,))
     lines = list(metrics_sentences(replace(with_gpus(BBB), host=host)))
     assert [line for line in lines if "GPU-" in line] == [
-        "GPU-bbb: busy 25 %, 123 W, memory 0.00 of 46.6 GiB"
+        "GPU-bbb: busy 25 %, 123 W, memory 0.0020 of 46.6 GiB"
     ]
 
 

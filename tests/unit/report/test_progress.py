@@ -35,9 +35,9 @@ def test_plain_progress_speaks_every_five_seconds(build: ModuleType) -> None:
     progress.close()
     assert stream.getvalue().splitlines() == [
         "concurrency 4: started",
-        "concurrency 4: window 5, 3209 infer/s, 308 µs",
-        "concurrency 4: window 10, 3209 infer/s, 308 µs, 1 failed",
-        "concurrency 4: 3209 infer/s ±1.0 %, avg 307 µs, p99 5.00 µs, ok",
+        "concurrency 4: window 5, 3,209 infer/s, 308 µs",
+        "concurrency 4: window 10, 3,209 infer/s, 308 µs, 1 failed",
+        "concurrency 4: 3,209 infer/s ±1.0 %, avg 307 µs, p99 5.00 µs, ok",
     ]
 
 
@@ -64,7 +64,7 @@ def test_live_progress_shows_the_level_and_leaves_the_screen_clean(build: Module
         progress.window_finished(1, build.window(3208.51, 307))
         progress.level_finished(build.level(build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4)), value))
     progress.close()
-    assert "concurrency 2: window 1, 3209 infer/s" in stream.getvalue()
+    assert "concurrency 2: window 1, 3,209 infer/s" in stream.getvalue()
     assert "concurrency 1: 50.0 infer/s" in stream.getvalue()
     assert stream.getvalue().rstrip().endswith("\x1b[2K")
 
@@ -79,7 +79,7 @@ def test_long_windows_are_reported_from_within(build: ModuleType) -> None:
     assert stream.getvalue().splitlines() == [
         "concurrency 4: started",
         "concurrency 4: 5 s, 500 requests in this window",
-        "concurrency 4: 10 s, 1000 requests in this window, 1 failed",
+        "concurrency 4: 10 s, 1,000 requests in this window, 1 failed",
     ]
 
 
@@ -90,4 +90,6 @@ def test_live_progress_keeps_the_last_window_beside_the_one_that_fills(build: Mo
     progress.window_finished(1, build.window(3208.51, 307))
     progress.ticked(1.2, 1, 0)
     progress.close()
-    assert "concurrency 1: window 1, 3209 infer/s, 308 µs; 1 s, 1 request in this window" in stream.getvalue()
+    assert (
+        "concurrency 1: window 1, 3,209 infer/s, 308 µs; 1 s, 1 request in this window" in stream.getvalue()
+    )

@@ -19,9 +19,9 @@ from inferometer.dialects.model_analyzer.load_generator import ProgramMeter
 from inferometer.dialects.model_analyzer.rules import check_folder, check_profile, check_report
 from inferometer.observe.host import open_nvml
 from inferometer.options.options import Options
+from inferometer.report.documents import study_facts as facts
 from inferometer.tune import journal as journals
 from inferometer.tune import meter, session
-from inferometer.tune.report import facts
 from inferometer.tune.study import Study
 
 Profile = Callable[..., Iterator[Study]]

@@ -14,9 +14,9 @@ from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
 from inferometer.dialects.model_analyzer.checkpoint import Stored
 from inferometer.dialects.model_analyzer.load_generator import ErrorLog
+from inferometer.report.documents.study_facts import load_text, trial_line
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
-from inferometer.tune.report.facts import load_text, trial_line
 from inferometer.tune.search.search import Proposal, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS
 from inferometer.tune.trial import Trial

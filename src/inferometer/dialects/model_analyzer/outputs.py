@@ -15,12 +15,13 @@ from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.chromium import Tab, browsing, pdf
 from inferometer.report.chromium import picture as png
 from inferometer.report.document import Document
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents import variant as detailed
+from inferometer.report.documents.study import ACROSS_MODELS, across_document, study_document
+from inferometer.report.documents.study_charts import curves
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune.report import detailed, facts
-from inferometer.tune.report.charts import curves
-from inferometer.tune.report.study import ACROSS_MODELS, across_document, study_document
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study, recommend
 

@@ -7,10 +7,10 @@ from markupsafe import Markup
 
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.document import ChartAxis
+from inferometer.report.documents.study_charts import header, line
+from inferometer.report.documents.variant import by_load
 from inferometer.report.format import plain_number
 from inferometer.report.page import Scale, element, scale
-from inferometer.tune.report.charts import header, line
-from inferometer.tune.report.detailed import by_load
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 

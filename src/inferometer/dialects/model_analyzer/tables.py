@@ -12,8 +12,8 @@ from inferometer.dialects.model_analyzer.config import (
     TOKEN_FIELDS,
 )
 from inferometer.report.csv import spreadsheet_cell
+from inferometer.report.documents import study_facts as facts
 from inferometer.stats.figures import BY_TAG, Metric, known_tag
-from inferometer.tune.report import facts
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Figures, Trial

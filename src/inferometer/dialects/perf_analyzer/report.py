@@ -12,6 +12,7 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.csv import GPU_COLUMNS
 from inferometer.report.format import (
+    classic_level,
     classic_value,
     decimal,
     exact_share,
@@ -19,7 +20,6 @@ from inferometer.report.format import (
     has_schedule,
     headline_ns,
     is_periodic,
-    level_value,
     percentiles,
     plural,
     whole_us,
@@ -81,9 +81,9 @@ def _settings(effective: Effective, is_decoupled: bool) -> Iterator[str]:
         yield f"  Batch size: {effective.batch}"
     yield f"  Service Kind: {SERVICE_KINDS.get(kind, kind.upper())}"
     if warmup := effective.warmup_request_count:
-        yield f"  Sending {plural(warmup, 'warmup request')}"
+        yield f"  Sending {plural(warmup, 'warmup request', separator='')}"
     if count := effective.request_count:
-        yield f"  Sending {plural(count, 'benchmark request')}"
+        yield f"  Sending {plural(count, 'benchmark request', separator='')}"
     else:
         yield from _stabilization(effective)
     yield from _limits(effective)
@@ -126,7 +126,7 @@ def _limits(effective: Effective) -> Iterator[str]:
             continue
         yield f"  Latency limit: {effective.latency_limit_ms} msec"
         if end != 0:
-            yield text.format(level_value(name, max(getattr(effective, f"{name}_start"), end)))
+            yield text.format(classic_level(name, max(getattr(effective, f"{name}_start"), end)))
 
 
 def has_header(result: Result) -> bool:
@@ -137,8 +137,8 @@ def has_header(result: Result) -> bool:
 def level_header(mode: str, value: float) -> str:
     """The line printed when the load is applied, before anything is measured."""
     if mode == "concurrency":
-        return f"Request concurrency: {level_value(mode, value)}\n"
-    return f"Request Rate: {level_value(mode, value)} inference requests per seconds\n"
+        return f"Request concurrency: {classic_level(mode, value)}\n"
+    return f"Request Rate: {classic_level(mode, value)} inference requests per seconds\n"
 
 
 def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str:
@@ -276,7 +276,7 @@ def _failure(group: FailureGroup) -> str:
     if group.count == 1:
         when = f"at {group.first_s:.1f} s"
     example = first_line(group.example)
-    line = f"    Failure: {group.kind}, {plural(group.count, 'request')}, {when}"
+    line = f"    Failure: {group.kind}, {plural(group.count, 'request', separator='')}, {when}"
     return f"{line}: {example}" if example else line
 
 
@@ -442,7 +442,7 @@ def token_lines(measurement: Measurement) -> Iterator[str]:
     if tokens is not None and tokens.prompt:
         yield f"    Input length: {decimal(tokens.prompt / tokens.per_prompt.count)} tokens per request"
     if tokens is not None and tokens.from_events:
-        yield f"    [WARNING] {token_origin(tokens)}"
+        yield f"    [WARNING] {token_origin(tokens, separator='')}"
     if goodput is not None:
         yield f"    Goodput: {decimal(goodput.per_s)} infer/sec ({goodput.share * 100:.2f} %) within {goodput.promise}"
 

@@ -122,8 +122,8 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
         average(latency),
         *(at_percentile(latency, p) for p in shown),
         duration(latency.max_ns) if latency.count else NONE,
-        str(found.request_count),
-        str(found.failed_count),
+        f"{found.request_count:,}",
+        f"{found.failed_count:,}",
         share(found.failed_share),
         share(found.client.cpu_share),
     )

@@ -19,6 +19,7 @@ from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
     sample_result,
+    sample_study,
 )
 
 NASTY = "</script><script>document.title='owned'</script><!--"
@@ -26,6 +27,7 @@ REPORTS = {
     "measure": sample_result,
     "diagnose": sample_diagnosis,
     "compare": sample_comparison,
+    "tune": sample_study,
 }
 
 

@@ -107,7 +107,7 @@ def test_console_report_is_the_golden_one(
 
 def test_figures_survive_a_narrow_terminal(build: ModuleType) -> None:
     text = text_of(plain_sweep(build), width=80)
-    assert "15208" in text
+    assert "15,208" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 

@@ -14,13 +14,13 @@ from inferometer.dialects.model_analyzer import picture, tables
 from inferometer.dialects.model_analyzer.outputs import ReportFiles, shortage
 from inferometer.dialects.model_analyzer.values import Plot
 from inferometer.report.chromium import browsing, find_chromium
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.study import pareto, study_document
+from inferometer.report.documents.study_facts import effect_sentence, main_effects
+from inferometer.report.documents.variant import detailed, find
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.report import facts
-from inferometer.tune.report.detailed import detailed, find
-from inferometer.tune.report.facts import effect_sentence, main_effects
-from inferometer.tune.report.study import pareto, study_document
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, SearchProblem

@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import W
 
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.study import across_document, study_document
+from inferometer.report.documents.study_facts import effect_sentence, main_effects
+from inferometer.report.documents.variant import detailed
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.report import facts
-from inferometer.tune.report.detailed import detailed
-from inferometer.tune.report.facts import effect_sentence, main_effects
-from inferometer.tune.report.study import across_document, study_document
 from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart

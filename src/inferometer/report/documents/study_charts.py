@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.levels import error_bar, line_colour
+from inferometer.report.documents.study_facts import load_text
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
-from inferometer.tune.report.facts import load_text
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial

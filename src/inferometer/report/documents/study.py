@@ -16,11 +16,11 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.study_charts import curves, line, predicted_chart, rising
+from inferometer.report.documents.study_facts import effect_sentence, main_effects
 from inferometer.report.format import plural
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
-from inferometer.tune.report import facts
-from inferometer.tune.report.charts import curves, line, predicted_chart, rising
-from inferometer.tune.report.facts import effect_sentence, main_effects
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
 from inferometer.tune.trial import Status, Trial

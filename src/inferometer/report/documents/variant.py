@@ -18,10 +18,10 @@ from inferometer.report.document import (
     Segment,
     Table,
 )
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.study_charts import header, line, value_of
 from inferometer.report.format import plural
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
-from inferometer.tune.report import facts
-from inferometer.tune.report.charts import header, line, value_of
 from inferometer.tune.scoring import RankedVariant, passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial

@@ -1,1 +1,0 @@
-"""Reports about a study: folds, same input, same bytes."""
