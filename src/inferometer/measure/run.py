@@ -74,7 +74,8 @@ def _traced(setup: Setup) -> AbstractContextManager[None]:
     return traced(setup.service, wanted)
 
 
-def _region(setup: Setup) -> AbstractContextManager[None]:
+def registered_memory(setup: Setup) -> AbstractContextManager[None]:
+    """The shared memory that requests point at, where they do."""
     if setup.shared is None:
         return nullcontext()
     if not isinstance(setup.service, Registry):
@@ -105,7 +106,7 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
     )
     try:
         hosted = nullcontext() if setup.host is None else closing(setup.host)
-        with _traced(setup), _region(setup), hosted, workers as load:
+        with _traced(setup), registered_memory(setup), hosted, workers as load:
             if setup.host is not None:
                 setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load

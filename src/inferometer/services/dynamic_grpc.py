@@ -339,6 +339,9 @@ class DynamicGrpc(Service):
         )
         return Traffic(wiring, requests, findings=findings)
 
+    def message_types(self) -> tuple[Any, Any]:
+        return self._method.request, self._method.reply
+
     @cached_property
     def _method(self) -> Method:
         """Looked up for a run, and again where a result is read later."""

@@ -17,7 +17,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import Document, Service
-from inferometer.services.kserve import grpc_outputs
+from inferometer.services.kserve import grpc_outputs, load_messages
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import IN_PROCESS, Steps, Traffic, Wiring
 from inferometer.services.triton_grpc import render_request
@@ -58,6 +58,10 @@ class InProcess(Service):
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in the message that the worker makes of a response."""
         return grpc_outputs(body)
+
+    def message_types(self) -> tuple[Any, Any]:
+        messages = load_messages()
+        return messages.ModelInferRequest, messages.ModelInferResponse
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         """Every request as a message, which the worker takes apart once."""

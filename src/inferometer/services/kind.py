@@ -56,6 +56,10 @@ class Service(Protocol):
         """The server's counters of the model, asked for only where `server` announces them."""
         return ()
 
+    def message_types(self) -> tuple[Any, Any] | None:
+        """The classes of the protobuf messages that go there and come back; None where none do."""
+        return None
+
 
 @runtime_checkable
 class Answering(Protocol):

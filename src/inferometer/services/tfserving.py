@@ -188,11 +188,12 @@ class TfServing(Service):
     def infer(self, request: bytes) -> dict[str, Tensor]:
         """The outputs that come back for a rendered request, by name."""
         body = self._control.call_bytes("Predict", request)
-        data, reply = predicted(body), message("PredictResponse").FromString(body)
-        return {
-            name: Tensor(name, _datatype(row), tuple(dim.size for dim in row.tensor_shape.dim), data[name])
-            for name, row in reply.outputs.items()
-        }
+        predicted(body)  # which refuses what cannot be read
+        reply = message("PredictResponse").FromString(body)
+        return {name: tensor_of(name, row) for name, row in reply.outputs.items()}
+
+    def message_types(self) -> tuple[Any, Any]:
+        return message("PredictRequest"), message("PredictResponse")
 
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         request = message("PredictRequest")()
@@ -250,6 +251,12 @@ def content(tensor: Any) -> bytes:
         return encode("BYTES", values)
     dtype = "<u2" if datatype in _BITS else little_endian(datatype)
     return np.array(values, dtype=dtype).tobytes()
+
+
+def tensor_of(name: str, tensor: Any) -> Tensor:
+    """A TensorProto as a Tensor."""
+    shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+    return Tensor(name, _datatype(tensor), shape, content(tensor))
 
 
 def _datatype(tensor: Any) -> str:

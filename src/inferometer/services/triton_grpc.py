@@ -122,6 +122,10 @@ class TritonGrpc(Service):
         """The outputs that come back for a rendered request, by name."""
         return grpc_tensors(self._control.call_bytes("ModelInfer", request))
 
+    def message_types(self) -> tuple[Any, Any]:
+        reply = "ModelStreamInferResponse" if self._options.streaming else "ModelInferResponse"
+        return service_pb2.ModelInferRequest, getattr(service_pb2, reply)
+
 
 def render_request(
     model: ModelSpec,

@@ -1,0 +1,274 @@
+"""One request alone: the bytes that a run would send first, and what comes back when just they are sent.
+
+The bytes are made by the links of the load themselves, on connections that only note what they are given: ids, sequence
+marks and compression are those of a run. Sending is simple instead: a socket that blocks, and the codecs of the load.
+"""
+
+import socket
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inferometer.base.errors import PeerError
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.load.grpc import GrpcLink
+from inferometer.load.http1 import Http1Link
+from inferometer.load.link import Callbacks, LinkSetup, always_finish
+from inferometer.load.reactor import EpollReactor
+from inferometer.load.sequences import Mark, SequencePlan, Sequences
+from inferometer.load.worker import SMALL
+from inferometer.services.endpoint import Endpoint, tls_context
+from inferometer.services.http_control import why_unreachable
+from inferometer.services.kserve import read_stream_reply
+from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
+from inferometer.wire.frames import Buffer
+from inferometer.wire.grpc import OK, PREFIX, UNKNOWN, Ending, GrpcConnection, name_of_code
+from inferometer.wire.http1 import ReplyDecoder
+from inferometer.wire.sender import Http2Request, render
+
+BUFFER = 256 * 1024
+_ANY = 47  # for zlib: gzip or deflate, by its first bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRequest:
+    """Over HTTP `data` is the whole request; over gRPC all messages of the call, as they are framed."""
+
+    data: bytes
+    call: Http2Request | None = None  # gRPC
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The headers of a gRPC call, `:path` and the like among them."""
+        if self.call is None:
+            return ()
+        import hpack
+
+        found = hpack.Decoder().decode(self.call.block, raw=True)
+        return tuple((str(name, "latin-1"), str(value, "latin-1")) for name, value in found)
+
+
+def first_request(traffic: Traffic, *, step: int = 0, sequences: SequencePlan | None = None) -> FirstRequest:
+    """What the first worker of a run sends first: this step, or the first one of its first sequence."""
+    mark: Mark | None = None
+    if sequences is not None:
+        step, mark = Sequences(sequences).next(0, 0)
+    wiring = traffic.wiring
+    if wiring.protocol == IN_PROCESS:  # there is no wire
+        return FirstRequest(traffic.requests[step])
+    requests = [data if len(data) <= SMALL else memoryview(data) for data in traffic.requests]
+    setup = LinkSetup(wiring, requests, None, EpollReactor(monotonic_ns), monotonic_ns)
+    callbacks = Callbacks(_nothing, always_finish(_nothing), lambda status, text: None)
+    note = _Note(wiring)
+    link = (_NotingGrpc if wiring.protocol == "grpc" else _NotingHttp)(note, setup, callbacks)
+    link.send(0, step, 0, mark)
+    return note.made()
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Nothing ends on a link that only notes."""
+
+
+class _Note:
+    """Stands where links have a connection, and keeps what it is to send."""
+
+    is_quick = is_leaving = is_corked = False
+    waiting: Sequence[Any] = ()
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._parts: list[Buffer] = []
+        self._call: Http2Request | None = None
+        self.step = -1
+        self.http2 = self  # where a shared stream sends its messages
+
+    def send(self, what: Any, body: Any = (), **_: Any) -> None:
+        """A whole request over HTTP, a call over gRPC, or the messages of a shared stream."""
+        if isinstance(what, bytes | memoryview):
+            self._parts.append(what)
+        elif what is self:
+            self._parts += body
+        elif isinstance(what.request, Http2Request):
+            self._call, self._parts = what.request, list(what.request.body)
+        else:
+            what.shared.send(what, what.request, self, self._wiring)
+
+    def open(self, token: object, request: Http2Request, *, keep: bool) -> "_Note":
+        self._call = request
+        return self
+
+    def made(self) -> FirstRequest:
+        data = b"".join(self._parts)
+        call = self._call
+        if call is not None and not call.body:  # a stream that stays open
+            call = render(call.block, data, ends=False)
+        return FirstRequest(data, call)
+
+
+class _NotingHttp(Http1Link):
+    def __init__(self, note: _Note, setup: LinkSetup, callbacks: Callbacks) -> None:
+        super().__init__(setup, callbacks)
+        self._connections = [note]  # type: ignore[list-item]
+
+
+class _NotingGrpc(GrpcLink):
+    def __init__(self, note: _Note, setup: LinkSetup, callbacks: Callbacks) -> None:
+        self._note = note
+        super().__init__(setup, callbacks)
+
+    def channel(self, lane: int, *, own: bool = False) -> Any:
+        return self._note
+
+
+def messages_of(data: bytes) -> Iterator[tuple[bytes, int | None]]:
+    """The messages of a call, each with its size where it is compressed."""
+    while data:
+        end = PREFIX + int.from_bytes(data[1:PREFIX], "big")
+        message = data[PREFIX:end]
+        yield (zlib.decompress(message, _ANY), len(message)) if data[0] else (message, None)
+        data = data[end:]
+
+
+# --- there and back
+
+
+@dataclass(frozen=True, slots=True)
+class SingleReply:
+    """What came back for one request."""
+
+    status: str  # the status line, or the name of the gRPC status
+    is_good: bool
+    text: str = ""  # why not, in the server's words
+    headers: tuple[tuple[str, str], ...] = ()
+    pieces: tuple[
+        tuple[int, bytes], ...
+    ] = ()  # of the body, or messages, with the nanoseconds since it was sent
+    took_ns: int = 0
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(data for _, data in self.pieces)
+
+
+def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -> SingleReply:
+    """Send it on a connection of its own; 0 waits for ever."""
+    protocols = ["h2"] if wiring.protocol == "grpc" else []
+    try:
+        with _connect(wiring.endpoint, protocols, timeout_s or None) as sock:
+            wire = _Wire(sock, monotonic_ns() + round(timeout_s * NS_PER_S) if timeout_s else None)
+            return _grpc(wiring, wire, request) if wiring.protocol == "grpc" else _http(wiring, wire, request)
+    except TimeoutError as error:
+        raise PeerError(
+            f"{wiring.endpoint.authority} did not answer in {timeout_s:g} s",
+            remedy="give it more time with --timeout",
+        ) from error
+    except OSError as error:
+        why, remedy = why_unreachable(error)
+        raise PeerError(f"{wiring.endpoint.authority} cannot be reached: {why}", remedy=remedy) from error
+
+
+def _connect(endpoint: Endpoint, protocols: list[str], timeout_s: float | None) -> socket.socket:
+    context = None if endpoint.tls is None else tls_context(endpoint.tls)
+    sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
+    if endpoint.tls is None or context is None:
+        return sock
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    try:
+        return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
+    except OSError:
+        sock.close()
+        raise
+
+
+@dataclass(slots=True)
+class _Wire:
+    """A socket that blocks until a time."""
+
+    sock: socket.socket
+    until_ns: int | None
+    buffer: bytearray = field(default_factory=lambda: bytearray(BUFFER))
+
+    def receive(self) -> int:
+        """How many bytes came into the buffer; 0 says that the peer closed its side."""
+        if self.until_ns is not None:
+            left_ns = self.until_ns - monotonic_ns()
+            if left_ns <= 0:
+                raise TimeoutError
+            self.sock.settimeout(left_ns / NS_PER_S)
+        return self.sock.recv_into(self.buffer)
+
+
+def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
+    decoder, pieces, reading = ReplyDecoder(keep=True), list[tuple[int, bytes]](), None
+    sent_ns = monotonic_ns()
+    wire.sock.sendall(request.data)
+    is_whole = False
+    while not is_whole:
+        length = wire.receive()
+        now_ns = monotonic_ns()
+        is_whole = decoder.receive(wire.buffer, length) if length else decoder.eof()
+        if not length and not is_whole:
+            raise PeerError("the server closed the connection before it answered")
+        head = decoder.head
+        if head is not None and wiring.reader is not None and 200 <= head.status < 300 and reading is None:
+            reading = wiring.reader.start(head)
+        if decoder.body:
+            data = bytes(decoder.body)
+            decoder.body.clear()
+            pieces.append((now_ns - sent_ns, data))
+            if reading is not None:
+                reading.receive(data, now_ns)
+    assert head is not None
+    found = None if reading is None else reading.end()
+    return SingleReply(
+        status=f"HTTP/1.1 {head.status} {head.reason}".rstrip(),
+        is_good=200 <= head.status < 300 and (found is None or not found.status),
+        text="" if found is None else found.text,
+        headers=head.headers,
+        pieces=tuple(pieces),
+        took_ns=now_ns - sent_ns,
+    )
+
+
+def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
+    assert request.call is not None
+    connection, pieces = GrpcConnection(), list[tuple[int, bytes]]()
+    sent_ns = now_ns = monotonic_ns()
+    stream = connection.open(None, request.call, keep=True)
+    while True:
+        while connection.http2.wants_to_send:
+            for chunk in connection.take():
+                wire.sock.sendall(chunk)
+        length = wire.receive()
+        events = connection.receive(wire.buffer, length) if length else connection.eof()
+        now_ns = monotonic_ns()
+        for _, ending, message in events:
+            if ending is None:
+                pieces.append((now_ns - sent_ns, bytes(message or b"")))
+                ending = _maybe_ending(wiring, message or b"")
+            if ending is None:
+                continue
+            if not ending.code and not wiring.is_streaming and not wiring.is_whole_calls and len(pieces) != 1:
+                text = f"the call ended without an error after {len(pieces)} messages"
+                ending = Ending(UNKNOWN, text)
+            return SingleReply(
+                status=f"gRPC status {ending.code} {name_of_code(ending.code)}",
+                is_good=not ending.code,
+                text=ending.text,
+                headers=() if stream.head is None else stream.head.fields,
+                pieces=tuple(pieces),
+                took_ns=now_ns - sent_ns,
+            )
+
+
+def _maybe_ending(wiring: Wiring, message: Buffer) -> Ending | None:
+    """What the last response on a stream says, which stays open; None where more may come."""
+    if not wiring.is_streaming:
+        return None
+    reply = read_stream_reply(message)
+    if reply.error:
+        return Ending(UNKNOWN, reply.error)
+    return Ending(OK, "") if reply.is_final else None
