@@ -35,8 +35,8 @@ COMMAND = Command(
 _OF_SAVED = frozenset(
     (
         WORDS,
-        *(f"{OWN}{name}" for name in ("fail_if", "force", "markdown", "junit")),
-        *("json", "html", "max_error_rate"),
+        *(f"{OWN}{name}" for name in ("fail_if", "force", "markdown")),
+        *("json", "html", "junit", "max_error_rate"),
     )
 )
 
@@ -52,8 +52,8 @@ def run(given: dict[str, Any]) -> int:
     names = given.pop(WORDS, ())
     own = own_options(given, CompareOptions)
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    json, html = given.get("json"), given.get("html")
-    writable(json, html, own.markdown, own.junit)
+    json, html, junit = given.get("json"), given.get("html"), given.get("junit")
+    writable(json, html, own.markdown, junit)
     terms = Terms(conditions, given.get("max_error_rate", 0.0))
     comparison = _saved(names, terms, own) if names else _live(given, terms, own)
     outputs = Outputs()
@@ -62,7 +62,7 @@ def run(given: dict[str, Any]) -> int:
         outputs.file(json, partial(write, comparison))
         outputs.file(html, lambda path: write_page(path, comparison))
         outputs.file(own.markdown, lambda path: write_file(path, to_markdown(comparison)))
-        outputs.file(own.junit, lambda path: write_file(path, to_junit(comparison)))
+        outputs.file(junit, lambda path: write_file(path, to_junit(comparison)))
     outputs.settle()
     return comparison.exit_code
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
-from inferometer.base.writing import SCREEN, Outputs
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import DIAGNOSED_S, DiagnoseOptions
@@ -34,7 +34,7 @@ def run(given: dict[str, Any]) -> int:
     from inferometer.base.answer_file import write
     from inferometer.base.writing import writable
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
-    from inferometer.report.saved import document, write_page
+    from inferometer.report.saved import document, to_junit, write_page
     from inferometer.report.terminal import show
 
     own = own_options(given, DiagnoseOptions)
@@ -42,7 +42,7 @@ def run(given: dict[str, Any]) -> int:
     if (own.keep or own.write_config) and not own.apply:
         name = "--keep" if own.keep else "--write-config"
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
-    writable(options.json, options.html)
+    writable(options.json, options.html, options.junit)
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
     with progress_shown() as progress:
         outcome = diagnose_model(request, progress)
@@ -50,6 +50,7 @@ def run(given: dict[str, Any]) -> int:
     outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
     outputs.file(options.json, partial(write, diagnosis))
     outputs.file(options.html, lambda path: write_page(path, diagnosis))
+    outputs.file(options.junit, lambda path: write_file(path, to_junit(diagnosis)))
     outputs.file(own.write_config, partial(_write_configs, outcome.configs))
     outputs.settle()
     if outcome.error is not None:

@@ -13,7 +13,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
-from inferometer.base.writing import SCREEN, Outputs
+from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command, stray
 from inferometer.options.options import AUTO, DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, Options
@@ -104,7 +104,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     The JSON file grows with every level.
     """
     from inferometer.base.answer_file import write
-    from inferometer.report.saved import document, write_page
+    from inferometer.report.saved import document, to_junit, write_page
     from inferometer.report.terminal import show
 
     options, outputs, result = setup.options, Outputs(), setup.result
@@ -117,6 +117,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     outputs.attempt(SCREEN, lambda: show(document(result)))
     outputs.file(options.csv, partial(_write_table, result))
     outputs.file(options.html, lambda path: write_page(path, result))
+    outputs.file(options.junit, lambda path: write_file(path, to_junit(result)))
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))
     outputs.settle()

@@ -105,7 +105,6 @@ class CompareOptions:
     )
     force: bool = ours("--force", "Compare saved results although load, payload or host differ.")
     markdown: str | None = ours("--markdown", "Write tables for a pull request here.", text("FILE"))
-    junit: str | None = ours("--junit", "Write test cases for CI here, as JUnit XML.", text("FILE"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -523,8 +523,9 @@ class Options:
     )
     slo: str | None = ours(
         "--slo",
-        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
-        "those that keep it are reported as goodput.",
+        "Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100': kept, broken (exit "
+        "code 4) or not decided. latency, ttft and tpot without a percentile are means. Requests that each keep all "
+        "limits of time are the goodput, whose share can be limited too: 'latency<2s, ttft<200ms, goodput>95%'.",
         text("PROMISE"),
     )
     max_error_rate: float = ours(
@@ -572,6 +573,7 @@ class Options:
     html: str | None = ours(
         "--html", "Write the report to this file, one page that opens anywhere.", output_file
     )
+    junit: str | None = ours("--junit", "Write test cases for CI to this file, as JUnit XML.", output_file)
     verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
     profile_export: str | None = option(
         "--profile-export-file",

@@ -11,7 +11,7 @@ from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
-from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
+from inferometer.stats.measurement import GpuFigures, Level, Measurement, PromiseOutcome, ServerMetrics
 from inferometer.stats.result import Result
 
 Row = tuple[tuple[str, object], ...]
@@ -27,6 +27,7 @@ class Layout:
     has_transport: bool
     has_tokens: bool
     has_goodput: bool
+    has_promise: bool
     effective: Effective
 
 
@@ -119,6 +120,7 @@ def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
+        has_promise=any(level.promise is not None for level in result.levels),
         effective=result.effective,
     )
 
@@ -145,10 +147,12 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         cells += [("request/response", send + receive), ("response wait", wait)]
         if effective.collect_metrics:
             cells += _gpu_cells(measurement.metrics)
-    return (*cells, *_text_cells(layout, measurement))
+    return (*cells, *_text_cells(layout, measurement, level.promise))
 
 
-def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str, object]]:
+def _text_cells(
+    layout: Layout, measurement: Measurement, promise: PromiseOutcome | None
+) -> Iterator[tuple[str, object]]:
     """Behind the classic columns: what only servers that make text have, and a promise."""
     tokens, streaming = measurement.tokens, measurement.streaming
     if layout.has_tokens and tokens is not None:
@@ -163,6 +167,8 @@ def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str,
         yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
     if layout.has_goodput:
         yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
+    if layout.has_promise:
+        yield "Promise", "" if promise is None else promise.verdict
 
 
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ def is_parquet(path: Path) -> bool:
 
 def check_files(options: Options) -> None:
     """Refuses files asked for that could not be written when the load is over."""
-    writable(options.csv, options.json, options.html)
+    writable(options.csv, options.json, options.html, options.junit)
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
 

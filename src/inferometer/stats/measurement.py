@@ -123,7 +123,7 @@ class TermOutcome:
     limit: float
     found: Estimate | None  # None where no request had it
     verdict: Keeping
-    reason: str = ""  # why it is not decided
+    reason: str = ""  # why it is not decided, or what decided it where the figure has no interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,15 +83,20 @@ def _duration(term: Term, durations: Series, known: Mapping[str, Estimate]) -> E
 def _verdict(term: Term, found: Estimate | None, durations: Series | None) -> tuple[Keeping, str]:
     if found is None:
         return "undecided", NOTHING
+    if term.figure == "errors" and found.value == 1:
+        return "broken", ""  # every request failed, however few they were
     if found.limits is not None:
         within = [term.is_within(end) for end in found.limits]
         return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
     if term.figure == "errors":
         return "kept", ""
-    is_within = term.is_within(found.value)
-    if durations is None or not _counts_prove(term, durations, is_within=is_within):
+    if durations is None:
         return "undecided", TOO_FEW
-    return ("kept" if is_within else "broken"), ""
+    is_within, parts = term.is_within(found.value), _sections(term, durations)
+    counted = f"{int(parts.beyond.sum())} of {durations.count} requests beyond the limit"
+    if not _is_proven(term, parts, is_within=is_within):
+        return "undecided", f"{TOO_FEW}: {counted}"
+    return ("kept" if is_within else "broken"), counted
 
 
 # --- durations without an interval
@@ -103,20 +108,20 @@ class _Sections(NamedTuple):
     sizes: NDArray[np.float64]
     totals: NDArray[np.float64]
     beyond: NDArray[np.float64]
+    variance: float  # of single durations
 
 
-def _counts_prove(term: Term, durations: Series, *, is_within: bool) -> bool:
+def _is_proven(term: Term, parts: _Sections, *, is_within: bool) -> bool:
     """Whether so few requests beyond the limit, or so many, are hardly a matter of chance."""
     share = MEAN_SHARE if term.share is None else term.share
-    parts = _sections(term, durations)
-    beyond, total = float(parts.beyond.sum()), float(durations.count)
+    beyond, total = float(parts.beyond.sum()), float(parts.sizes.sum())
     part = beyond / total
     alike = _dispersion(parts.beyond - parts.sizes * part, parts.sizes, part * (1 - part))
     if not is_within:
         return at_least(beyond / alike, total / alike, share) < SIDE
     # Slow requests come in shorter groups than latency remembers; their own are only known once some are slow.
     mean = float(parts.totals.sum()) / total
-    waiting = _dispersion(parts.totals - parts.sizes * mean, parts.sizes, float(durations.deviation) ** 2)
+    waiting = _dispersion(parts.totals - parts.sizes * mean, parts.sizes, parts.variance)
     alike = max(alike, math.sqrt(waiting))
     return at_most(beyond / alike, total / alike, share) < SIDE
 
@@ -129,7 +134,8 @@ def _sections(term: Term, durations: Series) -> _Sections:
     else:  # of a sketch only bins are known: all of the one that the limit is in counts as within
         sketches = durations.pieces()
         rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]
-    return _Sections(*(np.array(column, dtype=np.float64) for column in zip(*rows, strict=True)))
+    sizes, totals, beyond = np.array(rows, dtype=np.float64).T
+    return _Sections(sizes, totals, beyond, float(durations.deviation) ** 2)
 
 
 def _dispersion(rests: NDArray[np.float64], sizes: NDArray[np.float64], variance: float) -> float:

@@ -79,7 +79,7 @@ class Term:
         """Whether a figure keeps the limit."""
         if value == self.limit:
             return self.sign.endswith("=")
-        return (value < self.limit) is self.sign.startswith("<")
+        return value < self.limit if self.sign.startswith("<") else value > self.limit
 
     def is_each_within(self, durations: Durations) -> NDArray[np.bool_]:
         """The same of many durations."""

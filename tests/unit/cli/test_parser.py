@@ -41,6 +41,7 @@ OURS = [
         "--precision",
         "--seed",
         "--json",
+        "--junit",
         "--html",
         "--request-timeout",
         "--max-error-rate",

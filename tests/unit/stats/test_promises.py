@@ -58,10 +58,20 @@ STEADY = (40 + NOISE.normal(0, 1, 2000)).tolist()  # p90 41.28 ms
         (STEADY, "latency<40.5ms", "kept", ""),
         (STEADY, "mean<40ms", "undecided", INSIDE),
         (STEADY, "mean<39.5ms", "broken", ""),
-        ([40.0] * 100, "p99<50ms", "undecided", TOO_FEW),  # one in a hundred could have been missed
+        (
+            [40.0] * 100,
+            "p99<50ms",
+            "undecided",
+            f"{TOO_FEW}: 0 of 100 requests beyond the limit",
+        ),  # one in a hundred could have been missed
         ([40.0] * 400, "p99<50ms", "kept", ""),
         ([40.0] * 100, "p90<50ms", "kept", ""),
-        ([60.0] * 3, "p99<50ms", "broken", ""),  # however few: three of three are not one in a hundred
+        (
+            [60.0] * 3,
+            "p99<50ms",
+            "broken",
+            "3 of 3 requests beyond the limit",
+        ),  # however few: three of three are not one in a hundred
         ([60.0] * 3, "latency<50ms", "undecided", TOO_FEW),
         ([60.0] * 6, "latency<50ms", "broken", ""),
         ([40.0] * 12, "latency<50ms", "kept", ""),
@@ -73,7 +83,8 @@ STEADY = (40 + NOISE.normal(0, 1, 2000)).tolist()  # p90 41.28 ms
 )
 def test_a_figure_is_kept_broken_or_not_decided(latencies, promise, verdict, reason):
     found = first(latencies, promise)
-    assert (found.verdict, found.reason) == (verdict, reason)
+    assert found.verdict == verdict
+    assert reason in found.reason
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received
 from inferometer.base.text import decode_json, printable, to_stderr
-from inferometer.base.writing import Outputs
+from inferometer.base.writing import Outputs, write_file
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask
 from inferometer.stats.watcher import Watcher
@@ -183,12 +183,13 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.report.csv import floored_levels, write_csv
     from inferometer.report.export import write_export
-    from inferometer.report.saved import write_page
+    from inferometer.report.saved import to_junit, write_page
 
     options = setup.options
     code = _exit_code(result, options, is_interrupted=is_interrupted)
     _say(classic.summary(result))
     outputs.file(options.html, lambda path: write_page(path, result))
+    outputs.file(options.junit, lambda path: write_file(path, to_junit(result)))
     if code in (UNSTABLE, NO_REQUESTS):
         if setup.journal is not None:
             setup.journal.close()

@@ -3,6 +3,7 @@ their latency against throughput, and its distribution. A comparison and a diagn
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from inferometer.options.values import Range
@@ -11,6 +12,7 @@ from inferometer.report.document import (
     ChartAxis,
     ChartLine,
     ChartPoint,
+    ChartRule,
     Column,
     Depth,
     Message,
@@ -37,6 +39,7 @@ from inferometer.report.format import (
     rate,
     share,
 )
+from inferometer.report.promises import figure_words, judged_levels, outcome_words
 from inferometer.report.sentences import failure_sentence, start_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
@@ -62,12 +65,14 @@ def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
 
 
 def best(result: Result) -> tuple[Level, Measurement] | None:
-    """The level a reader should look at: of a search the one that was held, else the highest throughput."""
+    """The level a reader should look at: of a search the one that was held, else the highest throughput that keeps what
+    was promised."""
     rows = measured(result)
     if result.finding is not None and result.finding.value:
         rows = tuple(row for row in rows if row[0].value == result.finding.value) or rows
         return rows[-1] if rows else None
-    sound = tuple(row for row in rows if row[0].is_as_asked) or rows
+    kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
+    sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
     return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
 
 
@@ -98,7 +103,7 @@ def levels_section(result: Result) -> Section | None:
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
         for level, said in zip(levels, words, strict=True)
     )
-    tones = tuple(Tone.GOOD if said in ("ok", "kept") else Tone.WARNING for said in words)
+    tones = tuple(_tone(level, said) for level, said in zip(levels, words, strict=True))
     blocks = [Table("All levels", columns, rows, tones=tones)]
     rates = tuple(
         _rate_row(level.measurement, level.rates)
@@ -110,6 +115,29 @@ def levels_section(result: Result) -> Section | None:
         names = tuple(map(Column, ("Asked/s", "Sent/s", "Answered/s", *times)))
         blocks.append(Table("Rates, and the time after the send beside the latency", names, rates))
     return Section("levels", "All levels", "", tuple(blocks))
+
+
+def _tone(level: Level, said: str) -> Tone:
+    if level.promise is not None and level.promise.verdict == "broken":
+        return Tone.BAD
+    return Tone.GOOD if said in ("ok", "kept") else Tone.WARNING
+
+
+def promise_section(result: Result) -> Section | None:
+    """Each figure that a promise limits, at each level; None where nothing was promised."""
+    judged = judged_levels(result)
+    if not judged:
+        return None
+    level, outcome = judged[0]
+    terms = outcome.terms
+    columns = (load_column(level), *(Column(term.text) for term in terms), *text_columns("Promise"))
+    rows = tuple(
+        (level_value(level.mode, level.value), *map(figure_words, outcome.terms), outcome_words(outcome))
+        for level, outcome in judged
+    )
+    tones = tuple(_tone(level, outcome.verdict) for level, outcome in judged)
+    table = Table(f"Promise: {outcome.promise}", columns, rows, tones=tones)
+    return Section("promise", table.caption, "", (table,))
 
 
 def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]:
@@ -198,7 +226,16 @@ def throughput_section(result: Result) -> Section | None:
         for p in shown
     ]
     chart = throughput_chart("Latency against throughput, one point for each level", "latency", lines, note)
+    chart = replace(chart, rules=tuple(_promise_rules(result, shown)))
     return Section("throughput", "Throughput and latency", _lead(result), (chart,))
+
+
+def _promise_rules(result: Result, shown: Sequence[int]) -> Iterator[ChartRule]:
+    """Limits of the percentiles that are drawn."""
+    for _, outcome in judged_levels(result)[:1]:
+        for term in outcome.terms:
+            if term.name in {f"p{p}" for p in shown}:
+                yield ChartRule(term.limit, term.text)
 
 
 def _lead(result: Result) -> str:

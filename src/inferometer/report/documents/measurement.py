@@ -24,6 +24,7 @@ from inferometer.report.documents.levels import (
     errors_section,
     levels_section,
     notes_section,
+    promise_section,
     throughput_section,
 )
 from inferometer.report.documents.timeline import timeline_section
@@ -40,6 +41,7 @@ from inferometer.report.format import (
     share,
     when,
 )
+from inferometer.report.promises import judged_levels, promise_sentence
 from inferometer.report.sentences import finding_sentence, found_load, limit_words, measurement_sentences
 from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
@@ -53,6 +55,7 @@ def measurement_document(result: Result) -> Document:
     sections = (
         throughput_section(result),
         levels_section(result),
+        promise_section(result),
         time_section(result),
         distribution_section(result),
         timeline_section(result),
@@ -103,7 +106,7 @@ def _verdict(result: Result) -> str:
     elif found is None:
         return "No request was answered, so there is nothing to report."
     else:
-        words = [_headline(*found)]
+        words = [promise_sentence(result), _headline(*found)]
     if found is not None:
         words.append(slowest_step(found[1]))
     if result.failed_share:
@@ -122,7 +125,10 @@ def _tone(result: Result) -> Tone:
         return Tone.BAD
     if result.finding is not None:  # a search goes beyond what the server can do
         return Tone.GOOD if result.finding.low and result.finding.high is not None else Tone.WARNING
-    if _has_failed(result) or not all(level.is_as_asked for level in result.levels):
+    if result.breaks_promise:
+        return Tone.BAD
+    is_decided = all(outcome.verdict == "kept" for _, outcome in judged_levels(result))
+    if _has_failed(result) or not is_decided or not all(level.is_as_asked for level in result.levels):
         return Tone.WARNING
     return Tone.GOOD
 
