@@ -43,7 +43,7 @@ def test_an_address_alone_is_measured_with_what_is_found_there(run: Callable, tm
         ended = run("inferometer", "measure", fake.server.address, *SHORT, "--json", str(path))
     assert ended.code == 0, ended.stderr
     address = fake.server.address
-    said = f"{address} looks like a plain KServe v2 server over HTTP, model 'fake' (--service-kind triton -i http)."
+    said = f"{address} looks like a plain KServe v2 server over HTTP, model 'fake' (--service-kind triton)."
     assert ended.stderr.splitlines()[0] == said
     found = json.loads(path.read_text())["server"]["findings"]
     assert found[0] == said
@@ -83,7 +83,7 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
     with ScriptedServer(lambda request: answer(b"hello")) as server:
         ended = run("inferometer", "measure", f"http://{server.address}/page", *SHORT)
     assert ended.code == 0, ended.stderr
-    assert "looks like an HTTP server of no kind that is known (--service-kind http -i http)" in ended.stderr
+    assert "looks like an HTTP server of no kind that is known (--service-kind http)" in ended.stderr
     assert {request.path for request in server.requests[-3:]} == {"/page"}
 
 

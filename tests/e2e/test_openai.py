@@ -120,7 +120,8 @@ def test_a_server_that_closes_without_a_word_is_asked_again_and_nothing_failed(m
     with FakeOpenAi(lambda number, request: both(counted(("a",)), Wire.close)) as fake:
         found = measured(fake, 20, "--streaming")
     assert (found["request_count"], found["failed_count"]) == (20, 0)
-    assert fake.server.connections == 20
+    chats = [request for request in fake.server.requests if request.method == "POST"]
+    assert len({request.connection for request in chats}) == 20
     body = json.dumps({"choices": [], "usage": {"completion_tokens": 2}}).encode()
 
     def speak(number: int, request: Any) -> Any:
@@ -267,14 +268,16 @@ def test_turns_of_a_session_come_in_order_with_all_that_was_said(run: Callable, 
 # --- the wrong kind
 
 
-def test_requests_that_all_fail_are_explained_by_what_the_server_looks_like(run: Callable) -> None:
+def test_a_server_of_another_kind_is_named_before_any_load(run: Callable) -> None:
     from tests.support.servers import FakeTriton
 
     with FakeTriton() as fake:
         ended = run("inferometer", "measure", *CHAT, "-u", fake.server.address, "--duration", "200ms")
-    assert ended.code == 1
-    text = " ".join(ended.stdout.split())
-    assert "looks like Triton over HTTP: measure it with --service-kind triton -i http" in text
+    assert ended.code == 2
+    address = fake.server.address
+    assert f"{address} looks like Triton over HTTP, and an OpenAI-style server is asked for" in ended.stderr
+    assert f"type inferometer measure {address} tiny\n" in ended.stderr
+    assert {request.method for request in fake.server.requests} == {"GET"}
 
 
 # --- the export

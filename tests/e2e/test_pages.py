@@ -9,6 +9,7 @@ import pytest
 
 from inferometer.base.answer_file import from_json
 from inferometer.base.errors import LocalError
+from inferometer.compare.differences import speedup
 from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
 from inferometer.report.saved import write_page
@@ -131,8 +132,20 @@ def test_the_comparison_draws_its_differences(shown):
     found = evaluate(
         tab, "[...document.querySelectorAll('#differences .dot')].map(dot => Number(dot.dataset.value))"
     )
-    expected = [row.percent.value for level in comparison.contrasts[0].levels for row in level.differences]
+    rows = [row for level in comparison.contrasts[0].levels for row in level.differences]
+    expected = [
+        speedup(row).value
+        for metric in ("throughput", "p50", "p99", "p99.9")
+        for row in rows
+        if row.metric == metric
+    ]
     assert found == expected
+    outside = (
+        "[...document.querySelectorAll('.dot, .reach')].filter(part => { const box = part.getBoundingClientRect(), "
+        "track = part.parentNode.getBoundingClientRect(); "
+        "return box.right < track.left || box.left > track.right; }).length"
+    )
+    assert evaluate(tab, outside) == 0
 
 
 def test_the_diagnosis_draws_model_and_measurement(shown):

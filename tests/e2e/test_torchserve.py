@@ -287,7 +287,7 @@ def test_an_address_alone_takes_the_only_model(run: Callable, data: str) -> None
             *("--duration", "200ms"),
         )
     assert ended.code == 0, ended.stderr
-    assert "looks like TorchServe, model 'resnet50' (--service-kind torchserve -i http)." in ended.stderr
+    assert "looks like TorchServe, model 'resnet50' (--service-kind torchserve)." in ended.stderr
 
 
 def test_the_wrong_kind_is_named(run: Callable) -> None:

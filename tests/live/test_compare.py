@@ -84,7 +84,7 @@ def test_a_much_slower_variant_is_a_regression(
         *("--json", files[0], "--junit", files[1], "--markdown", files[2]),
     )
     assert code == 1
-    assert "slow is slower than quick" in capsys.readouterr().out.replace("\n", " ")
+    assert "Regression: slow fails on 'throughput < -20%'" in capsys.readouterr().out.replace("\n", " ")
     found = read(Path(files[0]), Comparison)
     assert found.contrasts[0].verdict == SLOWER
     assert found.contrasts[0].outputs[0].is_identical

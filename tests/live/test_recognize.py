@@ -17,7 +17,7 @@ def test_triton_is_found_on_both_ports(protocol, triton):
     assert result.levels[0].measurement.server is not None
     title = {"http": "Triton over HTTP", "grpc": "Triton over gRPC"}[protocol]
     assert result.server["findings"] == [
-        f"{url} looks like {title}, model 'simple' (--service-kind triton -i {protocol})."
+        f"{url} looks like {title}, model 'simple' (--service-kind triton{' --grpc' * (protocol == 'grpc')})."
     ]
 
 

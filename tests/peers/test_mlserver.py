@@ -67,5 +67,5 @@ def test_the_classic_report_is_the_clients_only(mlserver, run: Callable) -> None
 
 def test_another_kind_is_named(mlserver, run: Callable) -> None:
     ended = run("inferometer", "measure", "--service-kind", "openai", "-m", "m", "-u", mlserver.http, *SHORT)
-    assert ended.code == 1
-    assert "looks like a plain KServe v2 server over HTTP" in " ".join(ended.stdout.split())
+    assert ended.code == 2
+    assert "looks like a plain KServe v2 server over HTTP" in ended.stderr

@@ -185,6 +185,19 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
     return tuple(found)
 
 
+def speedup(row: Difference) -> Estimate:
+    """How many times as fast as the baseline: above 1 is faster, of a rate as of a time."""
+    sign = 1 if row.metric == THROUGHPUT else -1
+    ends = [_times(part, sign) for part in (row.percent.value, *(row.percent.limits or ()))]
+    return Estimate(ends[0], *sorted(ends[1:]))
+
+
+def _times(percent: float, sign: int) -> float:
+    """Of a difference in percent; where an interval has no end to speak of, one that can be drawn."""
+    ratio = math.log(max(1 + percent / 100, math.exp(-_ENDLESS)))
+    return math.exp(sign * min(ratio, _ENDLESS))
+
+
 def overall(levels: Sequence[LevelDifference]) -> str:
     """One word for a variant: what its figures show at any level."""
     shown = {difference.verdict for level in levels for difference in level.differences} - {NO_DIFFERENCE}

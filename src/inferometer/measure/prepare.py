@@ -18,18 +18,19 @@ from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
+from inferometer.measure.address import address
 from inferometer.measure.checks import check_model
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
-from inferometer.measure.recognize import address, describe, open_service, recognized, with_shapes
+from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.options.effective import Effective, effective
-from inferometer.options.options import Options
+from inferometer.options.options import AUTO, Options
 from inferometer.server.in_process import Host, asked_host, check_repository, installation
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
@@ -117,11 +118,13 @@ def moved(setup: Setup, host: Host) -> Setup:
 def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """At this endpoint, or at the address that was given."""
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
-    options, found = recognized(options)
-    endpoint = endpoint or address(options)
-    service = open_service(options, Connection(endpoint, options.headers))
-    model = describe(service, options, Connection(endpoint, options.headers))
-    options = with_shapes(options, model, is_found=bool(found))
+    is_found = options.service_kind == AUTO
+    options, found = recognized(options, command)
+    connection = Connection(endpoint or address(options), options.headers)
+    endpoint = connection.endpoint
+    service = open_service(options, connection)
+    model = describe(service, options, connection, command, is_found=is_found)
+    options = with_shapes(options, model, is_found=is_found)
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)

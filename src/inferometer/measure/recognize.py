@@ -1,61 +1,186 @@
-"""From an address to a service: the kind that was asked for, or the one that the address looks like."""
+"""From an address to a service: the kind that was asked for, or the one that the address looks like.
 
+Our own commands take an address apart and refuse one that leads elsewhere, with the command to type instead. The
+classic script takes it as it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, MissingError, PeerError, UsageError
+from inferometer.measure.address import address, host_and_port, url_of, with_scheme, written_address
 from inferometer.measure.checks import changed
+from inferometer.measure.wrong_address import maybe_wrong, typed, wrong_path
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import AUTO, Options
-from inferometer.services.detect import PLAIN, ServerGuess, probe, probe_grpc, recognize
-from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.services.address import Address, ServerPath, maybe_server_path
+from inferometer.services.detect import METRICS, ServerGuess, look, probe, recognize
+from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS, Service
+
+CLASSIC = "perf_analyzer"
+"""The command that keeps the classic tool's ways."""
 
 MOST_NAMES = 20
 
-
-def address(options: Options) -> Endpoint:
-    """Where the server is; without an address, where such a server usually is on this machine."""
-    kind = KINDS["triton" if options.service_kind == AUTO else options.service_kind]
-    port = kind.ports[options.protocol]
-    endpoint = parse_endpoint(options.url or f"localhost:{port}", default_port=port, tls=options.tls)
-    is_secure = options.protocol == "grpc" and options.grpc_tls
-    return replace(endpoint, tls=options.tls) if is_secure else endpoint
+Recognized = tuple[Options, tuple[str, ...]]
+"""The options with what was found out, and what to say about it."""
 
 
 def open_service(options: Options, connection: Connection) -> Service:
     return KINDS[options.service_kind].open(connection, options)
 
 
-def recognized(options: Options) -> tuple[Options, tuple[str, ...]]:
-    """The options with the kind that the address looks like, if none was asked for, and what to say about it."""
+def recognized(options: Options, command: str) -> Recognized:
+    """With the address taken apart, and with the kind that it looks like if none was asked for."""
     if options.service_kind != AUTO:
-        return _with_protocol(options), ()
-    connection = Connection(address(options), options.headers)
-    is_grpc = options.protocol == "grpc"
-    looks = recognize(probe_grpc(connection) if is_grpc else probe(connection))
-    if looks is None:
-        raise PeerError(
-            f"{connection.endpoint.authority} speaks neither HTTP nor a gRPC protocol that is known",
-            remedy="check the address, or name what it is with --service-kind and -i",
+        ports = KINDS[options.service_kind].ports  # a kind that speaks one protocol need not be told which
+        options = options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
+    if command == CLASSIC:
+        return options, ()
+    _check_model_is_meant(options)
+    if options.url is None and options.service_kind != AUTO:
+        return options, ()
+    written = written_address(options)
+    options = with_scheme(options, written)
+    known = maybe_server_path(written.path.rstrip("/"))
+    if options.service_kind == AUTO:
+        return _found(options, written, known, command)
+    if options.service_kind == "http":
+        return _plain(options, written), ()
+    parts, said = _taken_apart(options, written, known)
+    return changed(options, **parts), said
+
+
+def _check_model_is_meant(options: Options) -> None:
+    kind = options.service_kind
+    if options.model and kind != AUTO and not KINDS[kind].needs_model:
+        raise UsageError(
+            f"{KINDS[kind].title} has no models (--service-kind {kind}), and '{options.model}' is asked for",
+            remedy="leave out the model; or leave out the kind, and the address is asked what it is",
         )
-    model = options.model
-    if not model and KINDS[looks.kind].needs_model:
-        there = replace(options, service_kind=looks.kind, protocol=looks.protocol)
-        model = _only_model(open_service(there, connection), connection, looks)
-    options = changed(options, service_kind=looks.kind, protocol=looks.protocol, model=model)
-    named = f", model '{model}'" if model else ""
-    return options, (f"{connection.endpoint.authority} looks like {looks.title}{named} ({looks.words}).",)
 
 
-def _with_protocol(options: Options) -> Options:
-    """A kind that speaks one protocol need not be told which."""
-    ports = KINDS[options.service_kind].ports
-    return options if options.protocol in ports else replace(options, protocol=next(iter(ports)))
+# --- what stands behind host and port
 
 
-def _only_model(service: Service, connection: Connection, looks: ServerGuess) -> str:
+def _plain(options: Options, written: Address) -> Options:
+    """Whatever it is, that is requested, to the letter."""
+    path = written.path + written.query
+    if options.path and written.query:
+        raise UsageError(
+            f"the address '{options.url}' ends with a query, and --path gives a path to put behind it",
+            remedy="write all of it in one of them",
+        )
+    if options.path:
+        path = f"{path.rstrip('/')}/{options.path.lstrip('/')}"
+    options = replace(options, service_kind="http", protocol="http")
+    return changed(options, service_kind="http", url=url_of(options, written), path=path)
+
+
+def _taken_apart(
+    options: Options, written: Address, known: ServerPath | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The address, and what stands in a path that is known: model, version, endpoint. Any other path may be where a
+    proxy has the server."""
+    if known is None or options.service_kind not in known.kinds:
+        path = written.path.rstrip("/")
+        _check_rest(options, written, path)
+        return {"url": url_of(options, written, path)}, ()
+    _check_rest(options, written, known.prefix)
+    parts = {name: getattr(known, name) for name in ("model", "version", "endpoint") if getattr(known, name)}
+    for name, value in parts.items():
+        given = getattr(options, name).lstrip("/")
+        if given not in ("", value):
+            raise UsageError(
+                f"the address '{options.url}' has the {name} '{value}' in it, and '{given}' is asked for",
+                remedy="give one of them",
+            )
+    url = url_of(options, written, known.prefix)
+    words = "".join(f", {name} '{value}'" for name, value in parts.items())
+    return {"url": url, **parts}, (f"'{options.url}' is read as {url}{words}.",)
+
+
+def _check_rest(options: Options, written: Address, prefix: str) -> None:
+    if written.query:
+        raise UsageError(
+            f"the address '{options.url}' ends with the query '{written.query}', which only plain HTTP can have",
+            remedy="leave it out, or request it as it is with --service-kind http",
+        )
+    if prefix and options.protocol == "grpc":
+        raise UsageError(
+            f"the address '{options.url}' has the path '{prefix}', and gRPC has none",
+            remedy=f"write {host_and_port(options, written)}",
+        )
+
+
+# --- where the address is asked
+
+
+def _found(options: Options, written: Address, known: ServerPath | None, command: str) -> Recognized:
+    if options.method or options.path:  # who says what to send means that, whatever the server is
+        options = _plain(options, written)
+        _check_model_is_meant(options)
+        return options, ()
+    path = written.path.rstrip("/")
+    looks = _look(options, written, path if known is None else known.prefix, known)
+    if looks.kind == "http" and path and not options.bodies:
+        looks = _unless_known(options, written, looks, command)
+    named = options if known is None or options.model else replace(options, model=known.model)
+    if (wrong := maybe_wrong(named, looks, command)) is not None:
+        raise wrong
+    if looks.kind == "http" and known is not None and known.endpoint:
+        looks = replace(looks, kind="openai", title="an OpenAI-style server by its path")
+    if looks.kind == "http" or (options.bodies and looks.kind != "torchserve"):
+        return _found_plain(options, written, looks, command)
+    if known is not None and looks.kind not in known.kinds:
+        raise wrong_path(named, looks, command)
+    there = replace(options, service_kind=looks.kind, protocol=looks.protocol)
+    parts, said = _taken_apart(there, written, known)
+    where = f"{host_and_port(there, written)} looks like {looks.title}"
+    model = parts.pop("model", options.model) or _only_model(replace(there, url=parts["url"]), where)
+    options = changed(options, service_kind=looks.kind, protocol=looks.protocol, model=model, **parts)
+    words = f"--service-kind {looks.kind}{' --grpc' if looks.protocol == 'grpc' else ''}"
+    return options, (*said, f"{where}, model '{model}' ({words}).")
+
+
+def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:
+    connection = Connection(address(replace(options, url=url_of(options, written, prefix))), options.headers)
+    first = "" if known is None else known.kinds[0]
+    with _our_words():
+        return look(connection, protocol=options.protocol, page=written.path + written.query, first=first)
+
+
+def _unless_known(options: Options, written: Address, looks: ServerGuess, command: str) -> ServerGuess:
+    """A path that says nothing to us may be one of a server that does."""
+    whole = _look(options, written, "")
+    if whole.kind in KINDS and whole.kind != "http":
+        raise wrong_path(options, whole, command)
+    return whole if whole.kind == METRICS else looks
+
+
+def _found_plain(options: Options, written: Address, looks: ServerGuess, command: str) -> Recognized:
+    where = f"{host_and_port(options, written)} looks like {looks.title}"
+    if options.model:
+        url = f"{url_of(options, written)}{written.path}{written.query}"
+        raise PeerError(
+            f"{where}, and has no model '{options.model}'",
+            remedy=f"check the port; or, for the page itself, {typed(options, command, url, '')}",
+        )
+    if not options.bodies and 300 <= looks.page_status < 500:
+        page = f"{written.path or '/'}{written.query}"
+        raise PeerError(
+            f"{where}, and answers GET {page} with status {looks.page_status}",
+            remedy="check the port and the path, or say what to send with --path, --method and --body",
+        )
+    given = "" if looks.kind == "http" else ", and gets the request that is given"
+    return _plain(options, written), (f"{where}{given} (--service-kind http).",)
+
+
+def _only_model(options: Options, where: str) -> str:
     """The name of the one model that the server has."""
-    where = f"{connection.endpoint.authority} looks like {looks.title}"
+    service = open_service(options, Connection(address(options), options.headers))
     try:
         names = sorted(service.models())
     except PeerError as error:
@@ -66,14 +191,96 @@ def _only_model(service: Service, connection: Connection, looks: ServerGuess) ->
         return names[0]
     if not names:
         raise UsageError(f"{where}, and has no model that is ready", remedy="load one, or name one with -m")
-    shown = ", ".join(names[:MOST_NAMES]) + (
-        f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    )
-    raise UsageError(f"{where} and has {len(names)} models: {shown}", remedy="name one with -m")
+    raise UsageError(f"{where} and has {len(names)} models: {_listed(names)}", remedy="name one with -m")
 
 
-def describe(service: Service, options: Options, connection: Connection) -> ModelSpec:
-    """The model; where that fails because the server is of another kind, the sentence says of which."""
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+# --- asking about the model
+
+
+def describe(
+    service: Service, options: Options, connection: Connection, command: str, *, is_found: bool
+) -> ModelSpec:
+    """The model; where that fails because the server is of another kind, the sentence says of which.
+
+    `is_found` says that the address was asked already what it is.
+    """
+    if command == CLASSIC:
+        return _classic_describe(service, options, connection)
+    kind = KINDS[options.service_kind]
+    with _our_words():
+        if kind.needs_model and not kind.is_asked and not is_found:
+            looks = look(connection, first=options.service_kind)
+            if (wrong := maybe_wrong(options, looks, command)) is not None:
+                raise wrong
+        try:
+            model = service.describe(options.model, options.version, options.bls_composing_models)
+        except PeerError as error:
+            if not _is_own_word(error, options.protocol) and (
+                hint := maybe_hint(options, connection, command)
+            ):
+                raise hint from error
+            raise
+    if model.is_plain or (kind.needs_model and not kind.is_asked):
+        _check_listed(service, options.model)
+    return model
+
+
+def maybe_hint(options: Options, connection: Connection, command: str) -> UsageError | None:
+    """What the address looks like, if that is something else than was asked for; only a hint, so it never fails."""
+    if not KINDS[options.service_kind].ports[options.protocol]:
+        return None  # the server is in our own process
+    try:
+        return maybe_wrong(options, look(connection, protocol=options.protocol), command)
+    except InferometerError:
+        return None
+
+
+def _check_listed(service: Service, name: str) -> None:
+    """Some servers answer for any name, with whatever model they have."""
+    try:
+        names = sorted(service.models())
+    except PeerError:
+        return  # it does not tell
+    if (
+        names and name not in names and not any(known.startswith(f"{name}:") for known in names)
+    ):  # name:latest
+        raise PeerError(f"the server has no model '{name}'", remedy=f"it has {_listed(names)}")
+
+
+def _is_own_word(error: PeerError, protocol: str) -> bool:
+    """Whether a gRPC server, or a proxy before it, said what is wrong; one that lacks the call is of another kind."""
+    origin = error.__cause__ if isinstance(error.__cause__, PeerError) else error
+    if protocol != "grpc" or isinstance(origin, MissingError):
+        return False
+    return not origin.remedy or "HTTP status" in origin.message
+
+
+_OUR_WORDS = (
+    ("--cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file", "--tls-ca"),
+    ("--server-name", "--tls-server-name"),
+)
+
+
+@contextmanager
+def _our_words() -> Iterator[None]:
+    """The classic script's options have other names here."""
+    try:
+        yield
+    except PeerError as error:
+        for theirs, ours in _OUR_WORDS:
+            error.remedy = error.remedy.replace(theirs, ours)
+        raise
+
+
+# --- the classic script
+
+
+def _classic_describe(service: Service, options: Options, connection: Connection) -> ModelSpec:
     try:
         return service.describe(options.model, options.version, options.bls_composing_models)
     except PeerError as error:
@@ -85,25 +292,15 @@ def describe(service: Service, options: Options, connection: Connection) -> Mode
         raise PeerError(error.message, remedy=hint) from error
 
 
-def _is_own_word(error: PeerError, protocol: str) -> bool:
-    """Whether a gRPC server, or a proxy before it, said what is wrong; one that lacks the call is of another kind."""
-    origin = error.__cause__ if isinstance(error.__cause__, PeerError) else error
-    if protocol != "grpc" or isinstance(origin, MissingError):
-        return False
-    return not origin.remedy or "HTTP status" in origin.message
-
-
 def maybe_other_kind(options: Options, connection: Connection) -> str:
-    """What the address looks like, if that is something else than was asked for; only a hint, so it never fails."""
+    """As `maybe_hint`, in the words of the classic script."""
     try:
         looks = recognize(probe(connection))
     except InferometerError:
         return ""
-    if (
-        looks is None
-        or looks is PLAIN
-        or (looks.kind, looks.protocol) == (options.service_kind, options.protocol)
-    ):
+    if looks.kind not in KINDS or looks.kind == "http":
+        return ""
+    if (looks.kind, looks.protocol) == (options.service_kind, options.protocol):
         return ""
     return f"{connection.endpoint.authority} looks like {looks.title}: measure it with {looks.words}"
 

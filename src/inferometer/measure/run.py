@@ -14,7 +14,7 @@ from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, points
 from inferometer.measure.prepare import Setup
-from inferometer.measure.recognize import maybe_other_kind
+from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
 from inferometer.services.endpoint import Connection
@@ -187,5 +187,10 @@ def _with_hint(setup: Setup, level: Level) -> Level:
     found = level.measurement
     if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
         return level
-    hint = maybe_other_kind(setup.options, Connection(setup.traffic.wiring.endpoint, setup.options.headers))
+    connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
+    command = setup.result.command
+    if command == CLASSIC:
+        hint = maybe_other_kind(setup.options, connection)
+    else:
+        hint = str(maybe_hint(setup.options, connection, command) or "")
     return replace(level, remarks=(*level.remarks, Remark(Note.WRONG_KIND, hint))) if hint else level

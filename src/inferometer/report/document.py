@@ -224,7 +224,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """A value with its interval on a line that has 0 in it; without an interval only the value is drawn."""
+    """How many times as fast, with its interval, on a line that has 1 in it; one without an interval is only a dot."""
 
     label: str
     value: float
@@ -236,11 +236,10 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Differences below each other on one scale; `unit` is written behind its numbers."""
+    """Differences below each other on one scale."""
 
     title: str
     rows: tuple[DifferenceBar, ...]
-    unit: str
     note: str = ""
 
 

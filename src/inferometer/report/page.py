@@ -7,7 +7,7 @@ on a phone, nothing waits for a script, and the page prints as it looks. All oth
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,14 @@ from inferometer.report.document import (
     ChartLine,
     ChartPoint,
     ChartRule,
+    DifferenceBar,
     Differences,
     Document,
     Span,
     Spread,
+    Tone,
 )
+from inferometer.report.format import plain_number
 
 NO_BREAK = "\u00a0"
 _UNIT = re.compile(
@@ -37,6 +40,13 @@ DENSE = 100  # points of a line above which they are drawn smaller
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
 LEAST_RANGE = 1e-9  # less than that is nothing
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_TIMES = (
+    *(1.002, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
+    *(digit * 10.0**power for power in range(4) for digit in (2, 3, 5, 10)),
+)
+_LEAST_SIDE = 0.25  # of the longer side of such an axis, that the shorter one has
+_MOST_STRETCHED = 4.0  # times what the shown differences need
+_TICK_GAP = 21.0  # percent of the width that a tick's text takes on a phone
 _LETTER = 6.6  # pixels of a digit at the size of a tick
 
 if TYPE_CHECKING:
@@ -67,7 +77,8 @@ def _environment() -> "Environment":
     environment.filters["glued"] = partial(_UNIT.sub, NO_BREAK)
     environment.globals |= {
         "draw": draw,
-        "reach": _reach_of_differences,
+        "times_scale": times_scale,
+        "times_tick": _times_tick,
         "WIDE": WIDE,
         "NARROW": NARROW,
         "LABELLED_SHARE": LABELLED_SHARE,
@@ -79,12 +90,6 @@ def block_markup(block: Block, title: str) -> Markup:
     """A block, by the macro of its name."""
     macros = _environment().get_template("blocks.html.j2").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, title))
-
-
-def _reach_of_differences(block: Differences) -> float:
-    """Where their scale ends, on either side of 0."""
-    most = max((abs(value) for row in block.rows for value in (row.value, *(row.limits or ()))), default=1.0)
-    return nice_step(most) if most > 0 else 1.0
 
 
 # --- where a value lies on an axis, and which values are worth a tick
@@ -164,6 +169,52 @@ def _log_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple
         above = below * 10
         marks = (below, above)
     return math.log10(below), math.log10(above), marks
+
+
+# --- how many times as fast: a log axis around 1
+
+
+def times_scale(block: Differences) -> Scale:
+    """In percent of the width. It holds every dot and every interval that shows a difference; one that shows none may
+    be so wide that it would leave the others no room: it is cut at the edge, and marked there."""
+    sure = [value for row in block.rows for value in (row.value, *_limits_shown(row))]
+    wide = [value for row in block.rows for value in row.limits or ()]
+    needed = max(map(_steps_from_1, sure), default=0.0)
+    has_shown = any(_limits_shown(row) for row in block.rows)
+    most = _MOST_STRETCHED * needed if has_shown else math.inf
+    ends = []
+    for is_faster in (False, True):
+        beside = [value for value in wide if (value > 1) == is_faster]
+        own = [value for value in sure if (value > 1) == is_faster]
+        stretched = min(max(map(_steps_from_1, beside), default=0.0), most)
+        ends.append(max(stretched, max(map(_steps_from_1, own), default=0.0)))
+    longest = max(*ends, math.log10(_TIMES[0]))
+    slower, faster = (_end_of_times(max(end, longest * _LEAST_SIDE)) for end in ends)
+    found = Scale(Spread.LOG, -math.log10(slower), math.log10(faster), 0.0, 100.0, ())
+    ticks: list[float] = [1.0]
+    for value in (1 / slower, faster, *(v for times in reversed(_TIMES) for v in (1 / times, times))):
+        is_inside = found.low - 1e-9 <= math.log10(value) <= found.high + 1e-9
+        if is_inside and all(abs(found.place(value) - found.place(tick)) >= _TICK_GAP for tick in ticks):
+            ticks.append(value)
+    return replace(found, ticks=tuple(sorted(ticks)))
+
+
+def _limits_shown(row: DifferenceBar) -> tuple[float, ...]:
+    return row.limits if row.limits is not None and row.tone is not Tone.PLAIN else ()
+
+
+def _steps_from_1(times: float) -> float:
+    return abs(math.log10(times))
+
+
+def _end_of_times(steps: float) -> float:
+    return next((times for times in _TIMES if math.log10(times) >= steps - 1e-12), 10.0 ** math.ceil(steps))
+
+
+def _times_tick(value: float) -> str:
+    if value == 1:
+        return "same"
+    return f"{plain_number(max(value, 1 / value))}× {'faster' if value > 1 else 'slower'}"
 
 
 # --- charts as SVG

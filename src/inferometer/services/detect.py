@@ -1,28 +1,35 @@
 """What an address is: it is asked a few harmless questions, and a table says what the answers look like.
 
-`probe` asks, with short time-outs; `recognize` decides, and is a pure function of the answers.
+`probe` asks, with short time-outs; `recognize` decides, and is a pure function of the answers; `look` does both, and
+also sees a server behind the other one of TLS and plain text.
 """
 
 import http.client
+import socket
+import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.text import decode_json
-from inferometer.services.endpoint import Connection
+from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http_control import HttpControl
 
 TIMEOUT_S = 5.0
+LONGEST_TEXT = 4000  # of a page, to see what it is
 _NOBODY = "inferometer-looks-around"  # a model that no server has
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What came back: an HTTP status and the JSON document, if it was one; over gRPC status 200, or 0 for an error."""
+    """What came back: an HTTP status with the JSON document, if it was one, and how the text began; over gRPC status
+    200, or 0 for an error."""
 
     status: int
     document: Any = None
+    text: str = ""
 
     def field(self, name: str) -> Any:
         return self.document.get(name) if isinstance(self.document, dict) else None
@@ -32,31 +39,48 @@ class ProbeAnswer:
         extensions = self.field("extensions")
         return isinstance(extensions, list) and "statistics" in extensions
 
+    @property
+    def is_exposition(self) -> bool:
+        """Whether it is a page of metrics as Prometheus reads it."""
+        return self.status == 200 and self.text.startswith(("# HELP ", "# TYPE "))
+
+    @property
+    def is_page(self) -> bool:
+        """Whether somebody may want it: Triton's metrics port answers 200 to whatever is asked, with nothing in it."""
+        return self.status < 400 and (bool(self.text) or self.status >= 300) and not self.is_exposition
+
 
 ProbeAnswers = Mapping[str, ProbeAnswer]
 """By question; one that was not answered at all is not there."""
 
+PAGE = "page"
 QUESTIONS = {
     "kserve": "/v2",
     "openai": "/v1/models",
     "tfserving": f"/v1/models/{_NOBODY}",
     "ping": "/ping",
-    "root": "/",
+    "management": "/models?limit=1",
+    "metrics": "/metrics",
+    PAGE: "",  # the very page that would be measured
 }
 """Over HTTP: what is asked for, by GET."""
+
+_QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
 
 
 @dataclass(frozen=True, slots=True)
 class ServerGuess:
     """What an address looks like."""
 
-    kind: str
+    kind: str  # a service kind, or one of those below, which cannot be measured
     protocol: str
     title: str
+    scheme: str = ""  # by which it is reached, where that is not the one that was tried
+    page_status: int = 0  # of the page that would be measured, where it was asked for
 
     @property
     def words(self) -> str:
-        """The options that measure it."""
+        """The options that measure it, as the classic script has them."""
         return f"--service-kind {self.kind} -i {self.protocol}"
 
 
@@ -71,7 +95,18 @@ def _is_torchserve_error(answer: ProbeAnswer) -> bool:
     return isinstance(answer.document, dict) and answer.document.keys() >= {"code", "type", "message"}
 
 
+def _is_management(answer: ProbeAnswer) -> bool:
+    models = answer.field("models")
+    if answer.status != 200 or not isinstance(models, list):
+        return False
+    return all(isinstance(row, dict) and row.keys() >= {"modelName", "modelUrl"} for row in models)
+
+
 TORCHSERVE = ServerGuess("torchserve", "http", "TorchServe")
+PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
+
+TLS, METRICS, MANAGEMENT, GRPC = "tls", "metrics", "management", "grpc"
+"""Kinds that cannot be measured, as long as no more is known."""
 
 SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
     (
@@ -95,7 +130,8 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
         lambda answer: answer.field("status") in ("Healthy", "Partial Healthy", "Unhealthy"),
         TORCHSERVE,
     ),
-    ("root", _is_torchserve_error, TORCHSERVE),
+    ("management", _is_management, ServerGuess(MANAGEMENT, "http", "TorchServe's management API")),
+    (PAGE, _is_torchserve_error, TORCHSERVE),
     (
         "grpc kserve",
         lambda answer: answer.status == 200 and answer.has_statistics,
@@ -107,72 +143,186 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
         ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC"),
     ),
     ("grpc tfserving", lambda answer: True, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
+    ("grpc", lambda answer: True, ServerGuess(GRPC, "grpc", "a gRPC server of no kind that is known")),
+    ("tls grpc", lambda answer: True, ServerGuess(TLS, "grpc", "a gRPC port with TLS", "grpcs")),
+    ("tls", lambda answer: True, ServerGuess(TLS, "http", "a port with TLS", "https")),
 )
 """(question, whether its answer tells, what of), in the order in which they are tried: the surest signs first."""
 
-PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
 
-
-def recognize(answers: ProbeAnswers) -> ServerGuess | None:
-    """What the answers look like; None when nothing that can be measured has answered."""
+def recognize(answers: ProbeAnswers) -> ServerGuess:
+    """What the answers look like."""
+    if _is_metrics_port(answers):
+        return ServerGuess(METRICS, "http", "a metrics port")
     for question, tells, guess in SIGNS:
         if question in answers and tells(answers[question]):
             return guess
-    return PLAIN if any(not question.startswith("grpc") for question in answers) else None
+    return PLAIN
+
+
+def _is_metrics_port(answers: ProbeAnswers) -> bool:
+    """Nothing but metrics: a page beside them is worth to be measured."""
+    page, metrics = answers.get(PAGE), answers.get("metrics")
+    if page is None:
+        return False
+    return page.is_exposition or (metrics is not None and metrics.is_exposition and not page.is_page)
 
 
 # --- asking
 
 
-def probe(connection: Connection) -> ProbeAnswers:
-    """Ask until the answers tell; PeerError when nobody is there."""
-    control = HttpControl(connection)
-    answers: dict[str, ProbeAnswer] = {}
-    for question, path in QUESTIONS.items():
+def look(connection: Connection, *, protocol: str = "http", page: str = "", first: str = "") -> ServerGuess:
+    """What is there, asked over this protocol first; PeerError when there is nothing that can be understood.
+
+    `page` is the path that would be measured if it is plain HTTP, `first` the kind that it most likely is.
+    """
+    try:
+        return _guess(connection, protocol, page, first)
+    except PeerError as error:
+        if connection.endpoint.tls is None or isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            raise
+        # Headers may be secrets: they are not sent in plain text.
+        plain = Connection(replace(connection.endpoint, tls=None))
         try:
-            answers[question] = _ask(control, path)
+            found = _guess(plain, protocol, page, first)
+        except PeerError:
+            raise error from error.__cause__
+        if found.scheme:
+            raise
+        return replace(found, scheme=found.protocol)
+
+
+def _guess(connection: Connection, protocol: str, page: str, first: str) -> ServerGuess:
+    answers: ProbeAnswers = probe_grpc(connection) if protocol == "grpc" else {}
+    answers = answers or probe(connection, page=page, first=first)
+    found = recognize(answers)
+    return replace(found, page_status=answers[PAGE].status) if PAGE in answers else found
+
+
+def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
+    """Ask until the answers tell; PeerError when nobody is there, or somebody who speaks no language of ours."""
+    endpoint = connection.endpoint
+    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    answers: dict[str, ProbeAnswer] = {}
+    first = _QUESTION_OF.get(first, first)
+    for question in sorted(QUESTIONS, key=lambda name: name != first):
+        path = endpoint.prefix + QUESTIONS[question]
+        try:
+            answers[question] = _ask(control, (page or path or "/") if question == PAGE else path)
         except PeerError as error:
-            if not isinstance(
-                error.__cause__, (http.client.HTTPException, TimeoutError, ConnectionResetError)
-            ):
+            cause = error.__cause__
+            if not isinstance(cause, (http.client.HTTPException, TimeoutError, ConnectionResetError)):
                 raise
-            return answers if answers else _probe_other_protocols(connection, error.__cause__)
-        if recognize(answers) not in (None, PLAIN):
-            break
+            return answers or _probe_other_protocols(connection, cause)
+        if recognize(answers) is not PLAIN:
+            return answers
+    if (
+        endpoint.tls is None and answers[PAGE].status == 400
+    ):  # "a plain HTTP request was sent to an HTTPS port"
+        return _probe_tls(endpoint) or answers
     return answers
 
 
 def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAnswers:
     """HTTP/1 was not answered as such. Frames of HTTP/2 begin with a length, which is small: zeros."""
-    is_silent = isinstance(cause, TimeoutError)
-    is_closed = isinstance(cause, http.client.RemoteDisconnected)
-    is_frame = isinstance(cause, http.client.BadStatusLine) and str(cause).startswith("\x00")
-    is_something_else = isinstance(cause, http.client.HTTPException) and not is_closed and not is_frame
-    return {} if is_silent or is_something_else else probe_grpc(connection)
+    where = connection.endpoint.authority
+    remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
+    if isinstance(cause, TimeoutError):
+        raise PeerError(
+            f"{where} takes connections and says nothing: it was asked for a page, and {TIMEOUT_S:g} s were not enough",
+            remedy=remedy,
+        ) from cause
+    is_closed = isinstance(cause, (http.client.RemoteDisconnected, ConnectionResetError))
+    line = str(cause) if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""
+    answers: ProbeAnswers = {}
+    if connection.endpoint.tls is None and not line.startswith("\x00"):
+        answers = _probe_tls(connection.endpoint)
+    if not answers and (is_closed or line.startswith("\x00")):
+        answers = probe_grpc(connection)
+    if answers:
+        return answers
+    if is_closed:
+        said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
+    else:
+        said = (
+            f"{where} does not speak HTTP: {_named(line)}its answer began with {(line or str(cause))[:60]!r}"
+        )
+    raise PeerError(said, remedy=remedy) from cause
+
+
+_GREETINGS = (
+    ("SSH-", "SSH"),
+    (("-ERR", "-NOAUTH", "-DENIED"), "Redis"),
+    ("220", "mail or FTP"),
+    ("RFB ", "VNC"),
+    ("AMQP", "AMQP"),
+)
+
+
+def _named(line: str) -> str:
+    return next((f"it looks like {name}, and " for begin, name in _GREETINGS if line.startswith(begin)), "")
 
 
 def _ask(control: HttpControl, path: str) -> ProbeAnswer:
     status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
+    text = body[:LONGEST_TEXT].decode("utf-8", "replace")
     try:
-        return ProbeAnswer(status, decode_json(body))
+        return ProbeAnswer(status, decode_json(body), text)
     except ValueError:
-        return ProbeAnswer(status)
+        return ProbeAnswer(status, text=text)
 
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
+    """What a gRPC server answers; nothing where there is none."""
     from inferometer.services.grpc_control import GrpcControl
-    from inferometer.services.triton_grpc import TritonGrpc
+    from inferometer.services.kserve import load_messages
+
+    def call(service: str, method: str) -> bytes:
+        return GrpcControl(connection, service).call_bytes(method, b"", timeout_s=TIMEOUT_S)
 
     try:
-        return {"grpc kserve": ProbeAnswer(200, dict(TritonGrpc(connection).server()))}
+        reply = load_messages().ServerMetadataResponse.FromString(
+            call("inference.GRPCInferenceService", "ServerMetadata")
+        )
+        return {"grpc kserve": ProbeAnswer(200, {"name": reply.name, "extensions": list(reply.extensions)})}
     except MissingError:
         pass
     except PeerError:
         return {}
     try:
-        GrpcControl(connection, "tensorflow.serving.PredictionService").call_bytes("GetModelMetadata", b"")
+        call("tensorflow.serving.PredictionService", "GetModelMetadata")
     except MissingError:
-        return {}
+        return {"grpc": ProbeAnswer(0)}
     except PeerError:  # a call that says what it lacks is there
         return {"grpc tfserving": ProbeAnswer(0)}
     return {"grpc tfserving": ProbeAnswer(200)}
+
+
+def _probe_tls(endpoint: Endpoint) -> dict[str, ProbeAnswer]:
+    """Whether a handshake is answered; nobody is trusted, and nothing is sent.
+
+    A gRPC server knows no protocol but h2, by which it is told from an HTTPS server that has both.
+    """
+    chosen = _shake_hands(endpoint, "http/1.1")
+    if chosen is None:
+        return {}
+    is_grpc = chosen != "http/1.1" and _shake_hands(endpoint, "h2") == "h2"
+    return {"tls grpc" if is_grpc else "tls": ProbeAnswer(0)}
+
+
+def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
+    """The protocol that the peer takes, or nothing if it does not say; None if it does not speak TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([offered])
+    try:
+        with closing(socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)) as sock:
+            secured = context.wrap_socket(sock, server_hostname=endpoint.host)
+            with closing(secured):
+                return secured.selected_alpn_protocol() or ""
+    except ssl.SSLError as error:
+        return (
+            "" if "ALERT" in (error.reason or "") else None
+        )  # only who speaks TLS says what it does not like
+    except OSError:
+        return None

@@ -56,22 +56,33 @@ def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
         )
     secure = scheme.lower() == "https"
     authority, slash, path = rest.partition("/")
-    host, port = _split_authority(authority, url, 443 if secure and separator else default_port)
+    host, port = split_authority(authority, url)
+    if port is None:
+        port = 443 if secure else default_port
     return Endpoint(host=host, port=port, prefix=(slash + path).rstrip("/"), tls=tls if secure else None)
 
 
-def _split_authority(authority: str, url: str, default_port: int) -> tuple[str, int]:
+def split_authority(authority: str, url: str) -> tuple[str, int | None]:
+    """Host and port, if one is given; the whole address stands in the sentence that refuses it."""
     if authority.startswith("["):
         host, _, tail = authority[1:].partition("]")
         port_text = tail.removeprefix(":")
     else:
         host, _, port_text = authority.partition(":")
-    if not host or not (is_digits(port_text) or port_text == ""):
+    if not _is_name(host) or not (is_digits(port_text) or port_text == ""):
         raise UsageError(f"the address '{url}' is not host:port", remedy="write it like localhost:8000")
-    port = int(port_text) if port_text else default_port
-    if not 0 < port < 65536:
+    port = int(port_text) if port_text else None
+    if port is not None and not 0 < port < 65536:
         raise UsageError(f"the address '{url}' has port {port}", remedy="use a port from 1 to 65535")
     return host, port
+
+
+def _is_name(host: str) -> bool:
+    """Whether it can be looked up: Python does so by its IDNA form, which not every text has."""
+    try:
+        return bool(host.encode("idna")) and host.isprintable()
+    except UnicodeError:
+        return False
 
 
 def tls_context(tls: "Tls") -> ssl.SSLContext:

@@ -1,7 +1,14 @@
 """Charts as markup: every number of the series is in it, every text is escaped."""
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferometer.report.document import (
     Bar,
@@ -18,7 +25,7 @@ from inferometer.report.document import (
     Spread,
     Tone,
 )
-from inferometer.report.page import NARROW, WIDE, block_markup, draw
+from inferometer.report.page import NARROW, WIDE, block_markup, draw, times_scale
 
 NASTY = "<script>alert('1 & 2')</script>\""
 
@@ -114,18 +121,56 @@ def test_bars_of_nothing_are_empty():
     assert "width:0.000%" in figure
 
 
-def test_differences_are_placed_around_zero():
-    rows = (
-        DifferenceBar("up", 10.0, (5.0, 15.0), "+10 %", Tone.GOOD, "first"),
-        DifferenceBar("down", -20.0, None, "−20 %", Tone.BAD, "second"),
+def differences(*rows, tone=Tone.GOOD):
+    """Of (value, limits); those that have 1 in their limits show nothing."""
+    return Differences(
+        NASTY,
+        tuple(
+            DifferenceBar(
+                "a", value, limits, "said", Tone.PLAIN if limits[0] <= 1 <= limits[1] else tone, "g"
+            )
+            for value, limits in rows
+        ),
     )
-    figure = block_markup(Differences(NASTY, rows, "%"), "")
-    assert re.findall(r'class="dot" style="left:([\d.]+)%"', figure) == ["75.000", "0.000"]
-    assert re.findall(r'class="reach" style="left:([\d.]+)%;width:([\d.]+)%"', figure) == [
-        ("62.500", "25.000")
+
+
+def test_differences_are_placed_on_a_log_axis_around_1():
+    bars = replace(differences((1.5, (1.2, 2.0)), (0.5, (0.5, 0.5))), title=NASTY)
+    figure = block_markup(bars, "")
+    dots = [float(place) for place in re.findall(r'class="dot" style="left:([\d.]+)%"', figure)]
+    assert dots == [pytest.approx(50 + 50 * math.log2(1.5), abs=1e-3), 0.0]
+    assert re.findall(r'class="reach" style="left:([\d.]+)%;right:([\d.]+)%"', figure) == [
+        ("63.152", "0.000"),
+        ("0.000", "100.000"),
     ]
-    assert re.findall(r'class="group">(\w+)<', figure) == ["first", "second"]
+    assert re.findall(r'class="group">(\w+)<', figure) == ["g"]
     assert "<script" not in figure
+    assert re.findall(r"translateX\(-[\d.]+%\)\">([^<]+)<", figure) == ["2× slower", "same", "2× faster"]
+
+
+TIMES = st.floats(1e-6, 1e6)
+INTERVALS = st.tuples(TIMES, TIMES, TIMES).map(sorted).map(lambda row: (row[1], (row[0], row[2])))
+
+
+@given(st.lists(INTERVALS, min_size=1, max_size=6))
+def test_the_axis_holds_every_dot_and_every_difference_that_is_shown(rows):
+    found = times_scale(differences(*rows))
+    shown = [v for value, limits in rows for v in (value, *(() if limits[0] <= 1 <= limits[1] else limits))]
+    assert all(found.low - 1e-9 <= math.log10(value) <= found.high + 1e-9 for value in shown)
+    assert found.low < 0 < found.high
+    assert 1.0 in found.ticks
+    places = [found.place(tick) for tick in found.ticks]
+    assert all(later - earlier > 20 for earlier, later in pairwise(places))
+
+
+def test_an_interval_that_shows_nothing_leaves_the_others_room():
+    bars = differences((1.03, (1.02, 1.04)), (1.0, (0.001, 1000.0)))
+    found = times_scale(bars)
+    assert found.place(1.04) - found.place(1.02) > 3
+    (wide,) = re.findall(
+        r'class="reach cut-low cut-high" style="left:([\d.]+)%;right:([\d.]+)%"', block_markup(bars, "")
+    )
+    assert wide == ("0.000", "0.000")
 
 
 def test_an_interval_down_to_zero_does_not_break_a_log_axis():

@@ -177,7 +177,7 @@ def test_good_answers_are_taken(kind: str, server: StrangeServer) -> None:
         assert asked.trace_settings()["trace_level"] == ("OFF",)
     if kind != "tfserving":
         assert asked.models() == ["m"]
-    assert recognize(probe(server.connection)).kind == kind  # type: ignore[union-attr]
+    assert recognize(probe(server.connection)).kind == kind
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

@@ -1,27 +1,22 @@
 """A comparison as a document: what differs from the baseline, by how much, and how sure that is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from inferometer.compare.comparison import (
     FAILED,
-    FASTER,
-    FINE,
     INCONCLUSIVE,
-    INVALID,
     MIXED,
     NO_DIFFERENCE,
     PASSED,
-    REGRESSION,
-    SLOWER,
     THROUGHPUT,
-    UNDECIDED,
     Comparison,
     Contrast,
     Difference,
-    LevelDifference,
+    GateOutcome,
     OutputSimilarity,
 )
-from inferometer.compare.differences import headline
+from inferometer.compare.differences import speedup
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -49,61 +44,65 @@ from inferometer.report.documents.levels import (
     measured,
     throughput_chart,
 )
+from inferometer.report.documents.speed import (
+    TONES,
+    difference_words,
+    one_sentence,
+    speed_of,
+    unlike,
+    verdict,
+)
 from inferometer.report.format import (
     NONE,
     difference,
     duration,
-    first_line,
     level_label,
     plural,
     quantity,
     share,
-    signed,
     when,
 )
 from inferometer.stats.result import Result
 
 CHOSEN = 99  # the percentile of the latency that is drawn
-_TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
+TITLED = 3  # names that fit into a title
+CARDS = 4
+VARIANT = Column("Variant", is_number=False, is_name=True)
 _GATE_TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
-_OUTCOMES = {
-    FINE: ("Fine: no condition of --fail-if is met.", Tone.GOOD),
-    REGRESSION: ("Regression: a condition of --fail-if is met.", Tone.BAD),
-    UNDECIDED: (
-        "Inconclusive: the intervals are too wide to tell; measure longer with --duration.",
-        Tone.WARNING,
-    ),
-    INVALID: ("Invalid: this comparison cannot be trusted.", Tone.BAD),
-}
 
 
 def comparison_document(comparison: Comparison) -> Document:
     """The whole report; the same comparison gives the same document."""
     problems = (Message(text, tone=Tone.BAD) for text in comparison.problems)
-    gates = (
-        Message(f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}", tone=_GATE_TONES[gate.outcome])
-        for gate in comparison.gates
-    )
     sections = (
         message_section("problems", "Why it is not valid", problems),
-        message_section("gates", "Conditions of --fail-if", gates),
+        message_section("gates", "Conditions of --fail-if", map(_gate, comparison.gates)),
+        _variants_section(comparison),
         _differences_section(comparison),
         _outputs_section(comparison),
         _throughput_section(comparison),
         _distribution_section(comparison),
         _turns_section(comparison),
-        _variants_section(comparison),
+        _measured_section(comparison),
         _notes_section(comparison),
     )
+    words, tone = verdict(comparison)
     return Document(
         kind="Comparison",
-        title=" vs ".join(variant.name for variant in comparison.variants),
+        title=_title(comparison),
         facts=_facts(comparison),
-        verdict=_verdict(comparison),
-        tone=_tone(comparison),
+        verdict=words,
+        tone=tone,
         figures=tuple(_figures(comparison)),
         sections=tuple(section for section in sections if section is not None),
     )
+
+
+def _title(comparison: Comparison) -> str:
+    names = [variant.name for variant in comparison.variants]
+    if len(names) <= TITLED:
+        return " vs ".join(names)
+    return f"{names[0]} vs {len(names) - 1} variants"
 
 
 def _facts(comparison: Comparison) -> tuple[str, ...]:
@@ -118,106 +117,144 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
     return tuple(word for word in words if word)
 
 
-def _verdict(comparison: Comparison) -> str:
-    """What the conditions say, and each variant in a sentence."""
-    words = [_OUTCOMES[comparison.outcome][0]] if comparison.gates or comparison.problems else []
-    words += sentences(comparison)
-    return first_line(" ".join(words), 2000) if words else "There is nothing to compare with the baseline."
-
-
 def sentences(comparison: Comparison) -> tuple[str, ...]:
     """What was found, one sentence for each variant."""
-    return tuple(_sentence(contrast, comparison.baseline) for contrast in comparison.contrasts)
+    return tuple(one_sentence(contrast, comparison.baseline) for contrast in comparison.contrasts)
 
 
-def _sentence(contrast: Contrast, baseline: str) -> str:
-    level = _telling_level(contrast)
-    found = None if level is None else headline(level)
-    if level is None or found is None:
-        return f"{contrast.variant} could not be compared with {baseline}."
-    where = level_label(level.mode, level.value)
-    if contrast.verdict == NO_DIFFERENCE:
-        why = "there are too few requests to tell"
-        if found.percent.limits is not None:
-            most = max(map(abs, found.percent.limits))
-            why = f"at {where} {found.metric} differs by {most:.1f} % at most"
-        return f"No difference shown between {contrast.variant} and {baseline}: {why}."
-    word = "faster by some figures and slower by others" if contrast.verdict == MIXED else contrast.verdict
-    shown = [row for row in level.differences if row.verdict != NO_DIFFERENCE] or [found]
-    figures = ", ".join(f"{row.metric} {difference(row.percent)}" for row in shown[:2])
-    return f"{contrast.variant} is {word} than {baseline}: at {where} {figures}."
-
-
-def _telling_level(contrast: Contrast) -> LevelDifference | None:
-    """The level with a difference that was shown, the last one of them; else the last."""
-    for level in reversed(contrast.levels):
-        if any(row.verdict != NO_DIFFERENCE for row in level.differences):
-            return level
-    return contrast.levels[-1] if contrast.levels else None
-
-
-def _tone(comparison: Comparison) -> Tone:
-    if comparison.outcome in (INVALID, REGRESSION):
-        return Tone.BAD
-    found = {contrast.verdict for contrast in comparison.contrasts}
-    if comparison.outcome != FINE or MIXED in found or {FASTER, SLOWER} <= found:
-        return Tone.WARNING
-    if SLOWER in found:
-        return Tone.WARNING if comparison.gates else Tone.BAD
-    return Tone.GOOD if FASTER in found else Tone.PLAIN
+def _gate(gate: GateOutcome) -> Message:
+    is_open = gate.outcome == INCONCLUSIVE and "interval" in gate.found
+    advice = "A longer measurement (--duration) makes the interval narrower." if is_open else ""
+    words = f"{gate.variant}: {gate.text}: {gate.outcome}, {gate.found}"
+    return Message(words, advice, _GATE_TONES[gate.outcome])
 
 
 def _figures(comparison: Comparison) -> Iterator[Figure]:
-    if comparison.gates or comparison.problems:
-        words, tone = _OUTCOMES[comparison.outcome]
-        word = words.partition(":")[0].lower()
-        yield Figure("Outcome", word, plural(len(comparison.gates), "condition"), tone)
-    for contrast in comparison.contrasts[:3]:
-        level = contrast.levels[-1] if contrast.levels else None
-        row = None if level is None else headline(level)
-        if level is not None and row is not None:
-            detail = f"{row.metric} at {level_label(level.mode, level.value)}: {row.verdict}"
-            yield Figure(contrast.variant, f"{signed(row.percent.value)} %", detail, _TONES[row.verdict])
+    """How many times as fast each variant is; of many the table has it."""
+    if len(comparison.contrasts) > CARDS:
+        return
+    for contrast in comparison.contrasts:
+        speed = speed_of(contrast)
+        number, _, rest = speed.whole.partition(f" times {speed.kind}")
+        value, detail = f"{number}× {speed.kind}", rest.strip()
+        if speed.kind in (MIXED, NO_DIFFERENCE):
+            value, detail = speed.kind.removesuffix(" shown"), speed.whole
+        yield Figure(contrast.variant, value, detail, TONES[speed.kind])
+    if len(comparison.contrasts) == 1:
+        yield from _before_and_after(comparison.contrasts[0])
+
+
+def _before_and_after(contrast: Contrast) -> Iterator[Figure]:
+    for level in contrast.levels[-1:]:
+        where = f"at {level_label(level.mode, level.value)}"
+        for row in level.differences:
+            if row.metric in (THROUGHPUT, f"p{CHOSEN}"):
+                name = "Infer/s" if row.metric == THROUGHPUT else row.metric
+                value = f"{_figure(row.metric, row.base)} → {_figure(row.metric, row.value)}"
+                yield Figure(name, value, f"{where}, {row.verdict}", TONES[row.verdict])
+    if contrast.outputs:
+        is_unlike = any(map(unlike, contrast.outputs))
+        value, tone = ("unlike", Tone.WARNING) if is_unlike else ("alike", Tone.PLAIN)
+        yield Figure("Outputs", value, _outputs_word(contrast).removeprefix("alike, "), tone)
+
+
+def _variants_section(comparison: Comparison) -> Section | None:
+    """A row for each variant: how many times as fast it is, its figures at the heaviest load, its outputs."""
+    if not comparison.contrasts:
+        return None
+    base = comparison.baseline
+    labels = [level_label(level.mode, level.value) for row in comparison.contrasts for level in row.levels]
+    at = {
+        row.variant: {cell.metric: cell for cell in row.levels[-1].differences}
+        for row in comparison.contrasts
+        if row.levels
+    }
+    metrics = list(dict.fromkeys(name for cells in at.values() for name in cells))
+    has_outputs = any(row.outputs for row in comparison.contrasts)
+    columns = (
+        VARIANT,
+        *(
+            Column("Infer/s" if name == THROUGHPUT else name, rank=int(name not in (THROUGHPUT, "p99")))
+            for name in metrics
+        ),
+        *text_columns(*(("Outputs",) if has_outputs else ()), f"Against {base}"),
+    )
+    first = next(iter(at.values()), {})
+    rows = [(base, *_cells(first, metrics, "base"), *(("",) if has_outputs else ()), "baseline")]
+    tones = [Tone.PLAIN]
+    for contrast in comparison.contrasts:
+        speed = speed_of(contrast)
+        outputs = (_outputs_word(contrast),) if has_outputs else ()
+        cells = _cells(at.get(contrast.variant, {}), metrics, "value")
+        rows.append((contrast.variant, *cells, *outputs, speed.whole))
+        tones.append(TONES[speed.kind])
+    lead = f"Figures at {labels[-1]}." if len(set(labels)) > 1 else f"At {labels[-1]}." if labels else ""
+    table = Table("The variants", columns, tuple(rows), tones=tuple(tones))
+    return Section("variants", "The variants", lead, (table,))
+
+
+def _cells(cells: Mapping[str, Difference], metrics: Sequence[str], field: str) -> Iterator[str]:
+    for name in metrics:
+        yield _figure(name, getattr(cells[name], field)) if name in cells else NONE
+
+
+def _outputs_word(contrast: Contrast) -> str:
+    """All outputs of a variant in a few words."""
+    if not contrast.outputs:
+        return NONE
+    wrong = [f"{row.name}: {why}" for row in contrast.outputs if (why := unlike(row))]
+    if wrong:
+        return "; ".join(wrong)
+    if all(row.is_identical for row in contrast.outputs):
+        return "identical"
+    noise = [row.snr_db for row in contrast.outputs if row.snr_db is not None]
+    return f"alike, SNR {min(noise):.0f} dB" if noise else "alike"
 
 
 def _differences_section(comparison: Comparison) -> Section | None:
-    drawn = [_drawn(contrast, comparison.baseline) for contrast in comparison.contrasts if contrast.levels]
-    if not drawn:
+    """A drawing for each figure, with a row for each variant and load."""
+    found = [
+        (contrast.variant, level_label(level.mode, level.value), row)
+        for contrast in comparison.contrasts
+        for level in contrast.levels
+        for row in level.differences
+    ]
+    if not found:
         return None
-    lead = "A difference counts only when its whole interval lies on one side of 0."
-    labels = dict.fromkeys(
-        level_label(level.mode, level.value) for contrast in comparison.contrasts for level in contrast.levels
+    labels = list(dict.fromkeys(label for _, label, _ in found))
+    metrics = dict.fromkeys(row.metric for _, _, row in found)
+    drawn = tuple(
+        Differences(
+            "Throughput" if metric == THROUGHPUT else f"{metric} latency",
+            tuple(
+                _bar(variant, label if len(labels) > 1 else "", row)
+                for label in labels
+                for variant, where, row in found
+                if where == label and row.metric == metric
+            ),
+        )
+        for metric in metrics
     )
+    where = f" at {labels[0]}" if len(labels) == 1 else ""
+    lead = (
+        f"How many times as fast as {comparison.baseline}{where}. A difference counts only when its whole interval "
+        "lies on one side."
+    )
+    drawn = (replace(drawn[0], note="To the right is faster, of throughput as of latency."), *drawn[1:])
     tables = tuple(_level_table(comparison, label) for label in labels)
     return Section("differences", "Differences", lead, (*drawn, *tables))
 
 
-def _drawn(contrast: Contrast, baseline: str) -> Differences:
-    rows = tuple(
-        DifferenceBar(
-            label=row.metric,
-            value=row.percent.value,
-            limits=row.percent.limits,
-            text=_said(row),
-            tone=_TONES[row.verdict],
-            group=level_label(level.mode, level.value),
-        )
-        for level in contrast.levels
-        for row in level.differences
-    )
-    note = "Throughput to the right is faster; latency to the right is slower."
-    return Differences(f"{contrast.variant} against {baseline}: {contrast.verdict}", rows, "%", note)
-
-
-def _said(row: Difference) -> str:
-    words = (difference(row.percent), "" if row.verdict == NO_DIFFERENCE else row.verdict, row.reason)
-    return ", ".join(word for word in words if word)
+def _bar(variant: str, group: str, row: Difference) -> DifferenceBar:
+    speed = speedup(row)
+    return DifferenceBar(variant, speed.value, speed.limits, difference_words(row), TONES[row.verdict], group)
 
 
 def _level_table(comparison: Comparison, label: str) -> Table:
     """One row for each figure of each variant at one load."""
     columns = (
-        *text_columns("Variant", "Figure"),
+        VARIANT,
+        *text_columns("Figure"),
         *map(Column, ("Baseline", "Variant's")),
         *text_columns("Difference", "Verdict"),
     )
@@ -232,17 +269,17 @@ def _level_table(comparison: Comparison, label: str) -> Table:
         (
             variant,
             row.metric,
-            *(_figure(row, value) for value in (row.base, row.value)),
+            *(_figure(row.metric, value, " /s") for value in (row.base, row.value)),
             difference(row.percent),
-            row.verdict if not row.reason else f"{row.verdict}: {row.reason}",
+            difference_words(row).partition(" (")[0] if row.percent.limits else difference_words(row),
         )
         for variant, row in found
     )
-    return Table(f"At {label}", columns, rows, Depth.DRAWN, tuple(_TONES[row.verdict] for _, row in found))
+    return Table(f"At {label}", columns, rows, Depth.DRAWN, tuple(TONES[row.verdict] for _, row in found))
 
 
-def _figure(row: Difference, value: float) -> str:
-    return f"{quantity(value)} /s" if row.metric == THROUGHPUT else duration(value)
+def _figure(metric: str, value: float, per_s: str = "") -> str:
+    return f"{quantity(value)}{per_s}" if metric == THROUGHPUT else duration(value)
 
 
 def _outputs_section(comparison: Comparison) -> Section | None:
@@ -252,7 +289,8 @@ def _outputs_section(comparison: Comparison) -> Section | None:
         return None
     numbers = ("Max error", "Mean error", "Relative", "Cosine", "SNR", "Top-1", "Same")
     columns = (
-        *text_columns("Variant", "Output"),
+        VARIANT,
+        *text_columns("Output"),
         Column("Type", is_number=False, rank=2),
         *(Column(name, rank=name in ("Mean error", "Relative")) for name in numbers),
         *text_columns("Verdict"),
@@ -266,15 +304,12 @@ def _outputs_section(comparison: Comparison) -> Section | None:
 
 
 def _output_cells(row: OutputSimilarity) -> tuple[str, ...]:
-    words = row.problem or ("identical" if row.is_identical else "differs")
-    if row.non_finite:
-        words += f", {plural(row.non_finite, 'element')} with NaN or infinity on one side only"
     return (
         *map(_small, (row.max_abs, row.mean_abs, row.relative)),
         NONE if row.cosine is None else f"{row.cosine:.6f}",
         NONE if row.snr_db is None else f"{row.snr_db:.1f} dB",
         *(NONE if part is None else share(part) for part in (row.top1, row.exact)),
-        words,
+        unlike(row) or ("identical" if row.is_identical else "alike"),
     )
 
 
@@ -340,9 +375,9 @@ def _turns_section(comparison: Comparison) -> Section | None:
     return Section("turns", "Round by round", lead, (chart,))
 
 
-def _variants_section(comparison: Comparison) -> Section | None:
+def _measured_section(comparison: Comparison) -> Section | None:
     tables = tuple(Facts(variant.name, tuple(_variant(variant.result))) for variant in comparison.variants)
-    return Section("variants", "The variants", "", tables, is_detail=True) if tables else None
+    return Section("measured", "What was measured", "", tables, is_detail=True) if tables else None
 
 
 def _variant(result: Result) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from inferometer.compare.comparison import (
@@ -23,7 +25,10 @@ from inferometer.compare.comparison import (
     Turn,
     Variant,
 )
+from inferometer.compare.differences import overall
+from inferometer.report.document import Tone
 from inferometer.report.documents.comparison import sentences
+from inferometer.report.documents.speed import speed_of, times, unlike, verdict
 from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import Estimate
@@ -99,33 +104,165 @@ def test_names_stay_text_everywhere(comparison):
     strange = replace(comparison, contrasts=(contrast,), gates=gates, baseline=evil)
     assert "<script>" not in to_markdown(strange)
     assert all(
-        row.count("|") - row.count("\\|") in (0, 3, 4, 7, 12) for row in to_markdown(strange).splitlines()
+        row.count("|") - row.count("\\|") in (0, 3, 4, 7, 8, 12) for row in to_markdown(strange).splitlines()
     )
     assert ET.fromstring(to_junit(strange)).find("testcase[2]").get("classname").startswith("a|b<script>")
     assert "\x1b" not in text(strange)
 
 
+def only(comparison, *rows, **changes):
+    """With these rows at one load, or at those given by name."""
+    levels = changes.pop("levels", (LevelDifference("concurrency", 1, rows),))
+    contrast = replace(comparison.contrasts[0], levels=levels, outputs=changes.pop("outputs", ()))
+    return replace(comparison, contrasts=(contrast,), gates=(), **changes)
+
+
+UNSURE = replace(ROWS[0], percent=Estimate(1.0, -2.0, 4.0), verdict=NO_DIFFERENCE)
+SLOW = replace(ROWS[3], percent=Estimate(40.0, 20.0, 63.3), verdict=SLOWER, reason="")
+
+
 @pytest.mark.parametrize(
-    ("verdict", "rows", "words"),
+    ("rows", "words"),
     [
-        (FASTER, ROWS, "int8 is faster than fp32: at concurrency 1 throughput +20.8 % (+18.1 to +23.6), p50"),
+        (ROWS, "int8 is 1.21 ± 0.03 times faster than fp32."),
+        ((UNSURE,), "No difference shown between int8 and fp32: throughput differs by 4.0 % at most at"),
+        ((replace(UNSURE, percent=Estimate(1.0)),), "int8 against fp32: too few requests to tell."),
         (
-            NO_DIFFERENCE,
-            (replace(ROWS[0], percent=Estimate(1.0, -2.0, 4.0), verdict=NO_DIFFERENCE),),
-            "differs by 4.0 % at most",
+            (ROWS[0], SLOW),
+            "int8 is 1.21 ± 0.03 times faster than fp32, but 1.4 ± 0.2 times slower by p99.",
         ),
-        (
-            NO_DIFFERENCE,
-            (replace(ROWS[0], percent=Estimate(1.0), verdict=NO_DIFFERENCE),),
-            "too few requests to tell",
-        ),
-        ("mixed", (ROWS[0], replace(ROWS[3], verdict=SLOWER)), "faster by some figures and slower by others"),
-        (NO_DIFFERENCE, (), "could not be compared"),
+        ((), "int8 against fp32: no load in common."),
     ],
 )
-def test_each_variant_gets_a_sentence(comparison, verdict, rows, words):
-    contrast = replace(
-        comparison.contrasts[0], verdict=verdict, levels=(LevelDifference("concurrency", 1, rows),)
-    )
-    (sentence,) = sentences(replace(comparison, contrasts=(contrast,)))
+def test_each_variant_gets_a_sentence(comparison, rows, words):
+    (sentence,) = sentences(only(comparison, *rows))
     assert words in sentence
+
+
+@pytest.mark.parametrize(
+    ("percent", "words"),
+    [
+        (Estimate(80.0, 70.0, 90.0), "1.8 ± 0.1 times faster"),
+        (Estimate(-50.0, -52.0, -48.0), "2.00 ± 0.08 times slower"),
+        (Estimate(100.0, 26.0, 214.0), "2.0 times faster (1.3 to 3.1)"),
+        (Estimate(2.1, 1.7, 2.5), "1.021 ± 0.004 times faster"),
+        (Estimate(5.0, 0.02, 11.0), "1.0500 times faster (1.0002 to 1.1100)"),
+        (Estimate(1900.0, 1500.0, 2300.0), "20 ± 4 times faster"),
+        (Estimate(250_000.0, 250_000.0, 250_000.0), "2,501.0000 times faster (2,501.0000 to 2,501.0000)"),
+        (Estimate(20.0), "1.20 times faster"),
+    ],
+)
+def test_how_many_times_is_said_as_precisely_as_it_is_known(percent, words):
+    verdict = FASTER if percent.value > 0 else SLOWER
+    assert times(Difference("throughput", 1.0, 1.0, percent, verdict)) == words
+
+
+def test_the_heaviest_load_that_shows_something_speaks(comparison):
+    light = LevelDifference("concurrency", 1, (ROWS[0],))
+    heavy = LevelDifference("concurrency", 8, (UNSURE, SLOW))
+    speed = speed_of(only(comparison, levels=(light, heavy)).contrasts[0])
+    assert speed.whole == (
+        "1.21 ± 0.03 times faster at concurrency 1, but 1.4 ± 0.2 times slower by p99 at concurrency 8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (OUTPUTS[0], ""),
+        (OUTPUTS[1], ""),
+        (OUTPUTS[2], "missing from the variant"),
+        (replace(OUTPUTS[0], snr_db=12.0), "SNR 12.0 dB"),
+        (replace(OUTPUTS[0], top1=0.5), "only 50 % have the same top class"),
+        (replace(OUTPUTS[1], exact=0.75), "only 75 % of the elements are the same"),
+        (replace(OUTPUTS[0], non_finite=2), "2 elements with NaN or infinity on one side only"),
+    ],
+)
+def test_an_output_is_alike_up_to_rounding(comparison, output, why):
+    assert unlike(output) == why
+    words, tone = verdict(only(comparison, ROWS[0], outputs=(output,)))
+    assert why in words
+    assert tone is (Tone.WARNING if why else Tone.GOOD)
+
+
+def test_many_variants_are_counted(comparison):
+    contrasts = tuple(
+        replace(comparison.contrasts[0], variant=f"v{n}", levels=(LevelDifference("concurrency", 1, (row,)),))
+        for n, row in enumerate((ROWS[0], UNSURE, UNSURE, SLOW, ROWS[0]))
+    )
+    many = replace(comparison, contrasts=tuple(replace(row, outputs=()) for row in contrasts), gates=())
+    assert verdict(many)[0] == (
+        "Of 5 variants against fp32, 2 faster, 1 slower, 2 without a difference shown; v0 leads, "
+        "1.21 ± 0.03 times faster."
+    )
+    (table,) = next(row for row in document(many).sections if row.name == "variants").blocks
+    assert [row[0] for row in table.rows] == ["fp32", "v0", "v1", "v2", "v3", "v4"]
+    assert table.rows[1][-1] == "1.21 ± 0.03 times faster"
+
+
+# --- one verdict, whatever comes together
+
+LIMITS = st.tuples(st.floats(-99, 900), st.floats(-99, 900), st.floats(-99, 900)).map(sorted)
+
+
+@st.composite
+def differences(draw):
+    low, value, high = draw(LIMITS)
+    metric = draw(st.sampled_from(("throughput", "p50", "p99")))
+    percent = Estimate(value, low, high) if draw(st.booleans()) else Estimate(value)
+    row = Difference(metric, 100.0, 100.0, percent, NO_DIFFERENCE, "" if percent.limits else "few")
+    if percent.limits is None or low <= 0 <= high:
+        return row
+    return replace(row, verdict=FASTER if (low > 0) == (metric == "throughput") else SLOWER)
+
+
+@st.composite
+def contrasts(draw, name):
+    levels = draw(st.lists(st.lists(differences(), max_size=3), max_size=2))
+    made = tuple(LevelDifference("concurrency", n + 1, tuple(rows)) for n, rows in enumerate(levels))
+    outputs = draw(st.lists(st.sampled_from((*OUTPUTS, replace(OUTPUTS[0], snr_db=3.0))), max_size=2))
+    return Contrast(name, made, overall(made), tuple(outputs))
+
+
+@st.composite
+def comparisons(draw):
+    names = [f"v{number}" for number in range(draw(st.integers(0, 6)))]
+    gates = [
+        GateOutcome("p99 > +5%", draw(st.sampled_from(names)), outcome, "+6 % at concurrency 1")
+        for outcome in (
+            draw(st.lists(st.sampled_from((PASSED, FAILED, INCONCLUSIVE)), max_size=3)) if names else ()
+        )
+    ]
+    problems = draw(st.lists(st.just("v0: 2 % of the requests failed"), max_size=1))
+    made = tuple(draw(contrasts(name)) for name in names)
+    return Comparison("it", "2024", True, 0.98, "base", (), made, tuple(gates), problems=tuple(problems))
+
+
+@settings(max_examples=300, deadline=None)
+@given(comparisons())
+def test_there_is_one_verdict_and_nothing_contradicts_it(found):
+    words, tone = verdict(found)
+    assert words.endswith(".")
+    assert words.count(": ") <= words.count("'") + 3
+    first = words.partition(":")[0]
+    expected = {"invalid": "Invalid", "regression": "Regression", "inconclusive": "Inconclusive"}
+    assert (first in expected.values()) == (found.outcome in expected)
+    assert expected.get(found.outcome, first) == first
+    # The colour is the exit code's: red where it says failure, never green where it does not say success.
+    assert (tone is Tone.BAD) == (found.exit_code in (1, 3))
+    assert tone is Tone.WARNING or found.exit_code != 2
+    shown = {
+        row.verdict for contrast in found.contrasts for level in contrast.levels for row in level.differences
+    }
+    is_unlike = any(unlike(row) for contrast in found.contrasts for row in contrast.outputs)
+    if tone is Tone.GOOD:
+        assert found.exit_code == 0
+        assert SLOWER not in shown
+        assert not is_unlike
+    assert tone is not Tone.PLAIN or not shown & {FASTER, SLOWER}
+    for word in (FASTER, SLOWER):
+        assert word in shown or f"times {word}" not in words
+    if found.outcome == "fine":
+        assert is_unlike == ("is unlike the baseline's" in words)
+    for contrast in found.contrasts:
+        assert speed_of(contrast).kind == contrast.verdict

@@ -1,0 +1,63 @@
+"""Where the server is that the options ask for."""
+
+from dataclasses import replace
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.checks import changed
+from inferometer.options.options import AUTO, Options
+from inferometer.services.address import LOCAL, Address, read_address
+from inferometer.services.endpoint import Endpoint, parse_endpoint
+from inferometer.services.kind import KINDS
+
+
+def address(options: Options) -> Endpoint:
+    """Where the server is; without an address, where such a server usually is on this machine."""
+    port = _usual_port(options)
+    endpoint = parse_endpoint(options.url or f"{LOCAL}:{port}", default_port=port, tls=options.tls)
+    is_secure = options.protocol == "grpc" and options.grpc_tls
+    return replace(endpoint, tls=options.tls) if is_secure else endpoint
+
+
+def _usual_port(options: Options) -> int:
+    kind = KINDS["triton" if options.service_kind == AUTO else options.service_kind]
+    return kind.ports[options.protocol]
+
+
+# --- as our own commands read it
+
+
+def written_address(options: Options) -> Address:
+    """What the user wrote, taken apart."""
+    return read_address(LOCAL if options.url is None else options.url)
+
+
+def url_of(options: Options, written: Address, path: str = "") -> str:
+    """The address with another path, as `address` understands it: it knows the schemes http and https."""
+    if options.grpc_tls and not written.scheme:
+        written = replace(written, scheme="grpcs" if options.protocol == "grpc" else "https")
+    return written.url(_usual_port(options), path)
+
+
+def host_and_port(options: Options, written: Address) -> str:
+    return url_of(options, written).rpartition("/")[2]
+
+
+def with_scheme(options: Options, written: Address) -> Options:
+    """What the scheme says of the protocol, and whether it agrees with what else is asked."""
+    kind = options.service_kind
+    if written.is_grpc and options.protocol == "http" and "protocol" in options.given:
+        raise UsageError(
+            f"the address '{options.url}' is one of gRPC, and HTTP is asked for",
+            remedy="leave out one of them",
+        )
+    if written.is_grpc and kind != AUTO and "grpc" not in KINDS[kind].ports:
+        raise UsageError(
+            f"the address '{options.url}' is one of gRPC, which --service-kind {kind} does not speak",
+            remedy="write http:// or https:// before it",
+        )
+    if options.grpc_tls and written.scheme in ("http", "grpc"):
+        raise UsageError(
+            f"the address '{options.url}' is one without TLS, and --tls asks for it",
+            remedy=f"write {written.scheme}s:// before it, or leave out --tls",
+        )
+    return changed(options, protocol="grpc") if written.is_grpc else options

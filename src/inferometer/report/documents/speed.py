@@ -1,0 +1,250 @@
+"""How a variant stands to the baseline in words, and the one verdict of a comparison: its sentence and its tone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferometer.compare.comparison import (
+    FAILED,
+    FASTER,
+    INCONCLUSIVE,
+    INVALID,
+    MIXED,
+    NO_DIFFERENCE,
+    REGRESSION,
+    SLOWER,
+    THROUGHPUT,
+    UNDECIDED,
+    Comparison,
+    Contrast,
+    Difference,
+    GateOutcome,
+    OutputSimilarity,
+)
+from inferometer.compare.differences import headline, speedup
+from inferometer.report.document import Tone
+from inferometer.report.format import first_line, level_label, plural, share
+
+TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
+LOPSIDED = 1.25  # longer over shorter arm of an interval from which on `±` would mislead
+NAMED = 4  # variants that a sentence can name
+LEAST_SNR_DB = 20.0  # an error of a tenth of the signal: such outputs are no longer alike
+LEAST_TOP1 = 0.99
+_PLACES = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What a variant's figures show at any load: one direction, or two that stand against each other."""
+
+    kind: str  # FASTER, SLOWER, NO_DIFFERENCE or MIXED
+    words: str  # `1.8 ± 0.1 times faster by p99`
+    where: str = ""  # ` at concurrency 4`, where there are several loads
+    but: str = ""  # `, but 1.2 ± 0.1 times slower ...` of a mixed one
+    times: float = 1.0  # as fast as the baseline, by the figure in the words
+
+    @property
+    def whole(self) -> str:
+        return f"{self.words}{self.where}{self.but}"
+
+    def than(self, base: str) -> str:
+        """The same with the baseline's name in it."""
+        return f"{self.words} than {base}{self.where}{self.but}"
+
+
+def speed_of(contrast: Contrast) -> Speed:
+    """The headline figure speaks first, at the heaviest load that shows a difference."""
+    shown: dict[str, list[tuple[bool, int, str, Difference]]] = {FASTER: [], SLOWER: []}
+    for place, level in enumerate(contrast.levels):
+        where = f" at {level_label(level.mode, level.value)}" if len(contrast.levels) > 1 else ""
+        first = headline(level)
+        for row in level.differences:
+            if row.verdict in shown:
+                shown[row.verdict].append((row is first, place, where, row))
+    found = [max(rows, key=lambda row: row[:2]) for rows in shown.values() if rows]
+    if not found:
+        return Speed(NO_DIFFERENCE, _nothing_shown(contrast))
+    found.sort(key=lambda row: row[:2], reverse=True)
+    but = "".join(f", but {_words(row)}{where}" for _, _, where, row in found[1:])
+    _, _, where, row = found[0]
+    return Speed(MIXED if but else row.verdict, _words(row), where, but, speedup(row).value)
+
+
+def _words(row: Difference) -> str:
+    return times(row) + ("" if row.metric == THROUGHPUT else f" by {row.metric}")
+
+
+def _nothing_shown(contrast: Contrast) -> str:
+    rows = [row for level in contrast.levels if (row := headline(level)) is not None]
+    if not rows:
+        return "no load in common"
+    if not any(row.percent.limits for row in rows):
+        return "too few requests to tell"
+    return NO_DIFFERENCE
+
+
+def times(row: Difference) -> str:
+    """`1.8 ± 0.1 times faster`; where the interval is lopsided `2.0 times faster (1.3 to 3.1)`."""
+    speed = speedup(row)
+    is_faster = row.verdict == FASTER or (row.verdict != SLOWER and speed.value >= 1)
+    ends = [end if is_faster else 1 / end for end in (speed.value, *(speed.limits or ()))]
+    word, value = "faster" if is_faster else "slower", ends[0]
+    if speed.limits is None:
+        return f"{value:,.2f} times {word}"
+    low, high = sorted(ends[1:])
+    short, long = sorted((value - low, high - value))
+    # As many decimals as the first digit of the error has, one at least, and as tell the low end from 1.
+    places = next((p for p in _PLACES if (p or value >= 10) and long >= 0.95 * 10.0**-p), _PLACES[-1])
+    if long <= LOPSIDED * short and value - long > 1 and round(long, places) > 0:
+        return f"{value:,.{places}f} ± {long:,.{places}f} times {word}"
+    places = max(places, next((p for p in _PLACES[1:] if round(low, p) > 1), _PLACES[-1]))
+    return f"{value:,.{places}f} times {word} ({low:,.{places}f} to {high:,.{places}f})"
+
+
+def difference_words(row: Difference) -> str:
+    """One figure against the baseline's."""
+    if row.verdict != NO_DIFFERENCE:
+        return times(row)
+    limits = speedup(row).limits
+    if limits is None:
+        return f"{NO_DIFFERENCE}: {row.reason}" if row.reason else NO_DIFFERENCE
+    places = 2 if max(abs(end - 1) for end in limits) >= 0.05 else 3
+    return f"{NO_DIFFERENCE} ({limits[0]:,.{places}f} to {limits[1]:,.{places}f})"
+
+
+# --- outputs
+
+
+def unlike(row: OutputSimilarity) -> str:
+    """Why an output is not what the baseline's is; nothing where it is, up to rounding."""
+    if row.problem:
+        return row.problem
+    if row.non_finite:
+        return f"{plural(row.non_finite, 'element')} with NaN or infinity on one side only"
+    if row.top1 is not None:
+        return "" if row.top1 >= LEAST_TOP1 else f"only {share(row.top1)} have the same top class"
+    if row.snr_db is not None:
+        return "" if row.snr_db >= LEAST_SNR_DB else f"SNR {row.snr_db:.1f} dB"
+    if row.exact is None or row.exact == 1:
+        return ""
+    return f"only {share(row.exact)} of the elements are the same"
+
+
+def _caveat(comparison: Comparison) -> str:
+    """The first output that is unlike the baseline's."""
+    for contrast in comparison.contrasts:
+        for row in contrast.outputs:
+            if why := unlike(row):
+                return f"but output '{row.name}' of {contrast.variant} is unlike the baseline's: {why}"
+    return ""
+
+
+# --- the verdict
+
+
+def verdict(comparison: Comparison) -> tuple[str, Tone]:
+    """One sentence and its tone. What makes it invalid or fails comes first; red is what the exit code calls a failure,
+    and nothing is green that has a figure, an output or a condition against it."""
+    if comparison.outcome == INVALID:
+        return _sentence(f"Invalid: {comparison.problems[0]}"), Tone.BAD
+    if comparison.outcome == REGRESSION:
+        return _sentence(f"Regression: {_failed(comparison)}"), Tone.BAD
+    if comparison.outcome == UNDECIDED:
+        return _sentence(f"Inconclusive: {_undecided(comparison)}"), Tone.WARNING
+    speeds = [speed_of(contrast) for contrast in comparison.contrasts]
+    words, caveat = _speeds(comparison, speeds), _caveat(comparison)
+    if comparison.gates:
+        words += "; no condition of --fail-if is met"
+    return _sentence(f"{words}, {caveat}" if caveat else words), _tone(comparison, speeds, caveat)
+
+
+def _sentence(words: str) -> str:
+    return first_line(words, 1000).rstrip(".") + "."
+
+
+def _tone(comparison: Comparison, speeds: Sequence[Speed], caveat: str) -> Tone:
+    kinds = {speed.kind for speed in speeds}
+    if caveat or kinds & {SLOWER, MIXED} or any(not contrast.levels for contrast in comparison.contrasts):
+        return Tone.WARNING
+    return Tone.GOOD if FASTER in kinds or comparison.gates else Tone.PLAIN
+
+
+def _of(comparison: Comparison, outcome: str) -> tuple[GateOutcome, str, Speed | None]:
+    """The first condition with this outcome, how many more there are, and how fast its variant is."""
+    first, *others = (gate for gate in comparison.gates if gate.outcome == outcome)
+    more = f"; {plural(len(others), 'more condition')} like this" if others else ""
+    contrast = next((row for row in comparison.contrasts if row.variant == first.variant), None)
+    return first, more, None if contrast is None else speed_of(contrast)
+
+
+def _failed(comparison: Comparison) -> str:
+    gate, more, speed = _of(comparison, FAILED)
+    words = f"{gate.variant} fails on '{gate.text}' ({gate.found})"
+    if speed is not None and speed.kind == FASTER:
+        words += f", although it is {speed.than(comparison.baseline)}"
+    return words + more
+
+
+def _undecided(comparison: Comparison) -> str:
+    gate, more, speed = _of(comparison, INCONCLUSIVE)
+    words = f"whether {gate.variant} fails on '{gate.text}' cannot be told ({gate.found})"
+    if speed is not None and speed.kind in (FASTER, SLOWER):
+        words += f", but it is {speed.than(comparison.baseline)}"
+    return words + more
+
+
+def _speeds(comparison: Comparison, speeds: Sequence[Speed]) -> str:
+    """All variants in a sentence, without its end."""
+    base, contrasts = comparison.baseline, comparison.contrasts
+    if not contrasts:
+        return f"There is nothing to compare with {base}"
+    if len(contrasts) == 1:
+        return one_sentence(contrasts[0], base).rstrip(".")
+    if len(contrasts) <= NAMED:
+        parts = [
+            f"{contrast.variant} {_is(speed)}" for contrast, speed in zip(contrasts, speeds, strict=True)
+        ]
+        return f"Against {base}, {'; '.join(parts)}"
+    counts = {kind: sum(speed.kind == kind for speed in speeds) for kind in TONES}
+    counted = ", ".join(
+        f"{counts[kind]} {words}"
+        for kind, words in (
+            (FASTER, "faster"),
+            (SLOWER, "slower"),
+            (MIXED, "faster by one figure and slower by another"),
+            (NO_DIFFERENCE, "without a difference shown"),
+        )
+        if counts[kind]
+    )
+    words = f"Of {len(contrasts)} variants against {base}, {counted}"
+    place = max(range(len(speeds)), key=lambda n: (speeds[n].kind == FASTER, speeds[n].times))
+    if speeds[place].kind == FASTER:
+        words += f"; {contrasts[place].variant} leads, {speeds[place].whole}"
+    return words
+
+
+def _is(speed: Speed) -> str:
+    if speed.kind != NO_DIFFERENCE:
+        return f"is {speed.whole}"
+    return "shows no difference" if speed.words == NO_DIFFERENCE else f"has {speed.words}"
+
+
+def one_sentence(contrast: Contrast, base: str) -> str:
+    """A variant against the baseline."""
+    speed = speed_of(contrast)
+    if speed.kind == NO_DIFFERENCE and speed.words != NO_DIFFERENCE:
+        return f"{contrast.variant} against {base}: {speed.words}."
+    if speed.kind == NO_DIFFERENCE:
+        return f"No difference shown between {contrast.variant} and {base}{_at_most(contrast)}."
+    return f"{contrast.variant} is {speed.than(base)}."
+
+
+def _at_most(contrast: Contrast) -> str:
+    """How large a difference may still be: at the heaviest load that has an interval."""
+    for level in reversed(contrast.levels):
+        row = headline(level)
+        limits = None if row is None else row.percent.limits
+        if row is not None and limits is not None:
+            most = max(map(abs, limits))
+            where = level_label(level.mode, level.value)
+            return f": {row.metric} differs by {most:,.1f} % at most at {where}"
+    return ""

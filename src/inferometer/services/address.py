@@ -1,0 +1,120 @@
+"""An address as people write it, taken apart; nobody is asked yet."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
+from inferometer.services.endpoint import split_authority
+
+SCHEMES = {"http": 80, "https": 443, "grpc": None, "grpcs": None}
+"""Each with its own port; that of gRPC depends on the server."""
+
+LOCAL = "localhost"
+_ASCII = "".join(map(chr, range(0x21, 0x7F)))  # stays as it is written in a path
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)")
+_PARTS = re.compile(r"(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where, and whatever else the address says."""
+
+    host: str
+    port: int | None = None
+    scheme: str = ""
+    path: str = ""
+    query: str = ""  # with its question mark
+
+    @property
+    def is_grpc(self) -> bool:
+        return self.scheme in ("grpc", "grpcs")
+
+    def url(self, default_port: int, path: str = "") -> str:
+        """In the form of `endpoint.parse_endpoint`, with another path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = f"http{'s' if self.scheme in ('https', 'grpcs') else ''}://" if self.scheme else ""
+        port = self.port or SCHEMES.get(self.scheme) or default_port
+        return f"{scheme}{host}:{port}{path}"
+
+
+def read_address(text: str) -> Address:
+    """`host`, `host:port`, `:port`, `[v6]:port`, each perhaps with a scheme, a path and a query."""
+    url = text.strip()
+    if any(char.isspace() or not char.isprintable() for char in url):
+        raise UsageError(f"the address '{url}' has a blank in it", remedy="write it like localhost:8000")
+    known = _SCHEME.fullmatch(url)
+    scheme, rest = (known[1].lower(), known[2]) if known is not None else ("", url)
+    parts = _PARTS.fullmatch(rest)
+    assert parts is not None  # any text has these parts
+    authority, path, query = parts["authority"], parts["path"] or "", parts["query"] or ""
+    if "@" in authority:
+        shown = authority.rpartition("@")[2] or "a server"
+        raise UsageError(
+            f"the address of {shown} has a user name or a password in it",
+            remedy=f"write {shown}, and send them in a header: -H 'Authorization: Basic ...'",
+        )
+    if scheme and scheme not in SCHEMES:
+        raise UsageError(
+            f"the address '{url}' has the scheme '{scheme}'",
+            remedy="write host:port, or one of http://, https://, grpc:// and grpcs:// before it",
+        )
+    if parts["fragment"]:
+        raise UsageError(
+            f"the address '{url}' ends with '{parts['fragment']}', which is never sent",
+            remedy=f"write {url.partition('#')[0]}",
+        )
+    if is_digits(authority) or (authority.startswith(":") and is_digits(authority[1:])):
+        authority = f"{LOCAL}:{authority.lstrip(':')}"
+    if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
+        raise UsageError(
+            f"the address '{url}' is not host:port",
+            remedy="write host:port, and an IPv6 address in brackets: [::1]:8000",
+        )
+    host, port = split_authority(authority, url)
+    if host.lower() in SCHEMES and port is None and path:
+        raise UsageError(
+            f"the address '{url}' has no host", remedy=f"write {host.lower()}://{path.lstrip('/')}"
+        )
+    return Address(host, port, scheme, *(quote(part, safe=_ASCII) for part in (path, query)))
+
+
+# --- paths that are known
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPath:
+    """What a path says: which kinds of servers have it, and what stands in it."""
+
+    kinds: tuple[str, ...]
+    prefix: str  # what stands before it, as a proxy may want it
+    model: str = ""
+    version: str = ""
+    endpoint: str = ""  # of an OpenAI-style server
+
+
+_MODEL = r"(?P<model>[^/:]+)"
+_VERSION = r"(?:/versions/(?P<version>[^/:]+))?"
+
+_PATHS = tuple(
+    (kinds, re.compile(rf"(?P<prefix>.*?){pattern}"))
+    for kinds, pattern in (
+        (("triton",), rf"/v2(?:/models(?:/{_MODEL}{_VERSION}(?:/infer)?)?)?"),
+        (("openai",), r"/(?P<endpoint>v1/(?:chat/completions|completions|embeddings))"),
+        (("openai", "tfserving"), r"/v1(?:/models)?"),
+        (("tfserving", "openai"), rf"/v1/models/{_MODEL}"),
+        (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}(?::predict)?"),
+        (("torchserve",), rf"/predictions/{_MODEL}(?:/(?P<version>[^/]+))?"),
+    )
+)
+
+
+def maybe_server_path(path: str) -> ServerPath | None:
+    """What a path says by its looks alone; None for one of the user's own."""
+    for kinds, pattern in _PATHS:
+        if (found := pattern.fullmatch(path)) is not None:
+            parts = {name: unquote(value) for name, value in found.groupdict(default="").items()}
+            return ServerPath(kinds, **{**parts, "prefix": found["prefix"]})
+    return None
