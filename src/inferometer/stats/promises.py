@@ -4,8 +4,8 @@ A figure with an interval is decided by it: all of it within the limit, or all o
 few requests for an interval, those beyond the limit are counted. A p99 below 50 ms says that less than 1 % of the
 requests take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is held
 to the share of an exponential distribution that is beyond its mean. Requests wait together: where sections of a run
-differ more than independent requests would, they count as fewer. Where nothing failed, errors are kept, however few
-requests there were.
+differ more than independent requests would, they count as fewer. Of throughput sections of the time are counted, half
+of which may be below it. Where nothing failed, errors are kept, however few requests there were.
 """
 
 import math
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.units import NS_PER_US
 from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
 from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
@@ -47,7 +48,7 @@ def _judge_term(term: Term, whole: Window, known: Mapping[str, Estimate]) -> Ter
     found = _share(term, whole) if durations is None else _duration(term, durations, known)
     if term.figure == "throughput":
         found = known.get(term.name)
-    verdict, reason = _verdict(term, found, durations)
+    verdict, reason = _verdict(term, found, whole)
     return TermOutcome(term.label, term.text, term.limit, found, verdict, reason)
 
 
@@ -80,7 +81,7 @@ def _duration(term: Term, durations: Series, known: Mapping[str, Estimate]) -> E
     return percentile_estimates(durations, [term.percentile])[term.percentile]
 
 
-def _verdict(term: Term, found: Estimate | None, durations: Series | None) -> tuple[Keeping, str]:
+def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping, str]:
     if found is None:
         return "undecided", NOTHING
     if term.figure == "errors" and found.value == 1:
@@ -90,16 +91,19 @@ def _verdict(term: Term, found: Estimate | None, durations: Series | None) -> tu
         return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
     if term.figure == "errors":
         return "kept", ""
+    is_within, durations = term.is_within(found.value), _durations(term, whole)
     if durations is None:
-        return "undecided", TOO_FEW
-    is_within, parts = term.is_within(found.value), _sections(term, durations)
-    counted = f"{int(parts.beyond.sum())} of {durations.count} requests beyond the limit"
-    if not _is_proven(term, parts, is_within=is_within):
+        parts, noun, share = _rates(term, whole, found.value), "sections of the time", 0.5
+    else:
+        parts, noun = _sections(term, durations), "requests"
+        share = MEAN_SHARE if term.share is None else term.share
+    counted = f"{int(parts.beyond.sum())} of {int(parts.sizes.sum())} {noun} beyond the limit"
+    if not _is_proven(parts, share, is_within=is_within):
         return "undecided", f"{TOO_FEW}: {counted}"
     return ("kept" if is_within else "broken"), counted
 
 
-# --- durations without an interval
+# --- figures without an interval
 
 
 class _Sections(NamedTuple):
@@ -111,9 +115,8 @@ class _Sections(NamedTuple):
     variance: float  # of single durations
 
 
-def _is_proven(term: Term, parts: _Sections, *, is_within: bool) -> bool:
+def _is_proven(parts: _Sections, share: float, *, is_within: bool) -> bool:
     """Whether so few requests beyond the limit, or so many, are hardly a matter of chance."""
-    share = MEAN_SHARE if term.share is None else term.share
     beyond, total = float(parts.beyond.sum()), float(parts.sizes.sum())
     part = beyond / total
     alike = _dispersion(parts.beyond - parts.sizes * part, parts.sizes, part * (1 - part))
@@ -136,6 +139,17 @@ def _sections(term: Term, durations: Series) -> _Sections:
         rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]
     sizes, totals, beyond = np.array(rows, dtype=np.float64).T
     return _Sections(sizes, totals, beyond, float(durations.deviation) ** 2)
+
+
+def _rates(term: Term, whole: Window, value: float) -> _Sections:
+    """Whether each section of the time has a rate beyond the limit."""
+    ends = whole.ends.groups()
+    number = max(1, min(SECTIONS, whole.count // 2))
+    edges = np.linspace(0, whole.duration_ns / NS_PER_US, number + 1)
+    counts = np.histogram(np.clip(ends.last_us, edges[0], edges[-1]), edges, weights=ends.counts)[0]
+    rates = value * counts / max(float(counts.mean()), 1.0)
+    beyond = np.array([not term.is_within(rate) for rate in rates], dtype=np.float64)
+    return _Sections(np.ones(number), rates, beyond, float(rates.var()))
 
 
 def _dispersion(rests: NDArray[np.float64], sizes: NDArray[np.float64], variance: float) -> float:

@@ -119,11 +119,22 @@ def test_one_in_a_thousand_may_fail_unless_the_promise_says_otherwise():
         (Estimate(110, 105, 115), "kept"),
         (Estimate(101, 99, 103), "undecided"),
         (Estimate(90, 88, 92), "broken"),
-        (Estimate(90), "undecided"),
+        (Estimate(90), "broken"),  # as in each section of the time
+        (Estimate(110), "kept"),
     ],
 )
-def test_throughput_is_judged_by_its_interval(per_s, verdict):
+def test_throughput_is_judged_by_its_interval_or_by_sections_of_the_time(per_s, verdict):
     assert first([10.0] * 20, "throughput>100", per_s=per_s).verdict == verdict
+
+
+def test_throughput_without_an_interval_that_changes_is_not_decided():
+    ramp = [15.0] * 20 + [5.0] * 60
+    found = first(ramp, "throughput>100", per_s=Estimate(130))
+    assert (found.verdict, found.reason) == (
+        "undecided",
+        f"{TOO_FEW}: 8 of 16 sections of the time beyond the limit",
+    )
+    assert first([10.0] * 4, "throughput>100", per_s=Estimate(500)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("slow", "verdict"), [(0, "kept"), (5, "undecided"), (100, "broken")])
