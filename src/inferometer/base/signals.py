@@ -41,8 +41,9 @@ class Interrupts:
     What it says goes straight to the file: a signal may come in the middle of a print, which cannot be entered twice.
     """
 
-    def __init__(self, fd: int = 2) -> None:
+    def __init__(self, fd: int = 2, *, is_silent: bool = False) -> None:
         self._fd = fd
+        self._is_silent = is_silent  # about the first: somebody else says so, or nothing is to be said
         self.asked = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -52,7 +53,8 @@ class Interrupts:
         )
         lead = "\n" if os.isatty(self._fd) else ""  # the terminal shows ^C
         with suppress(OSError):
-            os.write(self._fd, f"{lead}{received(number)}\n{consequence}\n".encode())
+            if is_again or not self._is_silent:
+                os.write(self._fd, f"{lead}{received(number)}\n{consequence}\n".encode())
         if is_again:
             os._exit(0)
 

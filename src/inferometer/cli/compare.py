@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import measure_options
+from inferometer.cli.measure import measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import CompareOptions
 from inferometer.options.options import OPTIONS
@@ -89,9 +89,7 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.base.signals import Interrupts
     from inferometer.compare.live import CompareRequest, compare_live, variants_of
-    from inferometer.report.progress import RoundProgress
 
     options = measure_options({**given, "model": next(iter(own.models), "")})
     if own.force:
@@ -100,5 +98,5 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
         )
     chosen = variants_of(own.models, own.urls)
     request = CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
-    with messages_shown(options.verbose), Interrupts().caught() as interrupts:
-        return compare_live(request, RoundProgress(interrupts.is_asked))
+    with messages_shown(options.verbose), progress_shown(options.verbose) as progress:
+        return compare_live(request, progress)

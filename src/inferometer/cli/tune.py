@@ -4,18 +4,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferometer.base.text import printable, to_stderr
+from inferometer.base.text import printable
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import measure_options
+from inferometer.cli.measure import measure_options, progress_shown
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import OPTIONS
-from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
-    from inferometer.base.signals import Interrupts
     from inferometer.tune.study import Study
-    from inferometer.tune.trial import Trial
 
 NOT_FOUND = 1
 
@@ -32,7 +29,6 @@ COMMAND = Command(
 
 def run(given: dict[str, Any]) -> int:
     from inferometer.base.answer_file import write
-    from inferometer.base.signals import Interrupts
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
     from inferometer.tune.session import profile
@@ -43,8 +39,8 @@ def run(given: dict[str, Any]) -> int:
     options = measure_options({**given, "model": own.model})
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with Interrupts().caught() as interrupts:
-        (study,) = profile(settings_of(own, options), _Progress(interrupts))
+    with progress_shown(options.verbose) as progress:
+        (study,) = profile(settings_of(own, options), progress)
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: show(document(study)))
     outputs.file(own.study, partial(write, study))
@@ -60,22 +56,3 @@ def _write_config(study: "Study", name: str, path: Path) -> None:
 
     write_file(path, model_config.to_text(study.variant(name).config))
     print(printable(f"written: {path}"))
-
-
-class _Progress(Watcher):
-    """A line per trial on stderr."""
-
-    def __init__(self, interrupts: "Interrupts") -> None:
-        self._interrupts = interrupts
-
-    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
-        if not is_detail:
-            to_stderr(text)
-
-    def tried(self, trial: "Trial") -> None:
-        from inferometer.report.documents.study_facts import trial_line
-
-        self.said(trial_line(trial))
-
-    def is_interrupted(self) -> bool:
-        return self._interrupts.asked

@@ -31,7 +31,7 @@ from inferometer.compare.turns import (
 from inferometer.measure.checks import changed, option_name
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import warm_up
-from inferometer.measure.points import LastOutcome, points
+from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.options.options import Options
@@ -197,6 +197,7 @@ def _measure(
 ) -> MeasuredPoints:
     budget = TimeBudget(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
+    watcher.planned(level_count(setup.options, setup.last), None)
     for point in points(setup.options, setup.last, LastOutcome()):
         if options.warmup_request_count:
             for candidate in candidates:

@@ -69,6 +69,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
             f"servers of kind {trials.setup.options.service_kind} cannot load a model with another configuration",
             remedy="leave out --apply, and change the configuration yourself",
         )
+    watcher.planned(None, asked.budget_s)
     server = Reconfiguration(service)
     won: Mapping[str, Config] = {}
     error = None
@@ -104,6 +105,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     for warning in setup.warnings:
         watcher.said(warning)
     watch = _watch_host(setup, watcher)
+    watcher.planned(len(LEVELS if wanted is None else wanted), None)
     rows, result = _sweep(setup, watch, wanted)
     if not rows:
         raise PeerError(

@@ -93,7 +93,10 @@ def find(
     start = search.first_load()
     level = None
     while start is not None and not search.is_over(level):
-        load = next_load(search.judged(), start, CLOSE, is_whole=not goal.is_rate)
+        judged = search.judged()
+        known = bounds(judged)
+        instrument.watcher.bracketed(known.low, known.high)
+        load = next_load(judged, start, CLOSE, is_whole=not goal.is_rate)
         hold_ns = 0 if load is not None else search.hold_ns()
         # What the last level left in the server's queue is not the next one's.
         search.instrument.load.apply(Closed(0))
@@ -108,6 +111,7 @@ def find(
 def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
+    watcher.planned(None, goal.duration_ns / NS_PER_S)
     with start_workers(setup) as load:
         for level, finding in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
             levels = result.levels if level is None else (*result.levels, level)

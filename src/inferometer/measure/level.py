@@ -5,10 +5,12 @@ from contextlib import nullcontext
 from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.measure.level_run import LevelRun
+from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Window
@@ -23,6 +25,16 @@ def warm_up(instrument: Instrument, plan: Plan) -> bool:
     while not instrument.watcher.is_interrupted():
         collected = instrument.load.collect(instrument.clock() + FAR_NS)
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
+        instrument.watcher.progressed(
+            LevelProgress(
+                seen_ns=collected.seen_ns,
+                elapsed_s=(collected.seen_ns - begun_ns) / NS_PER_S,
+                latency_ns=(good := ours.good).end_ns - good.sent_ns,
+                failed=len(ours) - len(good),
+                outstanding=collected.outstanding,
+                is_warm_up=True,
+            )
+        )
         is_answered = is_answered or bool((ours.status != status.TIMEOUT).any())
         if len(collected.records.good):
             last_good_ns = collected.seen_ns

@@ -20,6 +20,7 @@ from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_nam
 from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
+from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
 from inferometer.stats.promises import judge
@@ -110,6 +111,8 @@ class LevelRun:
         self._sent_before = self._cost.sent
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
         self._open = self._rules.new_window(self.start_ns)
+        self._ended = 0  # requests since the start
+        self._tell(self._rest)
 
     def _read_counters(self) -> CounterReading | None:
         if self._statistics_error is not None:
@@ -225,10 +228,42 @@ class LevelRun:
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._collected.is_finished
         self._loop_lags.append(np.array([self._collected.loop_lag_ns]))
-        elapsed_s = (self._collected.seen_ns - self.start_ns) / NS_PER_S
-        self._instrument.watcher.ticked(
-            elapsed_s, self._open.count, self._open.ended_count - self._open.count
+        self._tell(fresh)
+
+    def _tell(self, fresh: Records) -> None:
+        """How far it is, and what has ended since this was last told."""
+        self._ended += len(fresh)
+        elapsed_s = max(0, self._collected.seen_ns - self.start_ns) / NS_PER_S
+        good = fresh.good
+        left_s, is_most = self._left_s(elapsed_s)
+        watcher = self._instrument.watcher
+        watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        watcher.progressed(
+            LevelProgress(
+                seen_ns=self._collected.seen_ns,
+                elapsed_s=elapsed_s,
+                latency_ns=good.end_ns - (good.due_ns if self._is_open else good.sent_ns),
+                failed=len(fresh) - len(good),
+                outstanding=self._collected.outstanding,
+                left_s=left_s,
+                is_most=is_most,
+            )
         )
+
+    def _left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
+        """Until the level ends, and whether it may well end sooner; None where nobody can tell."""
+        settings, rule, count = self._settings, self._settings.rule, self._point.plan.count
+        longest_s, is_most = None, False
+        if settings.is_whole and count is not None:
+            per_s = self._point.asked_per_s
+            longest_s = count / per_s if per_s else elapsed_s * count / self._ended if self._ended else None
+        elif settings.is_whole:
+            pass  # a ramp of concurrency, sessions: until all have ended
+        elif isinstance(rule, Precision):
+            longest_s, is_most = rule.duration_ns / NS_PER_S, rule.precision > 0 or rule.is_enough is not None
+        elif settings.window_ns is not None:
+            longest_s, is_most = rule.max_trials * settings.window_ns / NS_PER_S, True
+        return (None if longest_s is None else max(0.0, longest_s - elapsed_s)), is_most
 
     def _take(self, records: Records) -> None:
         if not len(records):

@@ -99,6 +99,16 @@ def points(
         yield from _range_points(options, last, outcome)
 
 
+def level_count(options: Options, last: float | None) -> int | None:
+    """How many there are if each one passes; None where that depends on their outcome."""
+    span = options.request_rate if is_rate(options) else options.concurrency
+    if load_mode(options) not in ("concurrency", "request_rate") or span is None:
+        return 1
+    if options.binary_search or last is None:
+        return None
+    return max(1, int((last - span.start) / span.step + 1e-9) + 1)
+
+
 def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
     rate, count = options.request_rate, options.request_count or None
     span = rate or options.concurrency or Range(1)

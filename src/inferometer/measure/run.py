@@ -12,7 +12,7 @@ from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.instrument import SILENCE_NS, Instrument
 from inferometer.measure.level import measure_with_enough_workers, warm_up
-from inferometer.measure.points import LastOutcome, is_rate, points
+from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.observe.poller import Poller
@@ -32,6 +32,7 @@ NOTICE = 0.1  # share of a request time-out after which its failures are surely 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
     result = setup.result
+    watcher.planned(level_count(setup.options, setup.last), None)
     with start_workers(setup) as load:
         try:
             for level in sweep(setup, load, watcher):

@@ -10,6 +10,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
+from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.stats.measurement import GpuFigures, Level, Measurement, PromiseOutcome, ServerMetrics
 from inferometer.stats.result import Result
@@ -29,6 +30,7 @@ class Layout:
     has_goodput: bool
     has_promise: bool
     effective: Effective
+    throughput: str = "Inferences/Second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
     rows = [measurement for _, measurement in reported(result)]
     servers = [row.server for row in rows if row.server is not None]
     has_tokens = bool(result.effective.verbose_csv or with_tokens)
+    is_plain = counts_requests(result.effective) and result.command != "perf_analyzer"
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),
@@ -122,6 +125,7 @@ def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
         has_goodput=any(row.goodput is not None for row in rows),
         has_promise=any(level.promise is not None for level in result.levels),
         effective=result.effective,
+        throughput="Requests/Second" if is_plain else "Inferences/Second",
     )
 
 
@@ -133,7 +137,7 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
     streamed = 0.0 if measurement.streaming is None else measurement.streaming.per_s * measurement.batch
     cells: list[tuple[str, object]] = [
         _level_cell(layout, level),
-        ("Inferences/Second", decimal(measurement.infer_per_s.value)),
+        (layout.throughput, decimal(measurement.infer_per_s.value)),
         *([] if layout.has_transport else [("Response Throughput", decimal(streamed))]),
         ("Client Send", send),
         *_server_cells(layout, measurement.server, _network_ns(level, measurement)),

@@ -139,16 +139,26 @@ class ChartLine:
     colour: str  # a name the page's style knows
     is_dashed: bool = False
     has_marks: bool = True
+    is_crossed: bool = False  # its marks are crosses, not dots
+
+    @property
+    def key(self) -> str:
+        """How it looks in a legend: as a line, or as its marks where nothing joins them."""
+        if any(len(run) > 1 for run in self.runs):
+            return "dashed" if self.is_dashed else ""
+        is_hollow = all(point.is_doubtful for run in self.runs for point in run)
+        return "cross" if self.is_crossed else "dot hollow" if is_hollow else "dot"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the x axis with a name; `is_faded` where nothing counts."""
+    """A stretch of the x axis with a name; `is_faded` where nothing counts, `is_interval` where a value lies."""
 
     start: float
     end: float
     label: str = ""
     is_faded: bool = False
+    is_interval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +183,9 @@ class Chart:
     note: str = ""
 
     @property
-    def legend(self) -> tuple[tuple[str, str, bool], ...]:
-        """(name, colour, whether it is dashed) of each line."""
-        return tuple((row.name, row.colour, row.is_dashed) for row in self.series)
+    def legend(self) -> tuple[tuple[str, str, str], ...]:
+        """(name, colour, how its key looks) of each line."""
+        return tuple((row.name, row.colour, row.key) for row in self.series)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +224,10 @@ class Bars:
         return longest if self.full is None else self.full
 
     @property
-    def legend(self) -> tuple[tuple[str, str, bool], ...]:
+    def legend(self) -> tuple[tuple[str, str, str], ...]:
         """As of a chart: each name once, in the order of the bar that has most of them."""
         fullest_first = sorted(self.rows, key=lambda row: -len(row.segments))
-        return tuple(
-            {s.name: (s.name, s.colour, False) for row in fullest_first for s in row.segments}.values()
-        )
+        return tuple({s.name: (s.name, s.colour, "") for row in fullest_first for s in row.segments}.values())
 
 
 @dataclass(frozen=True, slots=True)

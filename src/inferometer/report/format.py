@@ -1,10 +1,12 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
 import math
+from collections.abc import Sequence
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.options.effective import Effective
+from inferometer.stats.doubts import BARS
 from inferometer.stats.measurement import Distribution, Estimate, Level
 
 GIB = 1024**3
@@ -167,6 +169,23 @@ def bar(part: float) -> str:
     """A share as a bar of text."""
     filled = min(BAR_WIDTH, round(BAR_WIDTH * part))
     return "█" * filled if filled else "▏" if part > 0 else ""
+
+
+def curve(values: Sequence[float | None], width: int) -> str:
+    """The last values as a line of bars that begin at 0; a blank where there is none."""
+    shown = list(values)[-width:]
+    most = max((value for value in shown if value is not None), default=0) or 1
+    return "".join(
+        " " if value is None else BARS[min(len(BARS) - 1, int(value / most * len(BARS)))] for value in shown
+    )
+
+
+def time_span(seconds: float) -> str:
+    """A length of time as people say it: `3 s`, `1 min 20 s`, `2 h 5 min`."""
+    whole = math.ceil(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    parts = ((f"{hours:,} h", hours), (f"{minutes} min", minutes), (f"{rest} s", rest and not hours))
+    return " ".join(text for text, count in parts if count) or "0 s"
 
 
 def when(started_at: str) -> str:

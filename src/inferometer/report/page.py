@@ -21,25 +21,33 @@ from inferometer.report.document import (
     ChartLine,
     ChartPoint,
     ChartRule,
+    Column,
+    Depth,
     DifferenceBar,
     Differences,
     Document,
     Span,
     Spread,
+    Table,
     Tone,
 )
-from inferometer.report.format import plain_number
+from inferometer.report.format import plain_number, plural
 
 NO_BREAK = "\u00a0"
 _UNIT = re.compile(
-    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
+    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
 )
 LABELLED_SHARE = 0.11  # of the whole from which a segment of a bar has room for its text
 WIDE, NARROW = 880, 380
 DENSE = 100  # points of a line above which they are drawn smaller
 TAIL_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
 LEAST_RANGE = 1e-9  # less than that is nothing
+FAR = 1000.0  # times below its point that an error bar on a log axis goes at most
+MARK = 6.0  # pixels from the middle of a mark to its edge, and a little air
+NUMBERS = 200  # points that the table below a chart has at most
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_LETTER = 7.0  # pixels of a letter at the size of a tick, rather too many
+_LINE = 12.0  # pixels of a line of text
 _TIMES = (
     *(1.002, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
     *(digit * 10.0**power for power in range(4) for digit in (2, 3, 5, 10)),
@@ -47,7 +55,6 @@ _TIMES = (
 _LEAST_SIDE = 0.25  # of the longer side of such an axis, that the shorter one has
 _MOST_STRETCHED = 4.0  # times what the shown differences need
 _TICK_GAP = 21.0  # percent of the width that a tick's text takes on a phone
-_LETTER = 6.6  # pixels of a digit at the size of a tick
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -77,6 +84,7 @@ def _environment() -> "Environment":
     environment.filters["glued"] = partial(_UNIT.sub, NO_BREAK)
     environment.globals |= {
         "draw": draw,
+        "numbers": numbers,
         "times_scale": times_scale,
         "times_tick": _times_tick,
         "WIDE": WIDE,
@@ -156,18 +164,15 @@ def nice_step(rough: float) -> float:
 
 def _log_range(values: Sequence[float], ticks: int) -> tuple[float, float, tuple[float, ...]]:
     low, high = (min(values), max(values)) if values else (1.0, 10.0)
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    last = max(last, first + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        marks = tuple(digit * 10.0**power for power in range(first, last + 1) for digit in digits)
-        below = max((mark for mark in marks if mark <= low * (1 + 1e-9)), default=low)
-        above = min((mark for mark in marks if mark >= high * (1 - 1e-9)), default=high)
+    for digits, decades in (((1, 2, 5), 1), ((1, 3), 1), *(((1,), number) for number in range(1, 700))):
+        first = decades * math.floor(math.log10(low) / decades)
+        last = decades * (math.ceil(math.log10(high) / decades) + 1)
+        marks = tuple(digit * 10.0**power for power in range(first, last + 1, decades) for digit in digits)
+        below = max((mark for mark in marks if mark <= low * (1 + 1e-9)), default=marks[0])
+        above = min(mark for mark in marks if mark >= high * (1 - 1e-9) and mark > below)
         marks = tuple(mark for mark in marks if below <= mark <= above)
         if len(marks) <= ticks + 2:
             break
-    if above <= below:
-        above = below * 10
-        marks = (below, above)
     return math.log10(below), math.log10(above), marks
 
 
@@ -220,14 +225,60 @@ def _times_tick(value: float) -> str:
 # --- charts as SVG
 
 
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The scales of a chart; where they end is the inner rectangle."""
+    """The rectangle that is drawn in, and where values lie in it: whole marks fit in at every end."""
 
     width: int
     height: int
+    inner: _Box
     x: Scale
     y: Scale
+
+
+class _Room:
+    """What is written already: no two texts overlap, and none leaves the drawing."""
+
+    def __init__(self, width: float, height: float, marks: Sequence[tuple[float, float]]) -> None:
+        self._size = width, height
+        self._marks = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in marks]
+        self._texts: list[_Box] = []
+
+    def text(
+        self, style: str, words: str, places: Sequence[tuple[float, float, str]], *, over_marks: bool = False
+    ) -> Iterator[Markup]:
+        """At the first of the places (x, y, anchor) that is free; nowhere if none is.
+
+        `over_marks` rather covers marks than nothing.
+        """
+        boxes = [(place, _box(*place, words)) for place in places]
+        free = [(place, box) for place, box in boxes if self._is_free(box)]
+        best = [(place, box) for place, box in free if not _meets(box, self._marks)]
+        for (x, y, anchor), box in (best or (free if over_marks else []))[:1]:
+            self._texts.append(box)
+            yield _text(f"{style} {anchor}".strip(), x, y, words)
+
+    def _is_free(self, box: _Box) -> bool:
+        width, height = self._size
+        is_inside = box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
+        return is_inside and not _meets(box, self._texts)
+
+
+def _box(x: float, y: float, anchor: str, words: str) -> _Box:
+    """What a text covers; `y` is its base line."""
+    width = _LETTER * len(words)
+    left = x - {"end": width, "middle": width / 2}.get(anchor, 0.0)
+    return left, y - _LINE + 3, left + width, y + 3
+
+
+def _meets(box: _Box, others: Sequence[_Box]) -> bool:
+    return any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+        for other in others
+    )
 
 
 def element(name: str, attributes: Mapping[str, object], *children: Markup | str) -> Markup:
@@ -239,17 +290,31 @@ def element(name: str, attributes: Mapping[str, object], *children: Markup | str
 def draw(chart: Chart, width: int) -> Markup:
     """The chart as SVG, `width` units wide."""
     frame = _frame(chart, width)
+    points = [(series, point) for series in chart.series for run in series.runs for point in run]
+    marked = [
+        (frame.x.place(point.x), frame.y.place(point.y))
+        for series, point in points
+        if _is_marked(series, point)
+    ]
+    room = _Room(width, frame.height, marked)
     layers = (
-        *_spans(chart.spans, frame),
-        *_grid(chart, frame),
-        *(shape for rule in chart.rules for shape in _rule(rule, frame)),
+        *_spans(chart.spans, frame, room),
+        *_grid(chart, frame, room),
+        *(
+            _line("rule", frame.inner[0], frame.y.place(row.value), frame.inner[2], frame.y.place(row.value))
+            for row in chart.rules
+        ),
         *(shape for series in chart.series for shape in _series(series, frame)),
+        *(shape for rule in chart.rules for shape in _rule_name(rule, frame, room)),
+        *_point_names([point for _, point in points if point.label], frame, room),
     )
+    left, top, right, bottom = frame.inner
     attributes = {
         "class": _classes(chart, width),
         "viewBox": f"0 0 {width} {frame.height}",
         "role": "img",
-        "aria-label": f"{chart.title}: {chart.y.title} over {chart.x.title}",
+        "aria-label": spoken(chart),
+        "data-inner": f"{_n(left)} {_n(top)} {_n(right)} {_n(bottom)}",
     }
     return element("svg", attributes, *layers)
 
@@ -267,56 +332,74 @@ def _frame(chart: Chart, width: int) -> _Frame:
     ys = [value for point in points for value in _reach(point.y, point.y_limits, chart.y)]
     ys += [rule.value for rule in chart.rules]
     height = chart.height if width == WIDE else round(chart.height * 0.85)
-    top = 44.0 if any(span.label for span in chart.spans) else 26.0
-    y = scale(chart.y, ys, start=height - 42.0, end=top, ticks=5)
+    top, bottom = 44.0 if any(span.label for span in chart.spans) else 26.0, height - 42.0
+    y = _roomy(chart.y, ys, [point.y for point in points], (bottom, top), 5)
     left = 14 + _LETTER * max((len(chart.y.text(tick)) for tick in y.ticks), default=1)
-    x = scale(chart.x, xs, start=left, end=width - 20.0, ticks=8 if width == WIDE else 4)
-    return _Frame(width, height, x, y)
+    ticks = 8 if width == WIDE else 4
+    x = scale(chart.x, xs, start=left, end=width - 20.0, ticks=ticks)
+    right = width - max(
+        20.0, _LETTER * max((len(chart.x.text(tick)) for tick in x.ticks[-1:]), default=1) / 2
+    )
+    x = _roomy(chart.x, xs, [point.x for point in points], (left, right), ticks)
+    return _Frame(width, height, (left, top, right, bottom), x, y)
+
+
+def _roomy(
+    axis: ChartAxis, values: Sequence[float], marked: Sequence[float], ends: tuple[float, float], ticks: int
+) -> Scale:
+    """An axis with room for whole marks at its ends, where there are any."""
+    start, end = ends
+    found = scale(axis, values, start=start, end=end, ticks=ticks)
+    inwards = math.copysign(MARK, end - start)
+    places = [found.place(value) for value in marked]
+    at_start, at_end = (any(abs(place - edge) < MARK for place in places) for edge in (start, end))
+    return replace(found, start=start + inwards * at_start, end=end - inwards * at_end)
 
 
 def _reach(value: float, limits: tuple[float, float] | None, axis: ChartAxis) -> tuple[float, ...]:
     """What the axis must show. An interval down to nearly 0 would leave a log axis no room for the rest."""
     if limits is None:
         return (value,)
-    return (value, limits[1]) if axis.spread is Spread.LOG else (value, *limits)
+    if axis.spread is Spread.LOG and limits[0] < value / FAR:
+        return (value, limits[1])
+    return (value, *limits)
 
 
-def _grid(chart: Chart, frame: _Frame) -> Iterator[Markup]:
-    left, right, bottom, top = frame.x.start, frame.x.end, frame.y.start, frame.y.end
+def _grid(chart: Chart, frame: _Frame, room: _Room) -> Iterator[Markup]:
+    left, top, right, bottom = frame.inner
+    yield from room.text("title", chart.y.title, [(0, 14, "")], over_marks=True)
     for tick in frame.y.ticks:
         y = frame.y.place(tick)
         yield _line("grid", left, y, right, y)
-        yield _text("tick end", left - 7, y + 4, chart.y.text(tick))
-    edge = -1e9
+        yield from room.text("tick", chart.y.text(tick), [(left - 7, y + 4, "end")], over_marks=True)
     for tick in frame.x.ticks:
-        x, words = frame.x.place(tick), chart.x.text(tick)
-        half = _LETTER * len(words) / 2
-        if x - half < edge:
-            continue
-        edge = x + half + 6
-        yield _line("grid", x, top, x, bottom)
-        yield _text("tick middle", x, bottom + 17, words)
+        x = frame.x.place(tick)
+        words = tuple(room.text("tick", chart.x.text(tick), [(x, bottom + 17, "middle")]))
+        if words:
+            yield from (_line("grid", x, top, x, bottom), *words)
     yield _line("axis", left, bottom, right, bottom)
-    yield _text("title", 0, 14, chart.y.title)
-    yield _text("title end", right, bottom + 36, chart.x.title)
+    yield from room.text("title", chart.x.title, [(right, bottom + 36, "end")])
 
 
-def _spans(spans: Sequence[Span], frame: _Frame) -> Iterator[Markup]:
-    top, edge = frame.y.end, -1e9
+def _spans(spans: Sequence[Span], frame: _Frame, room: _Room) -> Iterator[Markup]:
+    left, top, right, bottom = frame.inner
     for number, span in enumerate(spans):
         x, end = frame.x.place(span.start), frame.x.place(span.end)
-        tone = "faded" if span.is_faded else "even" if number % 2 == 0 else "odd"
-        box = {"class": f"span {tone}", "x": _n(x), "y": _n(top), "width": _n(max(0.0, end - x))}
-        yield element("rect", {**box, "height": _n(frame.y.start - top)})
-        if span.label and x >= edge:
-            yield _text("span-name", x + 4, top - 6, span.label)
-            edge = x + _LETTER * len(span.label) + 10
+        tone = "interval" if span.is_interval else "faded" if span.is_faded else ("even", "odd")[number % 2]
+        box = {"class": f"span {tone}", "x": _n(x), "y": _n(top), "width": _n(max(1.0, end - x))}
+        yield element("rect", {**box, "height": _n(bottom - top)})
+        middle = _LETTER * len(span.label) / 2
+        place = (x + 4, top - 6, "")
+        if span.is_interval:
+            place = (min(max((x + end) / 2, left + middle), right - middle), top - 6, "middle")
+        yield from room.text("span-name", span.label, [place] if span.label else [])
 
 
-def _rule(rule: ChartRule, frame: _Frame) -> Iterator[Markup]:
-    y = frame.y.place(rule.value)
-    yield _line("rule", frame.x.start, y, frame.x.end, y)
-    yield _text("rule-name end", frame.x.end - 4, y - 5, rule.label)
+def _rule_name(rule: ChartRule, frame: _Frame, room: _Room) -> Iterator[Markup]:
+    y, left, right = frame.y.place(rule.value), frame.inner[0] + 4, frame.inner[2] - 4
+    heights = (y - 5, y + 14, y - 19, y + 28)  # next to the line, or next to the name of another
+    places = [place for height in heights for place in ((right, height, "end"), (left, height, ""))]
+    yield from room.text("rule-name", rule.label, places, over_marks=True)
 
 
 def _series(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
@@ -338,21 +421,37 @@ def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Mark
         yield _path(bar, f"M{_n(low)} {_n(y)}H{_n(high)}M{_n(low)} {_n(y - 4)}v8M{_n(high)} {_n(y - 4)}v8")
     if point.y_limits is not None:
         low, high = (frame.y.place(limit) for limit in point.y_limits)
-        yield _path(bar, f"M{_n(x)} {_n(low)}V{_n(high)}M{_n(x - 4)} {_n(low)}h8M{_n(x - 4)} {_n(high)}h8")
-    if series.has_marks and point.tip:
-        attributes = {
-            "class": f"mark {series.colour}{' hollow' if point.is_doubtful else ''}",
-            "cx": _n(x),
-            "cy": _n(y),
-            "r": 4,
-            "data-x": repr(float(point.x)),
-            "data-y": repr(float(point.y)),
-        }
-        yield element("circle", attributes, element("title", {}, point.tip))
-    if point.label:
-        is_last = x + 10 + _LETTER * len(point.label) > frame.width
-        place = (x - 8, y - 9, "point-name end") if is_last else (x + 8, y - 8, "point-name")
-        yield _text(place[2], place[0], place[1], point.label)
+        # An interval that goes on below a log axis has no end to be drawn.
+        is_open = (
+            frame.y.spread is Spread.LOG
+            and laid_out(Spread.LOG, max(point.y_limits[0], 5e-324)) < frame.y.low
+        )
+        cap = "" if is_open else f"M{_n(x - 4)} {_n(low)}h8"
+        yield _path(bar, f"M{_n(x)} {_n(low)}V{_n(high)}{cap}M{_n(x - 4)} {_n(high)}h8")
+    if _is_marked(series, point):
+        yield _mark(point, series, x, y)
+
+
+def _is_marked(series: ChartLine, point: ChartPoint) -> bool:
+    return series.has_marks and bool(point.tip)
+
+
+def _mark(point: ChartPoint, series: ChartLine, x: float, y: float) -> Markup:
+    data = {"data-x": repr(float(point.x)), "data-y": repr(float(point.y))}
+    tip = element("title", {}, point.tip)
+    if series.is_crossed:
+        cross = f"M{_n(x - 4)} {_n(y - 4)}l8 8m0 -8l-8 8"
+        return element("path", {"class": f"mark cross {series.colour}", "d": cross, **data}, tip)
+    style = f"mark {series.colour}{' hollow' if point.is_doubtful else ''}"
+    return element("circle", {"class": style, "cx": _n(x), "cy": _n(y), "r": 4, **data}, tip)
+
+
+def _point_names(points: Sequence[ChartPoint], frame: _Frame, room: _Room) -> Iterator[Markup]:
+    """Both ends first: where there is no room for all, they tell most."""
+    for point in (*points[-1:], *points[:-1]):
+        x, y = frame.x.place(point.x), frame.y.place(point.y)
+        places = [(x + 8, y - 8, ""), (x - 8, y - 9, "end"), (x + 8, y + 16, ""), (x - 8, y + 16, "end")]
+        yield from room.text("point-name", point.label, places)
 
 
 def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
@@ -369,3 +468,40 @@ def _text(style: str, x: float, y: float, words: str) -> Markup:
 
 def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+# --- a chart for those who cannot see it
+
+
+def spoken(chart: Chart) -> str:
+    """What a chart shows, in words: each line from its first to its last point, and the lines across."""
+    words = [f"{chart.title}: {chart.y.title} over {chart.x.title}."]
+    for series in chart.series:
+        points = [point for run in series.runs for point in run]
+        if points:
+            ends = dict.fromkeys(
+                f"{chart.y.text(p.y)} at {chart.x.text(p.x)}" for p in (points[0], points[-1])
+            )
+            words.append(f"{series.name}: {plural(len(points), 'point')}, {' to '.join(ends)}.")
+    words += [f"Line across: {rule.label}." for rule in chart.rules]
+    return " ".join(words)
+
+
+def numbers(chart: Chart) -> Table:
+    """The points of a chart, to be read."""
+    points = [(series.name, p) for series in chart.series for run in series.runs for p in run if p.tip]
+    columns = [Column("Line", is_number=False), Column(chart.x.title), Column(chart.y.title)]
+    has_limits = any(point.y_limits is not None for _, point in points)
+    rows = []
+    for name, point in points[:NUMBERS]:
+        cells = (name, chart.x.text(point.x), chart.y.text(point.y))
+        rows.append((*cells, _between(point.y_limits, chart.y)) if has_limits else cells)
+    columns += [Column("95 % interval")] if has_limits else []
+    caption = "The numbers of this chart"
+    if len(rows) < len(points):
+        caption = f"The first {NUMBERS} of {len(points):,} numbers of this chart"
+    return Table(caption, tuple(columns), tuple(rows), Depth.LISTING)
+
+
+def _between(limits: tuple[float, float] | None, axis: ChartAxis) -> str:
+    return "" if limits is None else " to ".join(map(axis.text, limits))

@@ -1,58 +1,69 @@
 """What people see while a run goes on."""
 
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
-from inferometer.base.text import printable, to_stderr
+from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
-from inferometer.report.format import duration, level_label, plural, quantity
+from inferometer.report.format import (
+    NONE,
+    curve,
+    duration,
+    level_label,
+    level_value,
+    plural,
+    quantity,
+    share,
+    time_span,
+)
+from inferometer.report.live_figures import STEPS, LiveFigures
 from inferometer.report.sentences import level_sentence
-from inferometer.report.terminal import plain_text
+from inferometer.report.terminal import WIDTH, plain_text
+from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
 
-if TYPE_CHECKING:
-    from inferometer.diagnose.diagnosis import ChangeTrial
+LIVE_LINES = 8  # of levels that are done
+OWN_LINES = 8  # of the block, below those
+REDRAW_NS = NS_PER_S // 4
+PLAIN_PERIOD_NS = 30 * NS_PER_S
+LONGEST_NAME = 12
+WIDEST_CURVE = 40
+WIDEST_FIGURE = 20
+BAR = ("━", "─")
 
-LIVE_LINES = 8
-PLAIN_PERIOD_NS = 5 * NS_PER_S
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether a block can be drawn there, and drawn again."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and "utf" in (stream.encoding or "").lower()
 
 
 class Progress(Watcher):
-    """`interrupted` says whether they want it to end."""
+    """`interrupted` says whether they want it to end. This one says nothing."""
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
-        self._label = ""  # of the level that is measured
 
     def is_interrupted(self) -> bool:
         return self._interrupted()
 
-    def level_started(self, mode: str, value: float) -> None:
-        self._label = level_label(mode, value)
-        self._show(f"{self._label}: started")
-
-    def tried(self, trial: "ChangeTrial") -> None:
-        from inferometer.report.documents.diagnosis import trial_words
-
-        self.said(trial_words(trial))
-
-    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
-        to_stderr(text)
+    def tried(self, trial: Any) -> None:
+        self.said(_trial_words(trial))
 
     def close(self) -> None:
         """Give the terminal back."""
 
-    def _show(self, line: str) -> None:
-        """How far it is."""
-
 
 class PlainProgress(Progress):
-    """Lines for a log: each level's start and end, and between them one line every five seconds at most."""
+    """Lines for a log: each level's end, on the way a line every half a minute, and with `-v` every window."""
 
     def __init__(
         self, interrupted: Callable[[], bool], stream: TextIO, clock: Clock, *, every_window: bool = False
@@ -60,89 +71,308 @@ class PlainProgress(Progress):
         super().__init__(interrupted)
         self._stream = stream
         self._clock = clock
-        self._every_window = every_window
-        self._last_ns = 0
+        self._is_verbose = every_window
+        self._label = ""
+        self._figures = LiveFigures()
+        self._last_ns = clock()
+
+    def level_started(self, mode: str, value: float) -> None:
+        self._label = level_label(mode, value)
+        self._figures = LiveFigures()
+        if self._is_verbose:
+            self._show(f"{self._label}: started")
 
     def window_finished(self, number: int, window: WindowFigures) -> None:
-        if self._every_window or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+        if self._is_verbose:
             self._show(f"{self._label}: {_window(number, window)}")
 
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
+    def progressed(self, progress: LevelProgress) -> None:
+        self._figures.add(progress)
         if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            self._show(f"{self._label}: {_tick(elapsed_s, count, failed)}")
+            words = [_warm_or_not(progress, f"after {time_span(progress.elapsed_s)}"), *_words(self._figures)]
+            self._show(f"{self._label}: {', '.join(words)}")
+
+    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
+        if number == rounds or self._is_verbose or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
+            figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
+            self._show(f"{self._label}: round {number} of {rounds}: {figures}")
 
     def level_finished(self, level: Level) -> None:
         self._show(level_sentence(level))
 
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        if self._is_verbose or not is_detail:
+            self._show(text)
+
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        print(line, file=self._stream, flush=True)
+        print(printable(line), file=self._stream, flush=True)
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """How much of a run is done, and how much is left."""
+
+    begun_ns: int
+    levels: int | None = None
+    longest_s: float | None = None
+    number: int = 0  # of the level that is measured
+    level: LevelProgress | None = None
+    rounds: tuple[int, int] = (0, 0)  # of a comparison: done, and all at this level
+    round_s: float = 0.0  # since its first round
+
+    def left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
+        """And whether it may well be less. The levels to come are taken to last as long as this one."""
+        left_s, is_most = None, False
+        to_come = None if self.levels is None or self.number > self.levels else self.levels - self.number
+        done, rounds = self.rounds
+        if done and to_come is not None:
+            each_s = self.round_s / done
+            left_s = each_s * (rounds - done + rounds * to_come)
+        elif self.level is not None and self.level.left_s is not None and to_come is not None:
+            length_s = self.level.elapsed_s + self.level.left_s
+            left_s, is_most = self.level.left_s + to_come * length_s, self.level.is_most
+        limit_s = math.inf if self.longest_s is None else max(0.0, self.longest_s - elapsed_s)
+        if limit_s < (math.inf if left_s is None else left_s):
+            return limit_s, True
+        return left_s, is_most
+
+    def part(self, elapsed_s: float) -> float | None:
+        """How much is done, by time; of a sweep the levels that are done count as whole ones."""
+        left_s, _ = self.left_s(elapsed_s)
+        if left_s is None:
+            return None
+        if (
+            self.levels
+            and self.longest_s is None
+            and self.level is not None
+            and self.level.left_s is not None
+        ):
+            length_s = self.level.elapsed_s + self.level.left_s
+            return (self.number - 1 + self.level.elapsed_s / max(length_s, 1e-9)) / self.levels
+        return elapsed_s / max(elapsed_s + left_s, 1e-9)
 
 
 class LiveProgress(Progress):
     """A block on a terminal that is gone when the report appears.
 
-    It is redrawn only when told something: a drawing thread would take time from what is being measured.
+    It is redrawn only when told something, four times a second at most: a drawing thread would take time from what is
+    being measured.
     """
 
-    def __init__(self, interrupted: Callable[[], bool], console: Console) -> None:
+    def __init__(
+        self, interrupted: Callable[[], bool], console: Console, clock: Clock = monotonic_ns
+    ) -> None:
         super().__init__(interrupted)
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
-        self._done: tuple[str, ...] = ()
-        self._last = ""  # of the window that finished last
+        self._clock = clock
+        self._drawn_ns = 0
+        self._outlook = _Outlook(clock())
+        self._level = ("", 0.0)
+        self._title = ""
+        self._done: list[tuple[tuple[str, float], str]] = []
+        self._figures = LiveFigures()
+        self._bracket: _Scale | None = None
+        self._rates: dict[str, deque[float]] = {}  # of variants, by round
+
+    def planned(self, levels: int | None, longest_s: float | None) -> None:
+        self._outlook = _Outlook(self._clock(), levels, longest_s)
+        self._level = ("", 0.0)
 
     def level_started(self, mode: str, value: float) -> None:
-        self._last = ""
-        self._live.start()
-        super().level_started(mode, value)
+        if (mode, value) != self._level:
+            self._outlook.number += 1
+        self._level, self._title = (mode, value), level_label(mode, value)
+        self._outlook.level, self._outlook.rounds = None, (0, 0)
+        self._figures = LiveFigures()
+        self._rates = {}
+        if self._bracket is not None:
+            self._bracket.trying = value
+        self._draw(is_due=True)
 
-    def window_finished(self, number: int, window: WindowFigures) -> None:
-        self._last = f"{_window(number, window)}; "
-        self._show(f"{self._label}: {_window(number, window)}")
+    def progressed(self, progress: LevelProgress) -> None:
+        before, self._outlook.level = self._outlook.level, progress
+        if before is not None and before.is_warm_up and not progress.is_warm_up:
+            self._figures = LiveFigures()
+        self._figures.add(progress)
+        self._draw()
 
-    def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
-        self._show(f"{self._label}: {self._last}{_tick(elapsed_s, count, failed)}")
+    def bracketed(self, low: float, high: float) -> None:
+        if self._bracket is None:
+            self._bracket = _Scale()
+        self._bracket.low, self._bracket.high = low, high
+
+    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
+        for name, rate in rates:
+            self._rates.setdefault(name, deque(maxlen=STEPS)).append(rate)
+        outlook = self._outlook
+        if number == 1:
+            self._first_round_ns = self._clock()
+        outlook.rounds = (number, rounds)
+        outlook.round_s = (self._clock() - self._first_round_ns) / NS_PER_S * number / max(1, number - 1)
+        self._draw(is_due=number == rounds)
 
     def level_finished(self, level: Level) -> None:
-        self._done = (*self._done, level_sentence(level))[-LIVE_LINES:]
-        self._show("")
+        key = (level.mode, level.value)
+        if self._done and self._done[-1][0] == key:  # it was measured again, by more workers or for longer
+            self._done.pop()
+        self._done = [*self._done, (key, level_sentence(level, with_ok=self._bracket is None))][-LIVE_LINES:]
+        self._draw(is_due=True)
+
+    def proposed(self, proposal: Any, *, is_known: bool) -> None:
+        if not is_known:
+            trial = proposal.trial(0, "")
+            self._outlook.number += 1
+            self._title = f"trial {self._outlook.number}: {trial.name}, {_load_words(trial)}"
+            self._outlook.level, self._figures = None, LiveFigures()
+            self._draw(is_due=True)
+
+    def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        if not is_detail:
+            self._live.console.print(plain_text(text), soft_wrap=False)
 
     def close(self) -> None:
         self._live.stop()
 
-    def _show(self, line: str) -> None:
-        lines = [plain_text(done, style="dim", overflow="ellipsis", no_wrap=True) for done in self._done]
-        if line:
-            lines.append(plain_text(f"▸ {line}", overflow="ellipsis", no_wrap=True))
-        self._live.update(Group(*lines), refresh=True)
+    # --- the block
+
+    def _draw(self, *, is_due: bool = False) -> None:
+        now_ns = self._clock()
+        if not is_due and now_ns - self._drawn_ns < REDRAW_NS:
+            return
+        self._drawn_ns = now_ns
+        if not self._live.is_started:
+            self._live.start()
+            self._live.console.show_cursor()  # so that it is there whatever ends the process
+        self._live.update(Group(*self._lines()), refresh=True)
+
+    def _lines(self) -> Iterator[Text]:
+        room = self._live.console.height - OWN_LINES
+        for (mode, load), done in self._done[-room:] if room > 0 else ():
+            if self._bracket is None:
+                yield _line(done, "dim")
+            elif mode == self._level[0]:  # a look at one request at a time is none of the search's loads
+                yield _line(f"{done}, {self._bracket.verdict(load)}", "dim")
+        width = min(WIDTH, self._live.console.width)
+        yield _line(f"▸ {' · '.join(self._heading())}", "bold")
+        yield self._bar(width)
+        for name, values in self._rates.items():
+            names = min(LONGEST_NAME, max(map(len, self._rates)))
+            yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} infer/s", width)
+        if self._bracket is not None:
+            yield from self._bracket.lines(self._level[0], width)
+        if not self._rates and self._outlook.level is not None:
+            yield from self._figure_lines(width)
+
+    def _heading(self) -> Iterator[str]:
+        outlook = self._outlook
+        yield self._title
+        if outlook.levels is not None and 1 < outlook.levels >= outlook.number:
+            yield f"level {outlook.number} of {outlook.levels}"
+        elif self._level[0] and (outlook.levels is None or outlook.number > 1):
+            yield f"level {outlook.number}"
+        if outlook.rounds[1]:
+            yield f"round {outlook.rounds[0]} of {outlook.rounds[1]}"
+        if outlook.level is not None and outlook.level.is_warm_up:
+            yield "warming up"
+
+    def _bar(self, width: int) -> Text:
+        elapsed_s = (self._clock() - self._outlook.begun_ns) / NS_PER_S
+        left_s, is_most = self._outlook.left_s(elapsed_s)
+        part = self._outlook.part(elapsed_s)
+        if self.is_interrupted():
+            words = "stopping; Ctrl-C again ends at once"
+        elif left_s is None:
+            words = f"{time_span(elapsed_s)} so far"
+        else:
+            words = (
+                f"{'at most' if is_most else 'about'} {time_span(left_s)} left" if left_s else "almost done"
+            )
+        if part is None:
+            return _line(f"  {words}")
+        room = max(0, width - len(words) - 5)
+        filled = min(room, round(room * part))
+        line = Text("  ", no_wrap=True, overflow="crop")
+        line.append(BAR[0] * filled, "green").append(BAR[1] * (room - filled), "dim")
+        return line.append(f"  {words}")
+
+    def _figure_lines(self, width: int) -> Iterator[Text]:
+        figures = self._figures
+        yield _curve_line("rate   ", figures.rates, f"{quantity(figures.per_s)} requests/s", width)
+        for p, values in figures.percentiles.items():
+            latency_ns = figures.latency_ns(p)
+            yield _curve_line(
+                f"p{p}    ", values, NONE if latency_ns is None else duration(latency_ns), width
+            )
+        line = _line(f"  {_errors(figures)}", "red" if figures.failed else "")
+        yield line.append(f" · {figures.outstanding:,} outstanding", "not red")
 
 
-class RoundProgress(Progress):
-    """The rounds of a comparison: a line every five seconds, on a terminal one line that is written over."""
+@dataclass(slots=True)
+class _Scale:
+    """The bracket of a search on a line, by the logarithm of the load."""
 
-    def __init__(self, interrupted: Callable[[], bool]) -> None:
-        super().__init__(interrupted)
-        self._last_ns = 0
+    low: float = 0.0
+    high: float = math.inf
+    trying: float = 0.0
+    seen: list[float] = field(default_factory=list)
 
-    def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
-        is_last = number == rounds
-        if sys.stderr.isatty() or is_last or monotonic_ns() - self._last_ns >= PLAIN_PERIOD_NS:
-            figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
-            self._show(f"{self._label}: round {number} of {rounds}: {figures}", is_last=is_last)
+    def verdict(self, load: float) -> str:
+        return "kept" if load <= self.low else "broken" if load >= self.high else "undecided"
 
-    def _show(self, line: str, *, is_last: bool = False) -> None:
-        self._last_ns = monotonic_ns()
-        over = sys.stderr.isatty()
-        end = "\n" if not over or is_last else ""
-        start = "\r\x1b[K" if over else ""
-        print(f"{start}{printable(line)}", end=end, file=sys.stderr, flush=True)
+    def lines(self, mode: str, width: int) -> Iterator[Text]:
+        if not self.trying:
+            return
+        low = "nothing kept yet" if not self.low else f"kept {level_value(mode, self.low)}"
+        high = "nothing broken yet" if math.isinf(self.high) else f"broken {level_value(mode, self.high)}"
+        room = width - len(low) - len(high) - 6
+        self.seen = [load for load in {*self.seen, self.low, self.trying, self.high} if 0 < load < math.inf]
+        if room < 5:
+            yield _line(f"  {low}, {high}")
+            return
+        start, end = math.log(min(self.seen)), math.log(max(self.seen))
+        cells = [" "] * room
+        for place in range(room):
+            load = math.exp(start + (end - start) * place / (room - 1)) if end > start else self.trying
+            cells[place] = (
+                "━" if load <= self.low * 1.000001 else "╌" if load >= self.high * 0.999999 else " "
+            )
+        at = round((math.log(self.trying) - start) / (end - start) * (room - 1)) if end > start else room // 2
+        cells[at] = "◆"
+        yield _line(f"  {low} {''.join(cells)} {high}")
 
 
-def _tick(elapsed_s: float, count: int, failed: int) -> str:
-    words = f"{elapsed_s:.0f} s, {plural(count, 'request')} in this window"
-    return f"{words}, {failed} failed" if failed else words
+def _line(text: str, style: str = "") -> Text:
+    return plain_text(text, style=style, overflow="ellipsis", no_wrap=True)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> Text:
+    room = min(WIDEST_CURVE, width - len(name) - WIDEST_FIGURE - 6)
+    return _line(f"  {name}  ").append(f"{curve(values, room):<{room}}", "cyan").append(f"  {figure}")
+
+
+def _words(figures: LiveFigures) -> Iterator[str]:
+    yield f"{quantity(figures.per_s)} requests/s"
+    latencies = [(p, figures.latency_ns(p)) for p in figures.percentiles]
+    yield from (f"p{p} {duration(ns)}" for p, ns in latencies if ns is not None)
+    yield _errors(figures)
+    yield f"{figures.outstanding:,} outstanding"
+
+
+def _errors(figures: LiveFigures) -> str:
+    if not figures.failed:
+        return "no errors"
+    return f"{plural(figures.failed, 'error')} ({share(figures.failed / figures.ended)})"
+
+
+def _warm_or_not(progress: LevelProgress, words: str) -> str:
+    return f"warming up, {words}" if progress.is_warm_up else words
 
 
 def _window(number: int, window: WindowFigures) -> str:
@@ -152,5 +382,28 @@ def _window(number: int, window: WindowFigures) -> str:
     else:
         words.append("no request finished")
     if window.failed_count:
-        words.append(f"{window.failed_count} failed")
+        words.append(f"{window.failed_count:,} failed")
     return ", ".join(words)
+
+
+def _trial_words(trial: Any) -> str:
+    """Of a diagnosis, or of the tuner."""
+    from inferometer.diagnose.diagnosis import ChangeTrial
+    from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
+
+    if isinstance(trial, ChangeTrial):
+        from inferometer.report.documents.diagnosis import trial_words
+
+        return trial_words(trial)
+
+    rate, p99_ms = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
+    figures = [] if rate is None else [f"{quantity(rate)} infer/s"]
+    figures += [] if p99_ms is None else [f"p99 {quantity(p99_ms)} ms"]
+    found = ", ".join(figures) or "no throughput, no latency"
+    return f"{trial.name}, {_load_words(trial)}: {found if trial.is_measured else trial.reason}"
+
+
+def _load_words(trial: Any) -> str:
+    from inferometer.report.documents.study_facts import load_text
+
+    return load_text(trial)

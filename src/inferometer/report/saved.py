@@ -10,6 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
@@ -54,8 +55,18 @@ def document(report: Report) -> Document:
         found = study_document(report, SHOWN)
     else:
         found = measurement_document(report)
+    if any(counts_requests(result.effective) for result in _results(report)):
+        found = in_requests(found)
     source = answer_file.to_json(report)
     return replace(found, source=source, source_name=f"{report.kind}.json", tool=report.tool)
+
+
+def _results(report: Report) -> tuple[Result, ...]:
+    if isinstance(report, Comparison):
+        return tuple(variant.result for variant in report.variants)
+    if isinstance(report, Diagnosis):
+        return report.results
+    return (report,) if isinstance(report, Result) else ()
 
 
 def to_html(report: Report) -> str:

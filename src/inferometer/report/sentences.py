@@ -50,15 +50,16 @@ _VERDICTS = {
 # --- a level, a search
 
 
-def level_sentence(level: Level) -> str:
+def level_sentence(level: Level, *, with_ok: bool = True) -> str:
     """A finished level in a line."""
     label = level_label(level.mode, level.value)
     if level.measurement is None:
         return f"{label}: no request finished"
     if not level.measurement.request_count:
         return f"{label}: no good answer, {verdict_words(level)}"
-    found = level.measurement
-    return f"{label}: {rate(found.infer_per_s)}, {_mean_and_tail(found.latency)}, {verdict_words(level)}"
+    found, said = level.measurement, verdict_words(level)
+    words = f"{label}: {rate(found.infer_per_s)}, p99 {at_percentile(found.latency, 99)}"
+    return f"{words}, {said}" if with_ok or said != "ok" else words
 
 
 def _mean_and_tail(latency: Distribution) -> str:

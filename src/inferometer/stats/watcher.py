@@ -3,11 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.stats.level_progress import LevelProgress
     from inferometer.stats.measurement import Level, WindowFigures
 
 
 class Watcher:
     """Is told how it goes on, and asked whether to end. Override what is of interest: this one stays silent."""
+
+    def planned(self, levels: int | None, longest_s: float | None) -> None:
+        """So many levels are to come, in so much time at most; None where nobody can tell."""
 
     def level_started(self, mode: str, value: float) -> None:
         """A load is applied: so many requests at a time, or per second."""
@@ -15,11 +19,17 @@ class Watcher:
     def ticked(self, elapsed_s: float, count: int, failed: int) -> None:
         """So long after the level started, so many requests of the window that fills have ended well or badly."""
 
+    def progressed(self, progress: "LevelProgress") -> None:
+        """What `ticked` says in more detail, and in the warm-up too."""
+
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         """A window of the level is complete."""
 
     def level_finished(self, level: "Level") -> None:
         """A level is measured."""
+
+    def bracketed(self, low: float, high: float) -> None:
+        """A search knows the highest load that keeps its promise, or 0, and the lowest that breaks it, or infinity."""
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
         """Every variant of a comparison had its turn; `rates` are their infer/s in it."""

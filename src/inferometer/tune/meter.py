@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
@@ -31,7 +32,7 @@ from inferometer.stats.figures import MEGA, METRICS, Source
 from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
 from inferometer.stats.merge import gpu_figures
 from inferometer.stats.stopping import Precision
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, completed
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Effort, Prompts
@@ -89,7 +90,11 @@ class EngineMeter:
     """
 
     def __init__(
-        self, options: Mapping[str, Options], effort: Effort, prompts: Mapping[str, Prompts | None]
+        self,
+        options: Mapping[str, Options],
+        effort: Effort,
+        prompts: Mapping[str, Prompts | None],
+        watcher: Watcher | None = None,
     ) -> None:
         self._options = options  # by model: what to send and how to judge it
         self._prompts = prompts  # of models that make text; None where the options have their data
@@ -97,6 +102,12 @@ class EngineMeter:
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
         self._effort = effort
+        # It does not interrupt: a trial that runs is finished, so that it counts. Of several models under load at the
+        # same time nobody could tell the figures apart.
+        told = None
+        if watcher is not None and len(options) == 1:
+            told = SimpleNamespace(progressed=watcher.progressed)
+        self._watcher = completed(told)
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
 
@@ -207,8 +218,7 @@ class EngineMeter:
                 raise
             reason = " ".join(error.message.split())  # may hold the traceback of a python model
             raise TrialError(reason) from error
-        # Its watcher does not interrupt: a trial that runs is finished, so that it counts.
-        return _Client(setup, make_instrument(setup, workers, Watcher()), stack)
+        return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
 
     def _setup(self, model: str, batch: int, deployment: Deployment) -> Setup:
         options = self._asking(changed(self._options[model], model=model, batch=batch))

@@ -44,11 +44,12 @@ def profile(
     idle: tuple[Trial, ...] | None = None
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
-        meter = (make_meter or _engine)(settings)
+        meter = _engine(settings, watcher) if make_meter is None else make_meter(settings)
         stack.callback(meter.close)
         names = VariantNames.of(journal.variants())
         deployment: Deployment | None = None
         has_measured = False
+        watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
             before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
             if deployment is not before:
@@ -145,8 +146,8 @@ def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
     return int(known)
 
 
-def _engine(settings: TuneSettings) -> Meter:
-    return EngineMeter(sent_options(settings), settings.effort, sent_prompts(settings.models))
+def _engine(settings: TuneSettings, watcher: Watcher) -> Meter:
+    return EngineMeter(sent_options(settings), settings.effort, sent_prompts(settings.models), watcher)
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:

@@ -1,95 +1,347 @@
 """Progress without a clock that runs."""
 
 import io
+import math
 from types import ModuleType
 
+import numpy as np
+import pytest
 from rich.console import Console
 
-from inferometer.report.progress import LiveProgress, PlainProgress
+from inferometer.report.format import curve, time_span
+from inferometer.report.live_figures import LiveFigures
+from inferometer.report.progress import LiveProgress, PlainProgress, Progress
+from inferometer.stats.level_progress import LevelProgress
+from tests.support.clock import FakeClock
+from tests.support.screen import Screen
 
-
-class Hand:
-    """A clock that shows what it was set to."""
-
-    def __init__(self) -> None:
-        self.now_s = 100
-
-    def __call__(self) -> int:
-        return self.now_s * 1_000_000_000
+SECOND = 1_000_000_000
 
 
 def never() -> bool:
     return False
 
 
-def test_plain_progress_speaks_every_five_seconds(build: ModuleType) -> None:
-    stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(never, stream, hand)
-    progress.level_started("concurrency", 4)
-    for number in range(1, 13):
-        hand.now_s += 1
-        progress.window_finished(number, build.window(3208.51, 307, failed=number // 10))
-    progress.level_finished(
-        build.level(build.measurement(9, 3208.51, 307, 1, (1, 2, 3, 4), interval=0.01), 4)
-    )
-    progress.close()
-    assert stream.getvalue().splitlines() == [
-        "concurrency 4: started",
-        "concurrency 4: window 5, 3,209 infer/s, 308 µs",
-        "concurrency 4: window 10, 3,209 infer/s, 308 µs, 1 failed",
-        "concurrency 4: 3,209 infer/s ±1.0 %, avg 307 µs, p99 5.00 µs, ok",
+class Shown:
+    """A terminal with progress on it, and a clock that is moved by hand."""
+
+    def __init__(self, columns: int = 100, rows: int = 30, interrupted=never, **more) -> None:
+        self.clock = FakeClock()
+        self.stream = io.StringIO()
+        self.columns = columns
+        console = Console(
+            file=self.stream, force_terminal=True, width=columns, height=rows, legacy_windows=False, **more
+        )
+        self.progress = LiveProgress(interrupted, console, self.clock)
+        self.begun_ns = self.clock()
+
+    def start(self, mode: str, value: float) -> None:
+        self.begun_ns = self.clock()
+        self.progress.level_started(mode, value)
+
+    def tick(self, seconds: float, *latencies_ms: float, **more) -> None:
+        self.clock.move_to(self.clock() + round(seconds * SECOND))
+        latency_ns = np.array([ms * 1_000_000 for ms in latencies_ms], dtype=np.int64)
+        elapsed_s = (self.clock() - self.begun_ns) / SECOND
+        self.progress.progressed(LevelProgress(self.clock(), elapsed_s, latency_ns, **more))
+
+    @property
+    def lines(self) -> list[str]:
+        screen = Screen(self.columns)
+        screen.write(self.stream.getvalue())
+        assert screen.widest <= self.columns
+        return screen.text.splitlines()
+
+
+def test_the_block_has_a_bar_figures_and_curves() -> None:
+    shown = Shown(columns=60)
+    shown.progress.planned(4, None)
+    shown.start("concurrency", 1)
+    shown.start("concurrency", 8)
+    for number in range(4):
+        fast = [2.0] * 98
+        shown.tick(0.5, *fast, 9, 40, outstanding=8, left_s=10 - 0.5 * (number + 1), is_most=True)
+    assert shown.lines == [
+        "▸ concurrency 8 · level 2 of 4",
+        "  ━━━━━━━━━━━───────────────────────────  at most 28 s left",
+        "  rate     ████                         200 requests/s",
+        "  p50      ████                         2.00 ms",
+        "  p99      ████                         9.00 ms",
+        "  no errors · 8 outstanding",
     ]
 
 
-def test_plain_progress_tells_a_window_and_a_level_without_requests(build: ModuleType) -> None:
-    stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(never, stream, hand)
+def test_the_block_is_gone_at_the_end_and_the_cursor_is_there() -> None:
+    shown = Shown()
+    shown.progress.close()
+    assert shown.stream.getvalue() == ""
+    shown.start("concurrency", 1)
+    shown.tick(1, 2)
+    assert shown.lines
+    shown.progress.close()
+    assert shown.lines == []
+    screen = Screen(100)
+    screen.write(shown.stream.getvalue())
+    assert screen.is_cursor_shown
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100, 200])
+def test_no_line_is_wider_than_the_terminal(build: ModuleType, columns: int) -> None:
+    shown = Shown(columns=columns)
+    for value in range(1, 30):
+        shown.start("request_rate", 1_234_567.5 * value)
+        shown.tick(
+            1, *[123_456.0] * 9, failed=1_234_567, outstanding=1_234_567, left_s=1e6
+        )  # `lines` has the check
+        shown.progress.level_finished(
+            build.level(build.measurement(9, 1e7, 307, 1, (1, 2, 3, 4), interval=0.01), value)
+        )
+        assert shown.lines
+
+
+def test_it_is_drawn_four_times_a_second_at_most() -> None:
+    shown = Shown()
+    shown.start("concurrency", 1)
+    before = len(shown.stream.getvalue())
+    drawn = 0
+    for _ in range(100):
+        shown.tick(0.02, 1)
+        after = len(shown.stream.getvalue())
+        drawn, before = drawn + (after > before), after
+    assert drawn == 7  # 0.26 s apart in 2 s
+
+
+def test_a_low_terminal_shows_fewer_of_the_levels_that_are_done(build: ModuleType) -> None:
+    shown = Shown(rows=10)
+    for value in range(1, 6):
+        shown.start("concurrency", value)
+        shown.progress.level_finished(build.level(build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4)), value))
+    shown.tick(1, 2)
+    assert len(shown.lines) == 8
+    assert shown.lines[0].startswith("concurrency 4: 50.0 infer/s")
+
+
+def test_a_level_that_is_measured_again_is_listed_once(build: ModuleType) -> None:
+    shown = Shown()
+    shown.progress.planned(2, None)
+    for rate in (50.0, 90.0):
+        shown.start("concurrency", 4)
+        shown.progress.level_finished(build.level(build.measurement(9, rate, 307, 1, (1, 2, 3, 4)), 4))
+    assert [line.partition(",")[0] for line in shown.lines[:2]] == [
+        "concurrency 4: 90.0 infer/s",
+        "▸ concurrency 4 · level 1 of 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("planned", "told", "words"),
+    [
+        ((1, None), {"left_s": 6.0}, "about 6 s left"),
+        ((1, None), {"left_s": 6.0, "is_most": True}, "at most 6 s left"),
+        ((3, None), {"left_s": 6.0}, "about 26 s left"),  # two more of ten seconds
+        ((3, 9.0), {"left_s": 6.0}, "at most 5 s left"),  # by the time limit
+        ((None, 64.0), {"left_s": 6.0}, "at most 1 min left"),  # a search
+        ((None, None), {"left_s": 6.0}, "4 s so far"),  # nobody knows how many levels
+        ((1, None), {}, "4 s so far"),
+        ((1, None), {"left_s": 0.0}, "almost done"),
+    ],
+)
+def test_the_time_left_is_what_is_known(planned, told, words: str) -> None:
+    shown = Shown()
+    shown.progress.planned(*planned)
+    shown.start("concurrency", 1)
+    shown.tick(4, 1, **told)
+    assert shown.lines[1].endswith(words)
+
+
+def test_without_colour_the_bar_still_shows_how_far_it_is() -> None:
+    shown = Shown(no_color=True, columns=60)
+    shown.progress.planned(1, None)
+    shown.start("concurrency", 1)
+    shown.tick(5, 1, left_s=5.0)
+    bar = shown.lines[1].split()[0]
+    assert bar == "━" * bar.count("━") + "─" * bar.count("─")
+    assert abs(bar.count("━") - bar.count("─")) <= 1
+    screen = Screen(60)
+    screen.write(shown.stream.getvalue())
+    assert screen.styles <= {"", "0", "1", "2"}  # bold and dim
+
+
+def test_failures_and_the_wish_to_stop_are_said() -> None:
+    shown = Shown(interrupted=lambda: True)
+    shown.start("request_rate", 50)
+    shown.tick(1, 1, 1, 1, failed=1, outstanding=2)
+    assert shown.lines[1:] == [
+        "  stopping; Ctrl-C again ends at once",
+        "  rate     " + " " * 40 + "  3.00 requests/s",
+        "  p50      " + " " * 40 + "  1.00 ms",
+        "  p99      " + " " * 40 + "  1.00 ms",
+        "  1 error (25 %) · 2 outstanding",
+    ]
+
+
+def test_the_warm_up_is_told_apart() -> None:
+    shown = Shown()
+    shown.start("concurrency", 1)
+    shown.tick(3, 100, is_warm_up=True)
+    assert shown.lines[0] == "▸ concurrency 1 · level 1 · warming up"
+    shown.begun_ns = shown.clock()
+    shown.tick(0.5, 2)
+    assert shown.lines[0] == "▸ concurrency 1 · level 1"
+    assert shown.lines[3].split()[-2:] == ["2.00", "ms"]
+
+
+def test_a_search_shows_the_bracket_closing_in(build: ModuleType) -> None:
+    shown = Shown(columns=60)
+    shown.progress.planned(None, 60.0)
+    found = build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4))
+    shown.start("concurrency", 1)
+    shown.progress.level_finished(build.level(found, 1))
+    lines = []
+    for load, low, high in ((100, 0, math.inf), (1600, 100, math.inf), (400, 100, 1600), (300, 200, 400)):
+        shown.progress.bracketed(low, high)
+        shown.start("request_rate", load)
+        lines.append(shown.lines[-1])
+        shown.progress.level_finished(build.level(found, load, mode="request_rate"))
+    assert lines == [
+        "  nothing kept yet           ◆          nothing broken yet",
+        "  kept 100 ━                          ◆ nothing broken yet",
+        "  kept 100 ━               ◆                ╌ broken 1,600",
+        "  kept 200 ━━━━━━━━━     ◆   ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ broken 400",
+    ]
+    assert [line.rpartition(", ")[2] for line in shown.lines if line.startswith("request rate")] == [
+        "kept",
+        "broken",
+        "broken",
+        "undecided",
+    ]
+
+
+def test_a_comparison_shows_its_rounds() -> None:
+    shown = Shown(columns=60)
+    shown.progress.planned(2, None)
+    shown.start("concurrency", 4)
+    for number in range(1, 11):
+        shown.clock.move_to(shown.clock() + SECOND)
+        shown.progress.round_finished(number, 20, (("fp32", 50.0), ("a_very_long_name", 12_345.0)))
+    assert shown.lines == [
+        "▸ concurrency 4 · level 1 of 2 · round 10 of 20",
+        "  ━━━━━━━━━━──────────────────────────────  about 30 s left",
+        "  fp32          ██████████              50.0 infer/s",
+        "  a_very_long…  ██████████              12,345 infer/s",
+    ]
+
+
+def test_what_is_said_stands_above_the_block() -> None:
+    shown = Shown()
+    shown.start("concurrency", 4)
+    shown.progress.said("Trying: two instances")
+    shown.progress.said("a detail", is_detail=True)
+    assert shown.lines == ["Trying: two instances", "▸ concurrency 4 · level 1", "  0 s so far"]
+
+
+# --- figures
+
+
+def figures_of(*ticks: tuple[float, list[float]]) -> LiveFigures:
+    figures, elapsed_s = LiveFigures(), 0.0
+    for seconds, latencies_ms in ticks:
+        elapsed_s += seconds
+        latency_ns = np.array([ms * 1_000_000 for ms in latencies_ms], dtype=np.int64)
+        figures.add(LevelProgress(SECOND + round(elapsed_s * SECOND), elapsed_s, latency_ns))
+    return figures
+
+
+def test_figures_are_of_the_last_second() -> None:
+    figures = figures_of(*[(0.2, [50.0] * 100)] * 20, *[(0.2, [2.0] * 39 + [8.0])] * 5)
+    assert figures.per_s == 200
+    assert figures.latency_ns(50) == 2_000_000
+    assert figures.latency_ns(99) == 8_000_000
+
+
+def test_figures_of_a_slow_server_are_of_as_many_requests_as_there_are() -> None:
+    figures = figures_of(*[(1.0, []), (1.0, [900.0])] * 10)
+    assert figures.per_s == 0.5
+    assert figures.latency_ns(50) == 900_000_000
+    assert list(figures.rates) == [0.5, 0.5]  # ten seconds each
+
+
+def test_a_stall_shows_in_the_curve() -> None:
+    figures = figures_of(*[(0.5, [1.0] * 100)] * 3, *[(0.5, [])] * 2)
+    assert list(figures.rates) == [200, 200, 200, 0, 0]
+    assert curve(figures.rates, 10) == "███▁▁"
+    assert curve(figures.percentiles[99], 10) == "███  "
+
+
+def test_without_requests_there_are_no_figures() -> None:
+    figures = figures_of((0.5, []))
+    assert figures.per_s == 0
+    assert figures.latency_ns(99) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.2, "1 s"), (60, "1 min"), (80, "1 min 20 s"), (7500, "2 h 5 min"), (3605, "1 h")],
+)
+def test_a_time_span_is_said_as_people_do(seconds: float, text: str) -> None:
+    assert time_span(seconds) == text
+
+
+# --- lines for a log
+
+
+def plain(**more) -> tuple[io.StringIO, FakeClock, PlainProgress]:
+    stream, clock = io.StringIO(), FakeClock()
+    return stream, clock, PlainProgress(never, stream, clock, **more)
+
+
+def test_a_log_has_a_line_per_level(build: ModuleType) -> None:
+    stream, clock, progress = plain()
+    for value in (4, 8):
+        progress.level_started("concurrency", value)
+        for number in range(1, 11):
+            clock.move_to(clock() + SECOND)
+            progress.progressed(LevelProgress(clock(), float(number), np.array([1_000_000])))
+            progress.window_finished(number, build.window(3208.51, 307))
+        progress.level_finished(
+            build.level(build.measurement(9, 3208.51, 307, 1, (1, 2, 3, 4), interval=0.01), value)
+        )
+    assert stream.getvalue().splitlines() == [
+        "concurrency 4: 3,209 infer/s ±1.0 %, p99 5.00 µs, ok",
+        "concurrency 8: 3,209 infer/s ±1.0 %, p99 5.00 µs, ok",
+    ]
+
+
+def test_a_long_level_says_every_half_minute_that_it_is_alive() -> None:
+    stream, clock, progress = plain()
+    progress.level_started("concurrency", 4)
+    for second in range(1, 41):
+        clock.move_to(clock() + SECOND)
+        progress.progressed(
+            LevelProgress(clock(), float(second), np.array([2_000_000] * 30), failed=1, outstanding=4)
+        )
+    assert stream.getvalue().splitlines() == [
+        "concurrency 4: after 30 s, 30.0 requests/s, p50 2.00 ms, p99 2.00 ms, 30 errors (3.2 %), 4 outstanding",
+    ]
+
+
+def test_windows_are_for_who_asks(build: ModuleType) -> None:
+    stream, _, progress = plain(every_window=True)
     progress.level_started("request_rate", 50.5)
-    hand.now_s += 5
     progress.window_finished(1, build.window(0.0, 0, count=0))
+    progress.window_finished(2, build.window(3208.51, 307, failed=1))
     progress.level_finished(build.level(None, 50.5, mode="request_rate"))
-    assert stream.getvalue().splitlines()[1:] == [
+    assert stream.getvalue().splitlines() == [
+        "request rate 50.5: started",
         "request rate 50.5: window 1, no request finished",
+        "request rate 50.5: window 2, 3,209 infer/s, 308 µs, 1 failed",
         "request rate 50.5: no request finished",
     ]
 
 
-def test_live_progress_shows_the_level_and_leaves_the_screen_clean(build: ModuleType) -> None:
-    stream = io.StringIO()
-    progress = LiveProgress(never, Console(file=stream, force_terminal=True, width=100, height=30))
-    progress.close()
-    assert stream.getvalue() == ""
-    for value in (1, 2):
-        progress.level_started("concurrency", value)
-        progress.window_finished(1, build.window(3208.51, 307))
-        progress.level_finished(build.level(build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4)), value))
-    progress.close()
-    assert "concurrency 2: window 1, 3,209 infer/s" in stream.getvalue()
-    assert "concurrency 1: 50.0 infer/s" in stream.getvalue()
-    assert stream.getvalue().rstrip().endswith("\x1b[2K")
-
-
-def test_long_windows_are_reported_from_within(build: ModuleType) -> None:
-    stream, hand = io.StringIO(), Hand()
-    progress = PlainProgress(never, stream, hand)
-    progress.level_started("concurrency", 4)
-    for second in range(1, 13):
-        hand.now_s += 1
-        progress.ticked(float(second), 100 * second, second // 10)
-    assert stream.getvalue().splitlines() == [
-        "concurrency 4: started",
-        "concurrency 4: 5 s, 500 requests in this window",
-        "concurrency 4: 10 s, 1,000 requests in this window, 1 failed",
-    ]
-
-
-def test_live_progress_keeps_the_last_window_beside_the_one_that_fills(build: ModuleType) -> None:
-    stream = io.StringIO()
-    progress = LiveProgress(never, Console(file=stream, force_terminal=True, width=100, height=30))
+def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(never)
     progress.level_started("concurrency", 1)
-    progress.window_finished(1, build.window(3208.51, 307))
-    progress.ticked(1.2, 1, 0)
+    progress.said("a warning", is_warning=True)
     progress.close()
-    assert (
-        "concurrency 1: window 1, 3,209 infer/s, 308 µs; 1 s, 1 request in this window" in stream.getvalue()
-    )
+    assert capsys.readouterr() == ("", "")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from inferometer.base.notes import Note
 from inferometer.options.values import Range
 from inferometer.report.document import (
     Chart,
@@ -51,6 +52,8 @@ CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 RATE_AXIS = ChartAxis("throughput (infer/s)")
 
+_USELESS = {"all failed", "no answer", "no reply", "server gone"}
+
 Rows = Sequence[tuple[Level, Measurement]]
 
 
@@ -74,6 +77,44 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
     kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
     sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
     return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
+
+
+def level_tone(said: str) -> Tone:
+    """Of a level's verdict in words, so that colour and words never contradict each other."""
+    if said in ("ok", "kept"):
+        return Tone.GOOD
+    words = said.split(", ")
+    return Tone.BAD if words[0].startswith("broken") or not _USELESS.isdisjoint(words) else Tone.WARNING
+
+
+def not_drawn(result: Result) -> Iterator[str]:
+    """Names the levels that have no point in a chart, as nothing was answered."""
+    drawn = [level for level, _ in measured(result)]
+    yield from _named(
+        "Not drawn, as nothing was answered well:", (level for level in result.levels if level not in drawn)
+    )
+
+
+def hollow(rows: Rows) -> Iterator[str]:
+    """Names those whose point is not to be trusted."""
+    yield from _named("Hollow:", (level for level, _ in rows if is_doubtful(level)))
+
+
+def _named(words: str, levels: Iterable[Level]) -> Iterator[str]:
+    found = [f"{level_label(level.mode, level.value)} ({verdict_words(level)})" for level in levels]
+    if found:
+        yield f"{words} {few_words(found)}."
+
+
+def is_doubtful(level: Level) -> bool:
+    """Another load than was asked for, or not for as long."""
+    return not level.is_as_asked or level.has_remark(Note.INTERRUPTED)
+
+
+def few_words(rows: Sequence[str], most: int = 4) -> str:
+    """All, or the first of them and how many more there are."""
+    more = len(rows) - most
+    return ", ".join(rows) if more < 2 else f"{', '.join(rows[:most])} and {more} more"
 
 
 def load_column(level: Level) -> Column:
@@ -103,7 +144,7 @@ def levels_section(result: Result) -> Section | None:
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
         for level, said in zip(levels, words, strict=True)
     )
-    tones = tuple(_tone(level, said) for level, said in zip(levels, words, strict=True))
+    tones = tuple(map(level_tone, words))
     blocks = [Table("All levels", columns, rows, tones=tones)]
     rates = tuple(
         _rate_row(level.measurement, level.rates)
@@ -115,12 +156,6 @@ def levels_section(result: Result) -> Section | None:
         names = tuple(map(Column, ("Asked/s", "Sent/s", "Answered/s", *times)))
         blocks.append(Table("Rates, and the time after the send beside the latency", names, rates))
     return Section("levels", "All levels", "", tuple(blocks))
-
-
-def _tone(level: Level, said: str) -> Tone:
-    if level.promise is not None and level.promise.verdict == "broken":
-        return Tone.BAD
-    return Tone.GOOD if said in ("ok", "kept") else Tone.WARNING
 
 
 def promise_section(result: Result) -> Section | None:
@@ -135,7 +170,7 @@ def promise_section(result: Result) -> Section | None:
         (level_value(level.mode, level.value), *map(figure_words, outcome.terms), outcome_words(outcome))
         for level, outcome in judged
     )
-    tones = tuple(_tone(level, outcome.verdict) for level, outcome in judged)
+    tones = tuple(level_tone(row[-1]) for row in rows)
     table = Table(f"Promise: {outcome.promise}", columns, rows, tones=tones)
     return Section("promise", table.caption, "", (table,))
 
@@ -210,32 +245,36 @@ def line_colour(number: int) -> str:
 
 
 def throughput_section(result: Result) -> Section | None:
-    """One line for p50, one for p99, one for a percentile that was asked for."""
+    """One line for p50, one for p99, one for a percentile that was asked for; a search has a section of its own."""
     rows = measured(result)
-    if not rows:
+    if not rows or result.finding is not None:
         return None
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
-    note = f"The numbers are the {name}; bars are 95 % intervals."
-    if not all(level.is_as_asked for level, _ in rows):
-        note += " Hollow points are levels whose load was not applied or not answered as asked."
+    note = " ".join(
+        (f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows), *not_drawn(result))
+    )
     colours = {50: "blue", 99: "orange"}
     lines = [
         ChartLine(f"p{p} latency", (load_points(rows, p, is_named=p == shown[-1]),), colours.get(p, "green"))
         for p in shown
     ]
     chart = throughput_chart("Latency against throughput, one point for each level", "latency", lines, note)
-    chart = replace(chart, rules=tuple(_promise_rules(result, shown)))
+    rules = tuple(_promise_rules(result, lines))
+    if rules:
+        chart = replace(chart, y=time_axis("latency", lines, [rule.value for rule in rules]), rules=rules)
     return Section("throughput", "Throughput and latency", _lead(result), (chart,))
 
 
-def _promise_rules(result: Result, shown: Sequence[int]) -> Iterator[ChartRule]:
-    """Limits of the percentiles that are drawn."""
+def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[ChartRule]:
+    """Limits of what is drawn, where they are not far from it."""
+    drawn = [point.y for line in lines for run in line.runs for point in run]
     for _, outcome in judged_levels(result)[:1]:
         for term in outcome.terms:
-            if term.name in {f"p{p}" for p in shown}:
-                yield ChartRule(term.limit, term.text)
+            is_near = min(drawn) / LOG_RATIO < term.limit < max(drawn) * LOG_RATIO
+            if is_near and any(line.name == f"{term.name} latency" for line in lines):
+                yield ChartRule(term.limit, f"promise: {term.text}")
 
 
 def _lead(result: Result) -> str:
@@ -257,17 +296,26 @@ def throughput_chart(title: str, latency: str, lines: Sequence[ChartLine], note:
     return Chart(title, RATE_AXIS, time_axis(latency, lines), tuple(lines), note=note)
 
 
-def time_axis(title: str, lines: Iterable[ChartLine]) -> ChartAxis:
+def verdict_line(word: str, points: Iterable[ChartPoint]) -> ChartLine:
+    """Points of levels that kept a promise, broke it, or did neither for certain: told apart by shape and name too."""
+    colour = {"kept": "green", "broken": "red"}.get(word, "grey")
+    rows = tuple((replace(point, is_doubtful=word != "kept"),) for point in points)
+    return ChartLine(word, rows, colour, is_crossed=word == "broken")
+
+
+def time_axis(title: str, lines: Iterable[ChartLine], limits: Iterable[float] = ()) -> ChartAxis:
     """One unit for the whole axis; or, where the times are far apart, each tick with its own."""
-    positive = [point.y for line in lines for run in line.runs for point in run if point.y > 0]
+    values = (*limits, *(point.y for line in lines for run in line.runs for point in run))
+    positive = [value for value in values if value > 0]
     most, least = max(positive, default=1.0), min(positive, default=1.0)
     if most / least > LOG_RATIO:
-        return ChartAxis(f"{title} (log scale)", _with_unit, Spread.LOG)
+        return ChartAxis(f"{title} (log scale)", time_text, Spread.LOG)
     scale, unit = next((row for row in UNITS[:1:-1] if most >= row[0]), UNITS[1])
     return ChartAxis(f"{title} ({unit})", lambda ns: plain_number(ns / scale))
 
 
-def _with_unit(ns: float) -> str:
+def time_text(ns: float) -> str:
+    """Without needless digits: `30 ms`."""
     scale, unit = next((row for row in UNITS[::-1] if ns >= row[0] * (1 - 1e-9)), UNITS[0])
     return f"{plain_number(ns / scale)} {unit}"
 
@@ -289,7 +337,7 @@ def load_points(rows: Rows, p: int | None, *, of: str = "", is_named: bool = Tru
                 label=level_value(level.mode, level.value) if is_named else "",
                 x_limits=error_bar(found.infer_per_s),
                 y_limits=error_bar(estimate),
-                is_doubtful=not level.is_as_asked,
+                is_doubtful=is_doubtful(level),
             )
         )
     return tuple(points)

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.document import (
     Depth,
@@ -22,11 +24,14 @@ from inferometer.report.documents.levels import (
     best,
     distribution_section,
     errors_section,
+    few_words,
+    level_tone,
     levels_section,
     notes_section,
     promise_section,
     throughput_section,
 )
+from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
     GIB,
@@ -41,19 +46,26 @@ from inferometer.report.format import (
     share,
     when,
 )
-from inferometer.report.promises import judged_levels, promise_sentence
-from inferometer.report.sentences import finding_sentence, found_load, limit_words, measurement_sentences
+from inferometer.report.promises import promise_sentence
+from inferometer.report.sentences import (
+    finding_sentence,
+    found_load,
+    limit_words,
+    measurement_sentences,
+    verdict_words,
+)
 from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
+_CUT_SHORT = ("interrupted", "server gone", "no answer")  # words of levels after which a search did not go on
 _SERVER = ("url", "name", "version", "extensions")
 
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
     sections = (
-        throughput_section(result),
+        search_section(result) or throughput_section(result),
         levels_section(result),
         promise_section(result),
         time_section(result),
@@ -99,19 +111,40 @@ def _schedule(result: Result) -> str:
 
 
 def _verdict(result: Result) -> str:
-    """What came of it: how much, at what latency, limited by what."""
-    found = best(result)
-    if result.finding is not None:
-        words = [finding_sentence(result.finding)]
-    elif found is None:
-        return "No request was answered, so there is nothing to report."
+    """What came of it: how much, at what latency, limited by what; and all that is wrong with it."""
+    found, finding = best(result), result.finding
+    words = [] if finding is None else [finding_sentence(finding)]
+    if found is None:
+        words += ["No request was answered, so there is nothing to report."]
     else:
-        words = [promise_sentence(result), _headline(*found)]
-    if found is not None:
-        words.append(slowest_step(found[1]))
-    if result.failed_share:
-        words.append(f"{share(result.failed_share)} of all requests failed.")
-    return " ".join(word for word in words if word)
+        words += [promise_sentence(result), _headline(*found)] if finding is None else []
+        words += [slowest_step(found[1])]
+        if finding is None and result.failed_share:
+            words += [f"{share(result.failed_share)} of all requests failed."]
+    return " ".join(word for word in (*words, *_reservations(result)) if word)
+
+
+def _reservations(result: Result) -> Iterator[str]:
+    """What is wrong with which levels. A search goes beyond what the server can do: there only what cut it short."""
+    is_all = result.finding is None and best(result) is not None
+    levels: dict[str, list[str]] = {}
+    for level in result.levels:
+        for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
+            if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
+                levels.setdefault(word, []).append(level_label(level.mode, level.value))
+    everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
+    if everywhere:
+        yield f"{'Verdict' if len(result.levels) == 1 else 'Every level'}: {', '.join(everywhere)}."
+    for word, found in levels.items():
+        if word not in everywhere:
+            yield f"{word.capitalize()} at {few_words(found)}."
+    if _has_lost_worker(result):
+        yield "A sending process died."
+
+
+def _has_lost_worker(result: Result) -> bool:
+    remarks = chain(result.remarks, *(level.remarks for level in result.levels))
+    return any(remark.note is Note.WORKER_LOST for remark in remarks)
 
 
 def _headline(level: Level, measurement: Measurement) -> str:
@@ -121,20 +154,25 @@ def _headline(level: Level, measurement: Measurement) -> str:
 
 
 def _tone(result: Result) -> Tone:
-    if best(result) is None or (result.finding is not None and not result.finding.value):
+    """Follows the verdicts of the levels, and of a search its answer; green only where nothing is wrong."""
+    finding, tones = result.finding, [level_tone(verdict_words(level)) for level in result.levels]
+    if best(result) is None or (finding is not None and not finding.value) or _is_cut_short(result):
         return Tone.BAD
-    if result.finding is not None:  # a search goes beyond what the server can do
-        return Tone.GOOD if result.finding.low and result.finding.high is not None else Tone.WARNING
-    if result.breaks_promise:
+    if finding is not None:
+        is_whole = finding.low and finding.high is not None and not any(_reservations(result))
+        return Tone.GOOD if is_whole else Tone.WARNING
+    if Tone.BAD in tones or _has_failed(result):
         return Tone.BAD
-    is_decided = all(outcome.verdict == "kept" for _, outcome in judged_levels(result))
-    if _has_failed(result) or not is_decided or not all(level.is_as_asked for level in result.levels):
-        return Tone.WARNING
-    return Tone.GOOD
+    return Tone.GOOD if all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
+
+
+def _is_cut_short(result: Result) -> bool:
+    return _has_lost_worker(result) or any(level.is_given_up for level in result.levels)
 
 
 def _has_failed(result: Result) -> bool:
-    return result.fails_too_often(float(result.effective.max_error_rate or 0.0))
+    """More than was accepted; a search goes on until something breaks."""
+    return result.finding is None and result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
 def _figures(result: Result) -> Iterator[Figure]:
@@ -157,7 +195,7 @@ def _figures(result: Result) -> Iterator[Figure]:
     failed = sum(row.failed_count for row in rows)
     total = failed + sum(row.request_count for row in rows)
     tone = Tone.BAD if _has_failed(result) else Tone.PLAIN
-    yield Figure("Errors", share(result.failed_share), f"{failed} of {plural(total, 'request')}", tone)
+    yield Figure("Errors", share(result.failed_share), f"{failed:,} of {plural(total, 'request')}", tone)
     client = measurement.client
     yield Figure(
         "Client CPU",

@@ -144,7 +144,7 @@ def test_failures_are_grouped_and_change_the_tone():
         "concurrency 4: 1 request failed (timeout), at 2.0 s",
     ]
     assert "of all requests failed" in page.verdict
-    assert page.tone.value == "warning"
+    assert page.tone.value == "bad"
 
 
 def test_notes_come_with_their_advice():

@@ -1,0 +1,33 @@
+"""What a throughput counts: inferences, or just requests where the server has no model.
+
+Reports are written in inferences per second; `in_requests` renames them, in a line or in all texts of a document.
+"""
+
+import dataclasses
+import re
+from typing import Any, TypeVar
+
+from inferometer.options.effective import Effective
+
+T = TypeVar("T")
+
+_WITHOUT_MODEL = ("http", "dynamic_grpc")  # of the service kinds
+_INFERENCES = re.compile(r"(?<![\w/])(?:(I)|i)nfer/s(?:ec)?(?![\w/])")  # but not inside of a path
+
+
+def counts_requests(effective: Effective) -> bool:
+    """Whether what was measured are no inferences."""
+    return effective.service_kind in _WITHOUT_MODEL
+
+
+def in_requests(found: T) -> T:
+    """The same, with all that is counted called requests."""
+    renamed: Any = found
+    if isinstance(found, str):
+        renamed = _INFERENCES.sub(lambda match: f"{'R' if match[1] else 'r'}equests/s", found)
+    elif isinstance(found, tuple):
+        renamed = tuple(map(in_requests, found))
+    elif dataclasses.is_dataclass(found) and not isinstance(found, type):
+        parts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+        renamed = dataclasses.replace(found, **{name: in_requests(part) for name, part in parts.items()})
+    return renamed  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""The loads of a search: each figure of the promise over the load, its limit, and where that of the load lies."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from inferometer.base.errors import UsageError
+from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, ChartRule, Section, Span
+from inferometer.report.documents.levels import (
+    Rows,
+    error_bar,
+    line_colour,
+    measured,
+    not_drawn,
+    time_axis,
+    time_text,
+    verdict_line,
+)
+from inferometer.report.format import duration, interval, level_label, share
+from inferometer.report.sentences import limit_words
+from inferometer.stats.measurement import Estimate, Measurement
+from inferometer.stats.result import Finding, Result
+from inferometer.stats.slo import Term, parse_slo
+
+_FIGURES = {
+    "latency": "Latency",
+    "ttft": "Time to the first token",
+    "tpot": "Time between tokens",
+    "errors": "Failed requests",
+}
+
+
+def search_section(result: Result) -> Section | None:
+    """A chart for each figure of the promise; None for any other command, and where nothing was answered."""
+    finding, rows = result.finding, measured(result)
+    if finding is None or not rows:
+        return None
+    charts = [
+        chart
+        for figure, terms in groupby(_terms(finding), key=lambda term: term.figure)
+        if (chart := _chart(result, finding, rows, figure, tuple(terms))) is not None
+    ]
+    return Section("throughput", "Load and promise", "", tuple(charts)) if charts else None
+
+
+def _terms(finding: Finding) -> list[Term]:
+    """Those that can be drawn, by figure; none where another version wrote a promise that this one does not know."""
+    try:
+        terms = parse_slo(finding.promise).terms
+    except UsageError:
+        return []
+    return [term for figure in _FIGURES for term in terms if term.figure == figure]
+
+
+def _chart(
+    result: Result, finding: Finding, rows: Rows, figure: str, terms: tuple[Term, ...]
+) -> Chart | None:
+    points = {term: tuple(_points(finding, rows, term)) for term in terms}
+    drawn = [pair for pairs in points.values() for pair in pairs]
+    if not any(point.y for _, point in drawn):  # nothing failed
+        return None
+    lines = [
+        ChartLine(
+            _name(term), (tuple(point for _, point in points[term]),), line_colour(number), has_marks=False
+        )
+        for number, term in enumerate(terms)
+    ]
+    by_verdict: dict[str, list[ChartPoint]] = {}
+    for verdict, point in drawn:
+        by_verdict.setdefault(verdict, []).append(point)
+    title, load = _FIGURES[figure], "request rate" if finding.mode == "request_rate" else "concurrency"
+    limits = [term.limit for term in terms]
+    return Chart(
+        title=f"{title} at each {load} that was tried",
+        x=ChartAxis(f"{load} (requests/s)") if load == "request rate" else ChartAxis(load, is_whole=True),
+        y=ChartAxis("share", share) if figure == "errors" else time_axis(title.lower(), lines, limits),
+        series=(*lines, *(verdict_line(verdict, found) for verdict, found in by_verdict.items())),
+        spans=tuple(_band(finding, rows)),
+        rules=tuple(
+            ChartRule(term.limit, f"promise: {term.label} < {_text(term, term.limit)}") for term in terms
+        ),
+        note=" ".join(
+            ("The band is where the limit lies, the dashed line is the promise.", *not_drawn(result))
+        ),
+    )
+
+
+def _name(term: Term) -> str:
+    return "share of requests that failed" if term.figure == "errors" else f"{term.label} of each load"
+
+
+def _text(term: Term, value: float) -> str:
+    return share(value) if term.figure == "errors" else time_text(value)
+
+
+def _points(finding: Finding, rows: Rows, term: Term) -> Iterator[tuple[str, ChartPoint]]:
+    """(verdict of its load, point) of each level that has the figure."""
+    judged = {row.load: row.verdict for row in finding.judged}
+    get = term.metric.get
+    for level, found in rows:
+        value = None if get is None else get(found)
+        if value is None:
+            continue
+        estimate = _estimate(found, term, value)
+        verdict = judged.get(level.value, "not judged")
+        written = (
+            share(value) if term.figure == "errors" else f"{duration(value)} {interval(estimate)}".strip()
+        )
+        tip = f"{level_label(level.mode, level.value)}: {verdict}, {term.label} {written}"
+        yield verdict, ChartPoint(level.value, value, tip, y_limits=error_bar(estimate))
+
+
+def _estimate(found: Measurement, term: Term, value: float) -> Estimate:
+    if term.figure != "latency":
+        return Estimate(value)
+    return dict(found.latency_intervals).get(term.name, Estimate(value))
+
+
+def _band(finding: Finding, rows: Rows) -> Iterator[Span]:
+    """From the highest load that is known to keep the promise to the lowest that breaks it."""
+    if finding.low or finding.high is not None:
+        most = max(level.value for level, _ in rows) if finding.high is None else finding.high
+        yield Span(min(finding.low, most), most, limit_words(finding), is_interval=True)

@@ -1,0 +1,104 @@
+"""Figures of a level while it is measured: of the requests that ended last, and how they went before.
+
+Adding what came in costs next to nothing; percentiles are computed when they are asked for, which is at each redraw.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferometer.base.units import NS_PER_S
+from inferometer.records.records import Column
+from inferometer.stats.level_progress import LevelProgress
+from inferometer.stats.series import percentile
+
+NOW_NS = NS_PER_S  # figures are of the last stretch of time that is at least so long,
+ENOUGH = 30  # and in which so many requests ended well, where there were as many
+STEP_NS = NS_PER_S // 2  # of the curves, at least,
+PER_STEP = 8  # and as long as it takes for so many requests,
+LONGEST_STEP_NS = 10 * NS_PER_S  # at most
+STEPS = 60  # that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What ended well in a stretch of time."""
+
+    start_ns: int
+    end_ns: int
+    parts: tuple[Column, ...]
+
+    @property
+    def latency_ns(self) -> Column:
+        return np.concatenate(self.parts)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def per_s(self) -> float:
+        return self.count * NS_PER_S / max(1, self.end_ns - self.start_ns)
+
+    def and_later(self, other: "_Stretch") -> "_Stretch":
+        return _Stretch(self.start_ns, other.end_ns, (*self.parts, *other.parts))
+
+
+class LiveFigures:
+    """What is shown of one level."""
+
+    def __init__(self) -> None:
+        self._recent = deque[_Stretch]()
+        self._step: _Stretch | None = None  # of the curves, that fills
+        self.failed = self.ended = 0  # since the level began
+        self.outstanding = 0
+        self.rates = deque[float](maxlen=STEPS)
+        self.percentiles = {p: deque[int | None](maxlen=STEPS) for p in (50, 99)}
+
+    def add(self, progress: LevelProgress) -> None:
+        """What came in since the last time."""
+        self.outstanding = progress.outstanding
+        self.failed += progress.failed
+        self.ended += progress.failed + len(progress.latency_ns)
+        begun_ns = progress.seen_ns - round(progress.elapsed_s * NS_PER_S)
+        start_ns = self._recent[-1].end_ns if self._recent else begun_ns
+        if progress.seen_ns <= start_ns and not len(progress.latency_ns):
+            return
+        fresh = _Stretch(start_ns, max(start_ns, progress.seen_ns), (progress.latency_ns,))
+        self._recent.append(fresh)
+        while len(self._recent) > 1 and self._is_enough_without_the_first():
+            self._recent.popleft()
+        self._step = fresh if self._step is None else self._step.and_later(fresh)
+        if self._step.end_ns - self._step.start_ns >= self._step_ns():
+            self._close_step(self._step)
+
+    def _is_enough_without_the_first(self) -> bool:
+        is_long = self._recent[-1].end_ns - self._recent[1].start_ns >= NOW_NS
+        return is_long and sum(part.count for part in list(self._recent)[1:]) >= ENOUGH
+
+    def _step_ns(self) -> float:
+        """Few requests in each would make a curve of nothing but their number."""
+        return min(max(STEP_NS, PER_STEP * NS_PER_S / max(self.per_s, 1e-9)), LONGEST_STEP_NS)
+
+    def _close_step(self, step: _Stretch) -> None:
+        self.rates.append(step.per_s)
+        for p, curve in self.percentiles.items():
+            curve.append(percentile(step.latency_ns, p) if step.count else None)
+        self._step = None
+
+    @property
+    def _now(self) -> _Stretch | None:
+        if not self._recent:
+            return None
+        parts = tuple(column for part in self._recent for column in part.parts)
+        return _Stretch(self._recent[0].start_ns, self._recent[-1].end_ns, parts)
+
+    @property
+    def per_s(self) -> float:
+        """Requests that ended well."""
+        return 0.0 if self._now is None else self._now.per_s
+
+    def latency_ns(self, p: int) -> int | None:
+        """A percentile; None when nothing has ended well."""
+        return percentile(self._now.latency_ns, p) if self._now is not None and self._now.count else None

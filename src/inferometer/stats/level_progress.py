@@ -1,0 +1,19 @@
+"""How far a level has come, and what has ended since this was last told."""
+
+from dataclasses import dataclass
+
+from inferometer.records.records import Column
+
+
+@dataclass(frozen=True, slots=True)
+class LevelProgress:
+    """Told several times a second while requests are sent."""
+
+    seen_ns: int
+    elapsed_s: float  # since the level began
+    latency_ns: Column  # of the requests that ended well since the last time
+    failed: int = 0  # since the last time
+    outstanding: int = 0
+    left_s: float | None = None  # until the level ends, about; None where nobody can tell
+    is_most: bool = False  # it may well end sooner
+    is_warm_up: bool = False

@@ -1,0 +1,110 @@
+"""The page of a search: its loads on an axis of loads, the promise as a line, the limit as a band."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.report.documents.measurement import measurement_document
+from inferometer.report.page import NARROW, WIDE, draw
+from inferometer.stats.measurement import FailureGroup
+from inferometer.stats.result import Finding, JudgedLoad
+from tests.support.reports import sample_result
+
+JUDGED = (
+    JudgedLoad(1.0, "kept"),
+    JudgedLoad(2.0, "kept"),
+    JudgedLoad(3.0, "undecided"),
+    JudgedLoad(4.0, "broken", ("p99",)),
+)
+
+
+def searched(promise="p99<50ms", mode="request_rate", **more):
+    finding = Finding(promise, mode, 2.0, 2.0, 4.0, "p99", 1.0, confidence=0.95, judged=JUDGED)
+    result = sample_result()
+    levels = tuple(replace(level, mode=mode) for level in result.levels)
+    return replace(result, levels=levels, finding=replace(finding, **more))
+
+
+def charts(result):
+    return next(row for row in measurement_document(result).sections if row.name == "throughput").blocks
+
+
+def test_loads_lie_on_an_axis_of_loads_with_the_figure_that_was_promised():
+    (chart,) = charts(searched())
+    line = chart.series[0]
+    assert (line.name, chart.x.title) == ("p99 of each load", "request rate (requests/s)")
+    expected = [(level.value, level.measurement.latency.percentile_ns(99)) for level in searched().levels]
+    assert [(point.x, point.y) for run in line.runs for point in run] == expected
+    (chart,) = charts(searched(mode="concurrency"))
+    assert chart.x.title == "concurrency"
+
+
+def test_a_broken_load_is_told_by_name_shape_and_colour():
+    (chart,) = charts(searched())
+    kept, undecided, broken = chart.series[1:]
+    assert [(row.name, row.colour, row.key) for row in (kept, undecided, broken)] == [
+        ("kept", "green", "dot"),
+        ("undecided", "grey", "dot hollow"),
+        ("broken", "red", "cross"),
+    ]
+    assert [[point.x for run in row.runs for point in run] for row in (kept, undecided, broken)] == [
+        [1, 2],
+        [3],
+        [4],
+    ]
+    assert "request rate 4: broken, p99" in broken.runs[0][0].tip
+    assert '<path class="mark cross red"' in draw(chart, WIDE)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
+    (chart,) = charts(searched("p99<50ms, p50<20ms"))
+    assert [(rule.value, rule.label) for rule in chart.rules] == [
+        (50e6, "promise: p99 < 50 ms"),
+        (20e6, "promise: p50 < 20 ms"),
+    ]
+    assert [row.name for row in chart.series[:2]] == ["p99 of each load", "p50 of each load"]
+    (band,) = chart.spans
+    assert (band.start, band.end, band.label, band.is_interval) == (
+        2.0,
+        4.0,
+        "95 % interval 2.00 to 4.00",
+        True,
+    )
+    drawing = draw(chart, width)
+    for words in ("promise: p99 &lt; 50 ms", "promise: p50 &lt; 20 ms", "95 % interval 2.00 to 4.00"):
+        assert drawing.count(f">{words}</text>") == 1
+
+
+@pytest.mark.parametrize(
+    ("ends", "band"),
+    [((2.0, None), [(2.0, 4.0)]), ((0.0, 3.0), [(0.0, 3.0)]), ((0.0, None), [])],
+)
+def test_an_open_interval_goes_to_the_end_of_what_was_tried(ends, band):
+    (chart,) = charts(searched(low=ends[0], high=ends[1]))
+    assert [(span.start, span.end) for span in chart.spans] == band
+
+
+def test_failed_requests_are_drawn_where_there_are_any():
+    result = searched()
+    level = result.levels[-1]
+    failed = replace(
+        level.measurement, failed_count=200, failures=(FailureGroup("timeout", 200, "", 0.0, 1.0),)
+    )
+    latency, errors = charts(
+        replace(result, levels=(*result.levels[:-1], replace(level, measurement=failed)))
+    )
+    assert latency.title == "Latency at each request rate that was tried"
+    assert [rule.label for rule in errors.rules] == ["promise: errors < 0.10 %"]
+
+
+def test_a_load_without_an_answer_is_named_below_the_chart():
+    result = searched()
+    silent = replace(result.levels[-1], measurement=None)
+    (chart,) = charts(replace(result, levels=(*result.levels[:-1], silent)))
+    assert "Not drawn, as nothing was answered well: request rate 4 (no reply)." in chart.note
+
+
+def test_a_promise_of_another_version_costs_its_chart_and_not_the_page():
+    page = measurement_document(searched("p99.5 below 50"))
+    assert page.sections[0].name == "levels"

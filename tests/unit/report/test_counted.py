@@ -1,0 +1,84 @@
+"""Throughput of servers without a model is counted in requests, in every form a report has."""
+
+import re
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from inferometer.compare.comparison import Comparison
+from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.report.counted import in_requests
+from inferometer.report.csv import main_csv
+from inferometer.report.saved import Report, document, to_html, to_markdown
+from inferometer.report.terminal import show
+from inferometer.stats.result import Result
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+
+INFERENCES = re.compile(r"infer/s|inferences? per second", re.IGNORECASE)
+
+
+def of_kind(kind: str, result: Result, command: str = "measure") -> Result:
+    effective = replace(result.effective, service_kind=kind)
+    return replace(result, command=command, effective=effective, model={"name": "GET /v2/infer/stats"})
+
+
+def report(kind: str, name: str) -> Report:
+    if name == "comparison":
+        found: Comparison = sample_comparison()
+        variants = tuple(replace(row, result=of_kind(kind, row.result)) for row in found.variants)
+        return replace(found, variants=variants)
+    if name == "diagnosis":
+        diagnosis: Diagnosis = sample_diagnosis()
+        return replace(diagnosis, results=tuple(of_kind(kind, row) for row in diagnosis.results))
+    return of_kind(kind, sample_result())
+
+
+@pytest.mark.parametrize("name", ["measurement", "comparison", "diagnosis"])
+@pytest.mark.parametrize("kind", ["http", "dynamic_grpc"])
+def test_no_report_of_plain_requests_speaks_of_inferences(kind: str, name: str) -> None:
+    found = report(kind, name)
+    page = to_html(found).partition('<script type="application/json"')[0]
+    terminal = StringIO()
+    show(document(found), Console(file=terminal, width=200))
+    for words in (terminal.getvalue(), to_markdown(found), page):
+        words = words.replace("/v2/infer/stats", "")
+        assert not INFERENCES.search(words)
+    assert "requests/s" in page
+
+
+def test_the_name_of_what_is_measured_stays() -> None:
+    assert document(report("http", "measurement")).title == "GET /v2/infer/stats"
+
+
+def test_inferences_are_called_so() -> None:
+    for words in (to_markdown(report("triton", "measurement")), to_html(report("triton", "comparison"))):
+        assert INFERENCES.search(words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "command", "column"),
+    [
+        ("http", "measure", "Requests/Second"),
+        ("triton", "measure", "Inferences/Second"),
+        ("http", "perf_analyzer", "Inferences/Second"),
+    ],
+)
+def test_the_table_has_a_column_of_what_is_counted(kind: str, command: str, column: str) -> None:
+    assert main_csv(of_kind(kind, sample_result(), command)).startswith(f"Concurrency,{column},")
+
+
+@pytest.mark.parametrize(
+    ("words", "renamed"),
+    [
+        ("12 infer/s", "12 requests/s"),
+        ("Infer/s", "Requests/s"),
+        ("(infer/sec)", "(requests/s)"),
+        ("POST /infer/s", "POST /infer/s"),
+        ("infer/stats", "infer/stats"),
+        ("to infer", "to infer"),
+    ],
+)
+def test_only_the_unit_is_renamed(words: str, renamed: str) -> None:
+    assert in_requests((words,)) == (renamed,)
