@@ -118,7 +118,7 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("tune", "--slo", "latency<1s, goodput>95%"), "--slo names goodput"),
     (("measure", "--slo", "ttft<50ms"), "without a stream an answer comes all at once"),
     (("measure", "--slo", "tpot<50ms"), "have no tokens"),
-    (("diagnose", "--slo", "p99<50ms"), "holds it to no promise"),
+    (("diagnose", "--slo", "p99<50ms"), "use it with `inferometer measure`"),
     (("measure", "--slo", "p99<50ms", "--junit", "no/such/folder/it.xml"), "no/such/folder"),
 )
 

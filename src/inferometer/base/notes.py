@@ -9,13 +9,14 @@ class Note(Enum):
 
     OVERLOADED = "the server answers fewer requests than are sent: ask for a lower rate"
     NOT_OFFERED = (
-        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads, "
-        "or more sequences side by side with --num-of-sequences"
+        "fewer requests were sent than asked for: allow more outstanding with --max-outstanding, or more sequences "
+        "side by side with --num-of-sequences"
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
+    TIME_LIMIT = "what was measured until then is reported: raise --time-limit, or ask for fewer levels"
     SERVER_GONE = "check that the server still runs, and its log"
     NO_ANSWER = (
         "the server takes requests and does not answer them: check its log; where an answer may take longer, "

@@ -67,7 +67,7 @@ def _run(words: list[str]) -> int:
 
 def _run_command(name: str, words: list[str]) -> int:
     """Each module of a command has its `COMMAND` line, and `run` for what was given on it."""
-    from inferometer.options.command_line import read_or_answer
+    from inferometer.options.command_line import in_own_words, read_or_answer
 
     module = import_module(f"inferometer.cli.{name}")
     command: Command = module.COMMAND
@@ -75,7 +75,7 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command)
         code: int = 0 if given is None else module.run(given)
     except UsageError as error:
-        to_stderr(f"{command.program}: {error}")
+        to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
         return command.usage_code
     return code
 

@@ -34,6 +34,7 @@ from inferometer.measure.level import warm_up
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
+from inferometer.options.commands import COMPARE_REFUSED
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
 from inferometer.stats.watcher import Watcher, completed
@@ -105,25 +106,9 @@ class CompareRequest:
     outputs: int = OUTPUTS  # requests whose outputs are compared
 
 
-_STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
-_NO_PLACE = (
-    ("csv", "write a table with --markdown FILE, everything with --json FILE"),
-    ("verbose_csv", "write everything with --json FILE"),
-    ("profile_export", "export requests with inferometer measure"),
-    ("slo", "limit differences with --fail-if, or hold each variant to it with inferometer measure"),
-    ("fixed_schedule", _STEADY),
-    ("replay", _STEADY),
-    ("shape_load", _STEADY),
-    ("periodic_concurrency", _STEADY),
-    ("latency_limit_ms", "name the levels with --concurrency-range START:END"),
-    ("binary_search", "name the levels with --concurrency-range START:END"),
-    ("precision", "say how long with --duration: stopping when it looks good would be cheating"),
-)
-
-
 def check_request(request: CompareRequest) -> None:
     """Refuses what has no meaning in a comparison."""
-    for name, remedy in _NO_PLACE:
+    for name, remedy in COMPARE_REFUSED.items():
         if name in request.options.given:
             raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
     if request.options.workers == "auto":

@@ -16,14 +16,19 @@ from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Window
 
 
-def warm_up(instrument: Instrument, plan: Plan) -> bool:
-    """Send the plan's requests and wait for them; nothing of it is recorded. Whether any was answered in time."""
+def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -> bool:
+    """Send the plan's requests and wait for them, or load for this time; nothing of it is recorded.
+
+    Whether any was answered in time."""
     begun_ns = last_good_ns = instrument.clock()
     instrument.load.apply(plan)
     silence = Silence(instrument.silence_ns, begun_ns)
     is_answered = False
     while not instrument.watcher.is_interrupted():
-        collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        now = instrument.clock()
+        if longest_ns is not None and now >= begun_ns + longest_ns:
+            break
+        collected = instrument.load.collect(now + FAR_NS if longest_ns is None else begun_ns + longest_ns)
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
         instrument.watcher.progressed(
             LevelProgress(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
@@ -69,6 +70,11 @@ def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[
         outputs.attempt(name, partial(write_file, name, part))
     outputs.settle()
     return tuple(name for name, _ in files)
+
+
+def csv_text(answer: Any) -> str:
+    """An answer's table."""
+    return main_csv(answer)
 
 
 def main_csv(result: Result, *, with_tokens: bool = True) -> str:

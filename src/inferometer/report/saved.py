@@ -84,7 +84,7 @@ def write_page(path: Path, report: Report) -> None:
     write_file(path, to_html(report))
 
 
-def to_junit(report: Comparison | Diagnosis | Result) -> str:
+def to_junit(report: Comparison | Result) -> str:
     """The report as JUnit XML, for CI."""
     if isinstance(report, Comparison):
         return junit(
@@ -93,7 +93,5 @@ def to_junit(report: Comparison | Diagnosis | Result) -> str:
             comparison_cases(report),
             "\n".join(sentences(report)),
         )
-    result = report.results[0] if isinstance(report, Diagnosis) else report
-    return junit(
-        f"inferometer {result.command}", result.started_at, result_cases(result), document(report).verdict
-    )
+    verdict = document(report).verdict
+    return junit(f"inferometer {report.command}", report.started_at, result_cases(report), verdict)
