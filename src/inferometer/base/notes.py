@@ -18,6 +18,8 @@ class Note(Enum):
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
     TIME_LIMIT = "what was measured until then is reported: raise --time-limit, or ask for fewer levels"
     SERVER_GONE = "check that the server still runs, and its log"
+    SERVER_ENDED = "its log may say why; start it again and repeat the measurement"
+    HOST_BUSY = "the figures are those of a busy machine: measure again when the other programs have ended"
     NO_ANSWER = (
         "the server takes requests and does not answer them: check its log; where an answer may take longer, "
         "say how long with --request-timeout"

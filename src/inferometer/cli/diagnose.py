@@ -1,6 +1,6 @@
 """`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
-from inferometer.options.options import MODERN
+from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, PREVIEW, DiagnoseOptions
+from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ COMMAND = Command(
     "Measure a model at a few loads, say which step limits it and why, and predict what would help: "
     "more instances, batches, another transport. With --apply try it out on the server.",
     DiagnoseOptions,
-    shared=MODERN,
+    shared=(*MODERN, *PREVIEW),
     refused=DIAGNOSE_REFUSED,
     examples=(
         ("localhost:8000 simple", "what limits it, and what would help"),
@@ -36,6 +36,11 @@ COMMAND = Command(
     "by default).",
     takes_words=True,
 )
+
+
+def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
+    own_options(given, DiagnoseOptions)
+    yield "", measure_options(given, duration_s=DIAGNOSED_S)
 
 
 def run(given: dict[str, Any]) -> int:

@@ -1,5 +1,6 @@
 """`inferometer find`: the most load that keeps a promise."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 from inferometer.base.messages import messages_shown
 from inferometer.cli.measure import measure_options, run_and_report
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import FIND_REFUSED, FindOptions
-from inferometer.options.options import MODERN
+from inferometer.options.commands import FIND_REFUSED, PREVIEW, FindOptions
+from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs
 
 NOT_FOUND = 1
@@ -19,7 +20,7 @@ COMMAND = Command(
     "Find the highest request rate (or concurrency) at which the model still keeps a promise about latency and errors, "
     "with a 95 % interval: loads are measured until they are known to keep or to break it.",
     FindOptions,
-    shared=MODERN,
+    shared=(*MODERN, *PREVIEW),
     refused=FIND_REFUSED,
     examples=(
         ("localhost:8000 simple --slo 'p99<50ms'", "the highest rate"),
@@ -31,12 +32,20 @@ COMMAND = Command(
 )
 
 
+def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
+    yield "", _asked(given)[1]
+
+
+def _asked(given: dict[str, Any]) -> tuple[FindOptions, Options]:
+    own = own_options(given, FindOptions)
+    return own, replace(measure_options({**given, "slo": own.slo}), duration_s=own.duration_s)
+
+
 def run(given: dict[str, Any]) -> int:
     from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
 
-    own = own_options(given, FindOptions)
-    options = replace(measure_options({**given, "slo": own.slo}), duration_s=own.duration_s)
+    own, options = _asked(given)
     goal = goal_of(own, options)
     with messages_shown(options.verbose):
         check_outputs(options)

@@ -15,6 +15,7 @@ from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
 from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command
+from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import STDOUT, check_outputs, deliver
 
@@ -31,7 +32,7 @@ COMMAND = Command(
     "inferometer measure",
     "URL [MODEL] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
-    shared=MODERN,
+    shared=(*MODERN, *PREVIEW),
     examples=(
         ("localhost:8000 simple", "one request at a time"),
         ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
@@ -87,6 +88,11 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
     return make(found, defaults=defaults)
+
+
+def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+    """What would be loaded, each with its name where there are several."""
+    yield "", measure_options(given)
 
 
 def run(given: dict[str, Any]) -> int:

@@ -9,7 +9,7 @@ from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.cli.measure import is_address, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import TUNE_REFUSED, TuneOptions
+from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
 from inferometer.options.options import MODERN
 from inferometer.report.delivery import check_outputs, deliver
 
@@ -24,7 +24,7 @@ COMMAND = Command(
     "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
     "inside a promise, in few measurements.",
     TuneOptions,
-    shared=MODERN,
+    shared=(*MODERN, *PREVIEW),
     refused=TUNE_REFUSED,
     examples=(
         ("simple --budget 3m", "of the example models, on a server of our own"),

@@ -126,7 +126,7 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     """Measure all variants in turns and compare them with the first."""
     check_request(request)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    setups = [_prepare(request.options, model) for model in request.models]
+    setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
     if setups[0].last is None:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
     names = [model.name for model in request.models]
@@ -149,9 +149,9 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     return conclude(found, request.terms)
 
 
-def _prepare(options: Options, model: ModelAtServer) -> Setup:
-    url = options.url if model.url is None else model.url
-    return prepare(changed(options, model=model.model, url=url), command="compare")
+def options_of(options: Options, model: ModelAtServer) -> Options:
+    """The load of all variants, for this one."""
+    return changed(options, model=model.model, url=options.url if model.url is None else model.url)
 
 
 @contextmanager

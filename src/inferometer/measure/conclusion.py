@@ -10,6 +10,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Open, Plan
+from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
@@ -21,6 +22,7 @@ from inferometer.stats.measurement import (
     SPOILING,
     Doubt,
     Estimate,
+    HostUse,
     Level,
     Measurement,
     PromiseOutcome,
@@ -117,6 +119,8 @@ class RawLevel:
     statistics_error: PeerError | None
     metrics_remarks: tuple[Remark, ...]
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
+    host: HostUse | None = None
+    server_end: str = ""  # in words, if it ended by itself
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
@@ -157,6 +161,7 @@ def conclude(raw: RawLevel) -> Level:
         start=None if raw.cold is None else start_figures(raw.cold, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
+        host=raw.host,
     )
     return replace(level, promise=_maybe_outcome(raw, level))
 
@@ -208,6 +213,8 @@ def _remarks(
 ) -> Iterator[Remark]:
     if raw.decision.remark is not None:
         yield raw.decision.remark
+    if raw.server_end:
+        yield Remark(Note.SERVER_ENDED, raw.server_end)
     yield from raw.metrics_remarks
     empty = raw.whole.empty
     if empty:
@@ -219,6 +226,7 @@ def _remarks(
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from machine_remarks(found)
+    yield from host_remarks(raw.host, found)
     if not found.request_count:
         return
     if raw.timing is not None:

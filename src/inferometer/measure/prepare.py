@@ -433,7 +433,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
-    del asked["given"]
+    del asked["given"], asked["is_dry"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

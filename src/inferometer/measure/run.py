@@ -11,11 +11,13 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
+from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
 from inferometer.options.options import Options
@@ -149,9 +151,16 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
         setup.journal,
         resizable=load if options.workers == "auto" else None,
         most_workers=_most_workers(setup),
+        host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
+
+
+def _host_watch(setup: Setup, load: Workers) -> HostWatch:
+    endpoint = setup.traffic.wiring.endpoint
+    server = LocalServer(endpoint.port) if is_this_host(endpoint.host) else None
+    return HostWatch(server, lambda: load.pids)
 
 
 def _most_slots(setup: Setup) -> int:

@@ -8,7 +8,7 @@ not keep our own options from making the classic tool's prefixes ambiguous; so w
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from shutil import get_terminal_size
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.options.option import Groups, Option, appended, rows
+from inferometer.options.values import text
 
 T = TypeVar("T")
 WIDTH = 100  # of the help, where the terminal is wider
@@ -102,6 +103,9 @@ class Command:
         return UsageError(f"{name} is not known here", remedy=row.instead) if row.instead else None
 
 
+Complete = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+"""(what was given on the command line) -> that and what else is given; None where it was only to be shown."""
+
 _Use = tuple[str, Option, object]  # an option as it was written, what it is, and its value
 
 
@@ -120,10 +124,24 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
             shown = "" if row.is_secret else f": {given[row.field]} and {value}"
             raise UsageError(f"{name} is given twice{shown}", remedy="give it once")
         given[row.field] = value
-    for row in by_name.values():
+    return given
+
+
+def require(given: Mapping[str, Any], command: Command) -> None:
+    """Refuses what lacks an option that must be given, on the command line or in a file."""
+    for row in command.by_name.values():
         if row.is_required and row.field not in given:
             raise UsageError(f"{row.names[0]} is not given", remedy=f"give it: {row.help}")
-    return given
+
+
+def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option, str]]:
+    """The options in the order they are met, each with its value as it was written; a flag has none."""
+    as_written = {
+        name: row if row.values is None else dataclasses.replace(row, values=text(row.metavar))
+        for name, row in command.by_name.items()
+    }
+    for _, row, value in _uses(argv, as_written, takes_words=command.takes_words):
+        yield row, str(value) if row.values is not None or row is _WORD else ""
 
 
 def own_options(given: dict[str, Any], cls: type[T]) -> T:
@@ -232,8 +250,8 @@ def stray(word: str, *, is_secret: bool = False) -> UsageError:
 # --- what a command says of itself
 
 
-def read_or_answer(argv: Sequence[str], command: Command) -> dict[str, Any] | None:
-    """What was given, by field; None where the help or the version was asked for, which is printed."""
+def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) -> dict[str, Any] | None:
+    """What was given, by field, and made complete; None where something was asked for that is printed instead."""
     given = read(argv, command)
     if given is Ask.VERSION:
         from inferometer import __version__
@@ -241,8 +259,9 @@ def read_or_answer(argv: Sequence[str], command: Command) -> dict[str, Any] | No
         print(f"inferometer {__version__}")
     elif isinstance(given, Ask):
         print(help_text(command, is_whole=given is Ask.HELP_ALL))
-    else:
-        return given
+    elif (whole := complete(given)) is not None:
+        require(whole, command)
+        return whole
     return None
 
 

@@ -257,6 +257,9 @@ class Options:
         f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton.",
         choice("KIND", *SERVICE_KINDS, unsaid=(AUTO,)),
         default="triton",
+        own="--service-kind",
+        own_help=f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton. Without it the "
+        "address is asked what it is.",
     )
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
         "--bls-composing-models",
@@ -711,7 +714,7 @@ class Options:
     quiet: bool = only_ours(
         "-q --quiet", "Say nothing on the way; at the end one sentence, or what goes to -.", is_main=True
     )
-    verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
+    verbose: int = option("-v", "Say more; twice for every message.", combine=counted, own="-v --verbose")
     profile_export: str | None = option(
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
@@ -742,6 +745,7 @@ class Options:
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    is_dry: bool = field(default=False, repr=False, compare=False)  # no inference may be sent
 
     @property
     def has_ids(self) -> bool | None:

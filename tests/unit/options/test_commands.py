@@ -35,7 +35,7 @@ def test_the_help_fits_a_screen_and_a_half_and_the_long_one_has_every_option(com
     assert [row.names for _, rows in command.groups for row in rows if row.names[0] not in words] == []
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.shared], ids=lambda c: c.program)
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "--model" in c.by_name], ids=lambda c: c.program)
 def test_examples_in_the_help_are_understood(command: Command) -> None:
     assert len(command.examples) == 4
     for line, _ in command.examples:

@@ -99,7 +99,7 @@ def test_without_a_promise_nothing_is_said_of_one():
     found = measured([level(1, None)])
     assert promise_sentence(found) == ""
     assert "romise" not in to_markdown(found)
-    assert main_csv(found).splitlines()[0].endswith("p99 latency")
+    assert main_csv(found).splitlines()[0].endswith("p99 latency,Verdict")
 
 
 def test_figures_intervals_and_limits_are_in_a_table_of_every_form():

@@ -195,7 +195,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
             setup.journal.close()
         return code
     if options.csv is not None:
-        outputs.file(options.csv, lambda path: write_csv(result, path, with_tokens=False))
+        outputs.file(options.csv, lambda path: write_csv(result, path))
         for _ in floored_levels(result):
             to_stderr(
                 "Server average accounted time was larger than client average wait time due to small sample size. "

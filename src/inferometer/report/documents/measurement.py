@@ -118,7 +118,7 @@ def _verdict(result: Result) -> str:
         words += ["No request was answered, so there is nothing to report."]
     else:
         words += [promise_sentence(result), _headline(*found)] if finding is None else []
-        words += [slowest_step(found[1])]
+        words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
     return " ".join(word for word in (*words, *_reservations(result)) if word)
@@ -145,6 +145,12 @@ def _reservations(result: Result) -> Iterator[str]:
 def _has_lost_worker(result: Result) -> bool:
     remarks = chain(result.remarks, *(level.remarks for level in result.levels))
     return any(remark.note is Note.WORKER_LOST for remark in remarks)
+
+
+def _busy_host(level: Level) -> str:
+    """Where others kept the cores, the server's times say little of its steps."""
+    said = next((remark.text for remark in level.remarks if remark.note is Note.HOST_BUSY), "")
+    return f"The machine was busy: {said}." if said else ""
 
 
 def _headline(level: Level, measurement: Measurement) -> str:
