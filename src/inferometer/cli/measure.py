@@ -136,11 +136,10 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    if not options.quiet:
-        for warning in setup.warnings:
-            to_stderr(warning)
     growing = None if options.json == STDOUT else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        for warning in setup.warnings:
+            progress.said(warning, is_warning=True)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))

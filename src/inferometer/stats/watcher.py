@@ -34,7 +34,7 @@ class Watcher:
         """A search knows the highest load that keeps its promise, or 0, and the lowest that breaks it, or infinity."""
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
-        """Every variant of a comparison had its turn; `rates` are their infer/s in it."""
+        """Every variant of a comparison had its turn; `rates` are their requests/s in it."""
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         """The tuner wants a configuration measured, or knows its figures already."""
