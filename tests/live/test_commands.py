@@ -28,6 +28,7 @@ from tests.support.reports import classic_report
 pytestmark = pytest.mark.live
 
 DEADLINE_S = 60
+BUSY = "The machine was busy: other programs used"  # said instead where these tests are not alone
 
 
 # --- measure
@@ -65,7 +66,7 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.]+k? ", line))] == ["1", "2"]
     assert "Where the time goes" in measured.stdout
     assert re.search(
-        r"Slowest step: addsub(_b)?, .*% of the server's time", " ".join(measured.stdout.split())
+        rf"Slowest step: addsub(_b)?, .*% of the server's time|{BUSY}", " ".join(measured.stdout.split())
     )
 
 
@@ -236,7 +237,7 @@ def test_serve_says_when_the_server_ends_by_itself(serve: Callable) -> None:
     server.kill()
     _, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 3
-    assert "the server ended by itself" in stderr
+    assert "the server ended by itself: it was ended by SIGKILL; its last line: " in stderr
     assert not list(Path("/dev/shm").glob(f"inferometer_{process.pid}_*"))
 
 
@@ -288,15 +289,16 @@ def test_demo_tells_the_whole_story(
     assert main(["demo", "--folder", str(folder)]) == 0
     stdout, stderr = capfd.readouterr()
     assert re.search(
-        r"Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time", " ".join(stdout.split())
+        rf"Slowest step: preprocessing, .* \d+(\.\d+)? ?% of the server's time|{BUSY}",
+        " ".join(stdout.split()),
     )
     names = ("report.html", "diagnosis.json", "result.json", "result.csv")
     assert "Results: " + ", ".join(f"{folder}/{name}" for name in names) in stdout
     assert "Starting the embedded Triton server" in stderr
     story = read_diagnosis(folder / "diagnosis.json", Diagnosis)
     assert [step.name for step in story.steps] == ["preprocessing", "classifier", "postprocessing"]
-    assert story.verdict.step == "preprocessing"
-    # On a machine whose cores others hold, more instances bring nothing, and the story says that instead.
+    # On a machine whose cores others hold, no step is named and nothing is tried, and the story says that instead.
+    assert story.verdict.step == "preprocessing" or "busy with other programs" in story.verdict.sentence
     promising = [row for row in story.suggestions if row.change.can_apply and row.gain > ENOUGH]
     assert [trial.suggestion for trial in story.trials] == promising[:1]
     for trial in story.trials:

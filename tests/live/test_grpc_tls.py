@@ -268,3 +268,27 @@ def test_without_insecure_the_command_verifies_too(scene: Scene) -> None:
     )
     assert done.code == 3
     assert "certificate has expired" in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("-i", "grpc"), ("-i", "http")], ids=["asked", "grpc", "http"])
+@pytest.mark.parametrize("port", ["mutual_port", "expired_port"])
+def test_a_port_with_tls_is_named_with_the_scheme_to_write(
+    port: str, words: tuple[str, ...], scene: Scene
+) -> None:
+    at = f"localhost:{getattr(scene, port)}"
+    done = call_here(main.main, "measure", at, "-m", "simple", *words)
+    assert done.code == 2, done.stderr
+    assert f"{at} is a gRPC port with TLS; type inferometer measure grpcs://{at} simple" in done.stderr
+
+
+def test_the_scheme_is_enough(scene: Scene) -> None:
+    words = ("-m", "simple", "-k", "--request-count", "20")
+    done = call_here(main.main, "measure", f"grpcs://localhost:{scene.expired_port}", *words)
+    assert done.code == 0, done.stderr
+    assert "simple · triton grpc" in done.stdout
+
+
+def test_a_server_that_wants_a_certificate_of_ours_is_not_taken_for_one_without_tls(scene: Scene) -> None:
+    done = call_here(main.main, "measure", f"grpcs://localhost:{scene.mutual_port}", "-m", "simple", "-k")
+    assert done.code == 3, done.stderr
+    assert "certificate" in done.stderr

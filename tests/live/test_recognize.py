@@ -3,7 +3,10 @@
 import pytest
 
 from inferometer import api
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.cli import main
+from inferometer.server.embedded import EmbeddedTriton
+from tests.support.commands import call_here
 
 pytestmark = pytest.mark.live
 
@@ -24,3 +27,55 @@ def test_triton_is_found_on_both_ports(protocol, triton):
 def test_its_models_are_listed(triton):
     with pytest.raises(UsageError, match=r"has \d+ models: .*simple.*; name one with -m"):
         api.measure("", url=triton.http_address, service_kind="auto", duration_s=0.3)
+
+
+WRONG = (
+    # the port and how it is asked, what is said of it, what to type
+    ("http", "{at} -m simple -i grpc", "{at} looks like Triton over HTTP, and gRPC is asked for", "{at} simple"),
+    ("http", "grpc://{at} -m simple", "{at} looks like Triton over HTTP, and gRPC is asked for", "{at} simple"),
+    ("http", "https://{at} -m simple", "{at} speaks no TLS: it looks like Triton over HTTP", "http://{at} simple"),
+    ("http", "{at}/v2/health/ready", "{at} looks like Triton over HTTP, which takes no inference at", "{at} MODEL"),
+    ("http", "{at}/elsewhere -m simple", "which takes no inference at '/elsewhere'", "{at} simple"),
+    ("grpc", "{at} -m simple -i http", "{at} looks like Triton over gRPC, and HTTP is asked for", "{at} simple --grpc"),
+    ("grpc", "-u {at} -m simple", "{at} looks like Triton over gRPC, and HTTP is asked for", "{at} simple --grpc"),
+    ("grpc", "grpcs://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
+    ("grpc", "https://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
+    ("metrics", "{at} -m simple", "{at} is a metrics port, which takes no inference", "{below} simple"),
+    ("metrics", "{at}/metrics", "{at} is a metrics port, which takes no inference", "{below} MODEL"),
+    ("metrics", "{at} -m simple -i grpc", "{at} is a metrics port, which takes no inference", "{below} simple"),
+    ("metrics", "-u {at} -m simple", "{at} is a metrics port, which takes no inference", "{below} simple"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("port", "words", "says", "types"), WRONG, ids=[f"{row[0]}: {row[1]}" for row in WRONG]
+)
+def test_a_port_that_is_given_for_another(
+    port: str, words: str, says: str, types: str, triton: EmbeddedTriton
+) -> None:
+    at = getattr(triton, f"{port}_address")
+    host, _, number = at.rpartition(":")
+    places = {"at": at, "below": f"{host}:{int(number) - 2}"}
+    ended = call_here(main.main, "measure", *words.format(**places).split(), "--duration", "300ms")
+    assert ended.code == UsageError.exit_code, ended.stderr
+    assert says.format(**places) in ended.stderr
+    assert f"type inferometer measure {types.format(**places)}" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/v2", ("-m", "simple")), ("/v2/models/simple", ()), ("/v2/models/simple/versions/1/infer", ())],
+)
+def test_a_path_is_taken_apart(path: str, words: tuple[str, ...], triton: EmbeddedTriton) -> None:
+    url = f"{triton.http_address}{path}"
+    ended = call_here(main.main, "measure", url, *words, "--duration", "300ms")
+    assert ended.code == 0, ended.stderr
+    assert f"'{url}' is read as {triton.http_address}" in ended.stderr
+    assert "infer/s" in ended.stdout
+
+
+@pytest.mark.parametrize("port", ["http", "grpc"])
+def test_a_model_that_is_not_there_is_an_error(port: str, triton: EmbeddedTriton) -> None:
+    ended = call_here(main.main, "measure", getattr(triton, f"{port}_address"), "-m", "nope")
+    assert ended.code == PeerError.exit_code
+    assert "'nope' is not found; the server has" in ended.stderr

@@ -72,7 +72,7 @@ def find(
     from inferometer.measure.prepare import prepare
     from inferometer.stats.watcher import completed
 
-    asked = _options(model=model, asynchronous=True, duration_s=duration_s, slo=slo, **options)
+    asked = _options(model=model, duration_s=duration_s, slo=slo, **options)
     goal = goal_of(FindOptions(slo, by, start, duration_s), asked)
     setup = prepare(asked, command="find")
     return list(run_find(setup, goal, completed(watcher)))[-1]
@@ -185,10 +185,12 @@ def diagnose(
     return outcome.diagnosis
 
 
-def _span(concurrency: int | tuple[int, ...] | None) -> "Range | None":
+def _span(concurrency: int | list[int] | tuple[int, ...] | None) -> "Range | None":
     if concurrency is None:
         return None
-    return Range(concurrency) if isinstance(concurrency, int) else Range(*concurrency)
+    if isinstance(concurrency, list):
+        return Range.of(concurrency)
+    return Range(concurrency) if isinstance(concurrency, int) else Range(concurrency[0], *concurrency[1:])
 
 
 def _options(**given: Any) -> "Options":

@@ -9,14 +9,17 @@ class Note(Enum):
 
     OVERLOADED = "the server answers fewer requests than are sent: ask for a lower rate"
     NOT_OFFERED = (
-        "fewer requests were sent than asked for: allow more outstanding with --async or --max-threads, "
-        "or more sequences side by side with --num-of-sequences"
+        "fewer requests were sent than asked for: allow more outstanding with --max-outstanding, or more sequences "
+        "side by side with --num-of-sequences"
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
+    TIME_LIMIT = "what was measured until then is reported: raise --time-limit, or ask for fewer levels"
     SERVER_GONE = "check that the server still runs, and its log"
+    SERVER_ENDED = "its log may say why; start it again and repeat the measurement"
+    HOST_BUSY = "the figures are those of a busy machine: measure again when the other programs have ended"
     NO_ANSWER = (
         "the server takes requests and does not answer them: check its log; where an answer may take longer, "
         "say how long with --request-timeout"

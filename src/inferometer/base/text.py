@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from unicodedata import category
@@ -47,6 +48,26 @@ def encodable(text: str) -> str:
 def is_digits(text: str) -> bool:
     """Whether it is a whole number of up to 18 plain digits; `str.isdigit` also takes those of other scripts."""
     return text.isascii() and text.isdigit() and len(text) <= 18
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Of the known words the one that takes the fewest letters to change, if it is near enough to be meant; or none."""
+    found = min(known, key=lambda other: _distance(word, other), default="")
+    return found if _distance(word, found) <= max(1, len(word.strip("-")) // 3) else ""
+
+
+def _distance(one: str, other: str) -> int:
+    """How many letters must be put in, taken out, exchanged or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for place, letter in enumerate(one, 1):
+        earlier, before, row = before, row, [place]
+        for number, match in enumerate(other, 1):
+            cost = min(before[number] + 1, row[-1] + 1, before[number - 1] + (letter != match))
+            if place > 1 and number > 1 and (one[place - 2], letter) == (match, other[number - 2]):
+                cost = min(cost, earlier[number - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 # --- JSON

@@ -1,74 +1,107 @@
 """`inferometer compare`: variants side by side, live or from saved results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
-from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import measure_options, progress_shown
+from inferometer.base.writing import Outputs
+from inferometer.cli.measure import is_address, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import CompareOptions
-from inferometer.options.options import OPTIONS
+from inferometer.options.commands import COMPARE_REFUSED, PREVIEW, CompareOptions
+from inferometer.options.options import MODERN, Options
+from inferometer.report.delivery import FORMS, check_outputs, deliver
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.gates import Terms
+    from inferometer.compare.live import CompareRequest
 
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 
 COMMAND = Command(
     "inferometer compare",
-    "-m MODEL -m MODEL ... [options]\nBASE.json NEW.json ... [options]",
+    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json NEW.json ... [options]",
     "Compare variants of a model, measured in turns, or results that were saved with --json.",
     CompareOptions,
-    shared=OPTIONS,
-    shows_shared=True,
-    epilog="Exit status: 0 fine, 1 regression by --fail-if, 2 inconclusive, 3 invalid run, 64 wrong usage.",
+    shared=(*MODERN, *PREVIEW),
+    refused=COMPARE_REFUSED,
+    examples=(
+        ("localhost:8000 simple simple_fast", "two models, in turns"),
+        ("simple@localhost:8000 simple@localhost:9000 -c 1,4", "two servers"),
+        ("base.json new.json --fail-if 'p99 > +5%'", "saved results, in CI"),
+        ("localhost:8000 a b --markdown -", "tables for a pull request"),
+    ),
+    epilog="Exit status: 0 fine, 1 regression, 2 inconclusive, 3 invalid, 64 wrong usage.",
     usage_code=USAGE,
     takes_words=True,
 )
-_OF_SAVED = frozenset(
+OF_SAVED = frozenset(
     (
         WORDS,
-        *(f"{OWN}{name}" for name in ("fail_if", "force", "markdown", "junit")),
-        *("json", "html", "max_error_rate"),
+        *(f"{OWN}{name}" for name in ("fail_if", "force")),
+        *(*FORMS, "quiet", "max_error_rate"),
     )
 )
 
 
-def run(given: dict[str, Any]) -> int:
-    from inferometer.base.answer_file import write
-    from inferometer.base.writing import writable
-    from inferometer.compare.gates import Terms, parse_gates
-    from inferometer.report.saved import consistent, document, to_junit, to_markdown, write_page
-    from inferometer.report.terminal import show
+def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+    """Every variant, with its name."""
+    from inferometer.compare.gates import Terms
+    from inferometer.compare.live import options_of
 
+    found = _with_words(given)
+    if WORDS in found:
+        raise UsageError("Nothing is sent to compare saved results", remedy="give models to measure")
+    request = _request(found, Terms(), own_options(found, CompareOptions))
+    for model in request.models:
+        yield model.name, options_of(request.options, model)
+
+
+def run(given: dict[str, Any]) -> int:
+    from inferometer.compare.gates import Terms, parse_gates
+    from inferometer.report.saved import consistent
+
+    given = _with_words(given)
     _check(given)
     names = given.pop(WORDS, ())
     own = own_options(given, CompareOptions)
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    json, html = given.get("json"), given.get("html")
-    writable(json, html, own.markdown, own.junit)
+    reports = Options(**{name: given[name] for name in (*FORMS, "quiet") if name in given})
+    check_outputs(reports)
     terms = Terms(conditions, given.get("max_error_rate", 0.0))
     comparison = _saved(names, terms, own) if names else _live(given, terms, own)
     outputs = Outputs()
     with consistent(*names) if names else nullcontext():
-        outputs.attempt(SCREEN, lambda: show(document(comparison)))
-        outputs.file(json, partial(write, comparison))
-        outputs.file(html, lambda path: write_page(path, comparison))
-        outputs.file(own.markdown, lambda path: write_file(path, to_markdown(comparison)))
-        outputs.file(own.junit, lambda path: write_file(path, to_junit(comparison)))
+        deliver(comparison, reports, outputs)
     outputs.settle()
     return comparison.exit_code
 
 
+def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Words that stand alone are files, or the address and the models there."""
+    words = given.get(WORDS, ())
+    found = dict(given)
+    if not words or are_saved(words):
+        return found
+    del found[WORDS]
+    urls, models = f"{OWN}urls", f"{OWN}models"
+    for word in words:
+        field = urls if is_address(word) and "@" not in word else models
+        found[field] = (*found.get(field, ()), word)
+    return found
+
+
+def are_saved(words: Sequence[str]) -> bool:
+    """Whether words that stand alone are files of results."""
+    return bool(words) and all(word.endswith(".json") or Path(word).is_file() for word in words)
+
+
 def _check(given: Mapping[str, Any]) -> None:
-    strange = [field for field in given if field not in _OF_SAVED]
+    strange = [field for field in given if field not in OF_SAVED]
     if WORDS in given and strange:
         names = [row.names[0] for row in COMMAND.by_name.values() if row.field == strange[0]]
         raise UsageError(
@@ -89,7 +122,18 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
 
 
 def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
-    from inferometer.compare.live import CompareRequest, compare_live, variants_of
+    from inferometer.compare.live import compare_live
+
+    request = _request(given, terms, own)
+    with (
+        messages_shown(request.options.verbose),
+        progress_shown(request.options.verbose, is_quiet=request.options.quiet) as progress,
+    ):
+        return compare_live(request, progress)
+
+
+def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":
+    from inferometer.compare.live import CompareRequest, variants_of
 
     options = measure_options({**given, "model": next(iter(own.models), "")})
     if own.force:
@@ -97,6 +141,4 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
             "--force is for saved results", remedy="leave it out: live variants get the same load"
         )
     chosen = variants_of(own.models, own.urls)
-    request = CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)
-    with messages_shown(options.verbose), progress_shown(options.verbose) as progress:
-        return compare_live(request, progress)
+    return CompareRequest(chosen, replace(options, model=chosen[0].model), terms, own.outputs)

@@ -12,7 +12,7 @@ from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import progress_shown
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import DemoOptions
+from inferometer.options.commands import CONFIG, DemoOptions
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis
@@ -28,6 +28,7 @@ COMMAND = Command(
     "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests at a "
     "time, say which step limits it, give that step more instances, and measure again.",
     DemoOptions,
+    shared=CONFIG,
 )
 
 

@@ -1,6 +1,6 @@
 """`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,48 +8,55 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
-from inferometer.base.writing import SCREEN, Outputs
+from inferometer.base.writing import Outputs
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import DIAGNOSED_S, DiagnoseOptions
-from inferometer.options.options import OPTIONS
+from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, PREVIEW, DiagnoseOptions
+from inferometer.options.options import MODERN, Options
+from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
     from inferometer.diagnose.reconfigure import Config
 
 COMMAND = Command(
     "inferometer diagnose",
-    "[URL] [-m NAME] [options]",
+    "URL [MODEL] [options]",
     "Measure a model at a few loads, say which step limits it and why, and predict what would help: "
     "more instances, batches, another transport. With --apply try it out on the server.",
     DiagnoseOptions,
-    shared=OPTIONS,
-    epilog="All other options are those of `inferometer measure`; --duration is the time for one load "
-    "(3 s by default), --concurrency-range the loads (1:8 and on while it grows by default).",
+    shared=(*MODERN, *PREVIEW),
+    refused=DIAGNOSE_REFUSED,
+    examples=(
+        ("localhost:8000 simple", "what limits it, and what would help"),
+        ("localhost:8000 simple --apply", "try it out; the server is left as it was"),
+        ("localhost:8000 simple --apply --keep", "and leave the server with what is better"),
+        ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with a page"),
+    ),
+    epilog="--duration is the time for one load (3 s by default), --concurrency the loads (1:8 and on while it grows "
+    "by default).",
     takes_words=True,
 )
 
 
+def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
+    own_options(given, DiagnoseOptions)
+    yield "", measure_options(given, duration_s=DIAGNOSED_S)
+
+
 def run(given: dict[str, Any]) -> int:
-    from inferometer.base.answer_file import write
-    from inferometer.base.writing import writable
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
-    from inferometer.report.saved import document, write_page
-    from inferometer.report.terminal import show
 
     own = own_options(given, DiagnoseOptions)
     options = measure_options(given, duration_s=DIAGNOSED_S)
     if (own.keep or own.write_config) and not own.apply:
         name = "--keep" if own.keep else "--write-config"
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
-    writable(options.json, options.html)
+    check_outputs(options)
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
-    with progress_shown() as progress:
+    with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         outcome = diagnose_model(request, progress)
     diagnosis, outputs = outcome.diagnosis, Outputs()
-    outputs.attempt(SCREEN, lambda: show(document(diagnosis)))
-    outputs.file(options.json, partial(write, diagnosis))
-    outputs.file(options.html, lambda path: write_page(path, diagnosis))
+    deliver(diagnosis, options, outputs)
     outputs.file(own.write_config, partial(_write_configs, outcome.configs))
     outputs.settle()
     if outcome.error is not None:

@@ -1,5 +1,6 @@
 """`inferometer find`: the most load that keeps a promise."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -7,35 +8,47 @@ from typing import Any
 from inferometer.base.messages import messages_shown
 from inferometer.cli.measure import measure_options, run_and_report
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import FindOptions
-from inferometer.options.options import OPTIONS
+from inferometer.options.commands import FIND_REFUSED, PREVIEW, FindOptions
+from inferometer.options.options import MODERN, Options
+from inferometer.report.delivery import check_outputs
 
 NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer find",
-    "--slo PROMISE [-m NAME] [options]",
+    "URL [MODEL] --slo PROMISE [options]",
     "Find the highest request rate (or concurrency) at which the model still keeps a promise about latency and errors, "
     "with a 95 % interval: loads are measured until they are known to keep or to break it.",
     FindOptions,
-    shared=OPTIONS,
-    epilog="All other options are those of `inferometer measure`.",
+    shared=(*MODERN, *PREVIEW),
+    refused=FIND_REFUSED,
+    examples=(
+        ("localhost:8000 simple --slo 'p99<50ms'", "the highest rate"),
+        ("localhost:8000 simple --slo 'p99<50ms, errors<0.1%' -d 2m", "in two minutes, so more exactly"),
+        ("localhost:8000 simple --slo 'avg<5ms' --by concurrency", "how many at a time"),
+        ("localhost:8001 simple --grpc --slo 'p95<20ms' --html f.html", "over gRPC, with a page"),
+    ),
     takes_words=True,
 )
+
+
+def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
+    yield "", _asked(given)[1]
+
+
+def _asked(given: dict[str, Any]) -> tuple[FindOptions, Options]:
+    own = own_options(given, FindOptions)
+    return own, replace(measure_options({**given, "slo": own.slo}), duration_s=own.duration_s)
 
 
 def run(given: dict[str, Any]) -> int:
     from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
-    from inferometer.report.export import check_files
 
-    own = own_options(given, FindOptions)
-    # Probes are judged by what was promised; senders must never be what limits them.
-    options = measure_options({**given, "slo": own.slo, "asynchronous": True})
-    options = replace(options, duration_s=own.duration_s)
+    own, options = _asked(given)
     goal = goal_of(own, options)
     with messages_shown(options.verbose):
-        check_files(options)
+        check_outputs(options)
         setup = prepare(options, command="find")
         result = run_and_report(setup, partial(run_find, setup, goal))
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND

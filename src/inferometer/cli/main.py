@@ -1,15 +1,19 @@
 """The command `inferometer`: picks the subcommand and turns errors into sentences."""
 
 import sys
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferometer import __version__
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
-from inferometer.base.text import to_stderr
+from inferometer.base.text import nearest, to_stderr
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from inferometer.options.command_line import Command
 
 COMMANDS = {
@@ -25,9 +29,13 @@ COMMANDS = {
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
     "demo": "the whole story on the embedded server, from nothing, in about a minute",
+    "completion": "a script that completes commands and options in bash, zsh or fish",
+    "help": "this text, the help of a command, or a page about a topic",
 }
 
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
+ABOUT = ("completion", "help")
+OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,39 +57,96 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return 0
+        words = ["help"]
     if words[0] == "--version":
         print(f"inferometer {__version__}")
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        to_stderr(f"inferometer: there is no command '{name}'; the commands are {', '.join(COMMANDS)}")
-        return 2
+        close = nearest(name, COMMANDS)
+        remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"there is no command '{name}'", remedy=remedy)
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command
 
         return our_command(name, rest)
+    if name in ABOUT:
+        return _tell(name, rest)
     return _run_command(name, rest)
 
 
 def _run_command(name: str, words: list[str]) -> int:
     """Each module of a command has its `COMMAND` line, and `run` for what was given on it."""
-    from inferometer.options.command_line import read_or_answer
+    from inferometer.options.command_line import in_own_words, read_or_answer
 
     module = import_module(f"inferometer.cli.{name}")
     command: Command = module.COMMAND
     try:
-        given = read_or_answer(words, command)
-        code: int = 0 if given is None else module.run(given)
+        given = read_or_answer(words, command, partial(_completed, name, words))
+        if given is None:
+            return 0
+        is_aside = bool(given.keys() & {"dry_run", "show_reply"})
+        code: int = _preview(name, given) if is_aside else module.run(given)
     except UsageError as error:
-        to_stderr(f"{command.program}: {error}")
+        to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
         return command.usage_code
     return code
 
 
-def _help() -> str:
-    rows = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
+def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:
+    from inferometer.cli.config import with_file
+
+    return with_file(name, OURS, words, given)
+
+
+def _preview(name: str, given: dict[str, Any]) -> int:
+    from inferometer.cli.preview import preview
+
+    return preview(name, given)
+
+
+# --- about the program itself
+
+
+def _tell(name: str, words: list[str]) -> int:
+    """The answer to `help` and `completion`, each with one word at most."""
+    if set(words) & {"-h", "--help"}:
+        words = [name] if name == "completion" else []
+    if len(words) > 1:
+        raise UsageError(f"'{words[1]}' is one word too many", remedy=f"write inferometer {name} WORD")
+    subject = words[0] if words else ""
+    if name == "completion":
+        print(_completion(subject), end="")
+    elif not subject:
+        print(_overview())
+    elif subject in OURS:
+        return _run_command(subject, ["--help"])
+    elif subject in CLASSIC_TUNER:
+        return _run([subject, "--help"])
+    else:
+        from inferometer.cli.topics import topic_text
+
+        print(topic_text(subject, tuple(COMMANDS)))
+    return 0
+
+
+def _completion(shell: str) -> str:
+    from inferometer.cli.completion import SHELLS, Completed, script
+    from inferometer.cli.topics import topics
+
+    commands = [
+        Completed(name, what, import_module(f"inferometer.cli.{name}").COMMAND if name in OURS else None)
+        for name, what in COMMANDS.items()
+    ]
+    words = {"completion": SHELLS, "help": (*COMMANDS, *topics())}
+    return script(shell, [replace(row, words=words.get(row.name, ())) for row in commands])
+
+
+def _overview() -> str:
+    from inferometer.cli.topics import topics
+
+    rows = "\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items())
+    pages = "\n".join(f"  {name:<12}{what}" for name, what in topics().items())
     return f"""\
 inferometer {__version__}: the measuring instrument for inference servers
 
@@ -89,7 +154,11 @@ usage: inferometer COMMAND [options]
 
 {rows}
 
-`inferometer COMMAND --help` lists a command's options. The scripts `perf_analyzer` and
+Topics, for `inferometer help TOPIC`:
+
+{pages}
+
+`inferometer COMMAND --help` shows a command's options. The scripts `perf_analyzer` and
 `model-analyzer` speak the classic dialects."""
 
 

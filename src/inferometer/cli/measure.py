@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
@@ -13,10 +12,12 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
-from inferometer.base.writing import SCREEN, Outputs
+from inferometer.base.writing import Outputs
 from inferometer.measure.checks import STABILITY_OPTIONS, make
-from inferometer.options.command_line import WORDS, Command, stray
-from inferometer.options.options import AUTO, DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, Options
+from inferometer.options.command_line import WORDS, Command
+from inferometer.options.commands import PREVIEW
+from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
+from inferometer.report.delivery import STDOUT, check_outputs, deliver
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -28,29 +29,54 @@ TOO_MANY_FAILURES = 1
 
 COMMAND = Command(
     "inferometer measure",
-    "[URL] [-m NAME] [options]",
+    "URL [MODEL] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
-    shared=OPTIONS,
-    shows_shared=True,
-    takes_words=True,  # an address may stand alone
+    shared=(*MODERN, *PREVIEW),
+    examples=(
+        ("localhost:8000 simple", "one request at a time"),
+        ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
+        ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
+        ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
+    ),
+    takes_words=True,
 )
+
+
+def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, with the words that stand alone as the address and the model."""
+    found = dict(given)
+    words = list(found.pop(WORDS, ()))
+    if words and "url" not in found:
+        addresses = [word for word in words if is_address(word)]
+        if not addresses and len(words) == 1:
+            raise UsageError(
+                f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
+            )
+        found["url"] = (addresses or words)[0]
+        words.remove(found["url"])
+    elif any(map(is_address, words)):
+        address = next(word for word in words if is_address(word))
+        raise UsageError(f"Two addresses are given: {found['url']} and {address}", remedy="give one")
+    for word in words:
+        if is_address(word):
+            raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
+        if found.setdefault("model", word) != word:
+            raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
+    return found
+
+
+def is_address(word: str) -> bool:
+    """Whether a word that stands alone can be meant as one: models have neither ports nor hosts in their names."""
+    return word == "localhost" or any(mark in word for mark in ":/.")
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
     """What was given by field, with the defaults of our own commands: a level ends when its figures are precise, at
-    the latest after `duration_s`. A word that stands alone is the address; where no kind is asked for, that is asked
-    what it is."""
-    found = dict(given)
-    words = found.pop(WORDS, ())
-    for word in words:
-        if word != "localhost" and not any(mark in word for mark in ":/."):
-            raise stray(word)
-        if "url" in found:
-            raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
-        found["url"] = word
+    the latest after `duration_s`. Where no kind is asked for, the address is asked what it is."""
+    found = with_words(given)
     if "grpc_method" in found:
         found.setdefault("service_kind", "dynamic_grpc")
-    if "url" in found and (words or not found.get("model")):
+    if "url" in found:
         found.setdefault("service_kind", AUTO)
     if "headers" in found:  # HTTP/2 forbids the blanks around a value, which the classic tool sends over gRPC
         found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
@@ -63,14 +89,18 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     return make(found, defaults=defaults)
 
 
+def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+    """What would be loaded, each with its name where there are several."""
+    yield "", measure_options(given)
+
+
 def run(given: dict[str, Any]) -> int:
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run as measure
-    from inferometer.report.export import check_files
 
     options = measure_options(given)
     with messages_shown(options.verbose):
-        check_files(options)
+        check_outputs(options)
         setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
@@ -98,30 +128,20 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     The JSON file grows with every level.
     """
     from inferometer.base.answer_file import write
-    from inferometer.report.saved import document, write_page
-    from inferometer.report.terminal import show
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    for warning in setup.warnings:
-        to_stderr(warning)
-    with progress_shown(options.verbose) as progress:
+    growing = None if options.json == STDOUT else options.json
+    with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        for warning in setup.warnings:
+            progress.said(warning, is_warning=True)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
-            outputs.file(options.json, partial(write, result))
-    outputs.attempt(SCREEN, lambda: show(document(result)))
-    outputs.file(options.csv, partial(_write_table, result))
-    outputs.file(options.html, lambda path: write_page(path, result))
+            outputs.file(growing, partial(write, result))
+    deliver(result, options, outputs)
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))
     outputs.settle()
     return result
-
-
-def _write_table(result: "Result", path: Path) -> None:
-    from inferometer.report.csv import write_csv
-
-    if not write_csv(result, path):
-        to_stderr(f"'{path}' is not written: there is no level to put into it")
 
 
 def _export(journal: "RequestJournal") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import SelftestOptions
+from inferometer.options.commands import CONFIG, SelftestOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -22,6 +22,7 @@ COMMAND = Command(
     "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
     "the machine's limits. The exit code is 0 when nothing failed.",
     SelftestOptions,
+    shared=CONFIG,
 )
 
 

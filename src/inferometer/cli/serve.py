@@ -8,7 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import USUAL_PORTS, ServeOptions
+from inferometer.options.commands import CONFIG, USUAL_PORTS, ServeOptions
 
 COMMAND = Command(
     "inferometer serve",
@@ -16,6 +16,7 @@ COMMAND = Command(
     "Start the real Triton server out of the nvidia-pytriton wheel and keep it until Ctrl-C. "
     "The models are under explicit control: load and unload them through the server's API.",
     ServeOptions,
+    shared=CONFIG,
 )
 
 
@@ -50,7 +51,7 @@ def run(given: dict[str, Any]) -> int:
             print("ready; Ctrl-C stops it", flush=True)
             while not stop.wait(0.2):
                 if not server.is_running():
-                    to_stderr("inferometer serve: the server ended by itself; see its log")
+                    to_stderr(f"inferometer serve: the server ended by itself: it {server.end_words()}")
                     return 3
     return 0
 

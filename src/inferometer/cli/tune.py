@@ -4,12 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
-from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import measure_options, progress_shown
-from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import TuneOptions
-from inferometer.options.options import OPTIONS
+from inferometer.base.writing import Outputs, write_file
+from inferometer.cli.measure import is_address, measure_options, progress_shown
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
+from inferometer.options.options import MODERN
+from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
     from inferometer.tune.study import Study
@@ -18,37 +20,52 @@ NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer tune",
-    "-m NAME [--slo PROMISE] [--budget TIME] [options]",
+    "[URL] MODEL [--slo PROMISE] [--budget TIME] [options]",
     "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
     "inside a promise, in few measurements.",
     TuneOptions,
-    shared=OPTIONS,
-    epilog="All other options are those of `inferometer measure`: input data, shapes, protocol, headers.",
+    shared=(*MODERN, *PREVIEW),
+    refused=TUNE_REFUSED,
+    examples=(
+        ("simple --budget 3m", "of the example models, on a server of our own"),
+        ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "of yours, inside a promise"),
+        ("localhost:8000 simple --budget 3m", "on a running server, which is left as it was found"),
+        ("simple --budget 3m --output config.pbtxt --html tune.html", "with the configuration and a page"),
+    ),
+    takes_words=True,
 )
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.base.answer_file import write
-    from inferometer.report.saved import document
-    from inferometer.report.terminal import show
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
-    own = own_options(given, TuneOptions)
+    own = own_options(_with_words(given), TuneOptions)
     options = measure_options({**given, "model": own.model})
+    check_outputs(options)
     if own.fresh:
         own.journal.unlink(missing_ok=True)
-    with progress_shown(options.verbose) as progress:
+    with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         (study,) = profile(settings_of(own, options), progress)
     outputs = Outputs()
-    outputs.attempt(SCREEN, lambda: show(document(study)))
-    outputs.file(own.study, partial(write, study))
+    deliver(study, options, outputs)
     found = recommend(study)
     if found is not None:
         outputs.file(own.output, partial(_write_config, study, found.best.name))
     outputs.settle()
     return 0 if found is not None and found.does_pass else NOT_FOUND
+
+
+def _with_words(given: dict[str, Any]) -> dict[str, Any]:
+    """A word that stands alone is the address, or the model."""
+    for word in given.pop(WORDS, ()):
+        field = OWN + ("url" if is_address(word) else "model")
+        if given.setdefault(field, word) != word:
+            raise UsageError(f"Both {given[field]} and {word} are given", remedy="give one")
+    if OWN + "model" not in given:
+        raise UsageError("No model is given", remedy="write its name: inferometer tune NAME")
+    return given
 
 
 def _write_config(study: "Study", name: str, path: Path) -> None:

@@ -8,7 +8,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.options.command_line import WORDS, Command, own_options
-from inferometer.options.commands import ViewOptions
+from inferometer.options.commands import CONFIG, ViewOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -19,6 +19,7 @@ COMMAND = Command(
     "Make the report of a file that was saved with --json by measure, find, diagnose or compare. "
     "Without options, the page is written beside the file and its path is printed.",
     ViewOptions,
+    shared=CONFIG,
     takes_words=True,
 )
 

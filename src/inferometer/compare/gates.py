@@ -161,7 +161,7 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
 # --- the comparison with its gates judged, and what makes it invalid
 
 
-_BROKEN = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
+_BROKEN = (Note.SERVER_GONE, Note.SERVER_ENDED, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
 _LIMITED = (Note.CLIENT_LIMITED, Note.NOT_OFFERED)
 
 
@@ -183,14 +183,14 @@ def conclude(found: Comparison, terms: Terms) -> Comparison:
     most = math.inf if is_judged_by_errors else terms.max_error_rate
     problems = tuple(problem for variant in found.variants for problem in _problems(variant, most))
     gates = judge(terms.gates, found.contrasts, found.variants)
-    limited, overloaded = (
+    limited, others = (
         [said for variant in found.variants for said in _said(variant, notes)]
-        for notes in (_LIMITED, (Note.OVERLOADED,))
+        for notes in (_LIMITED, (Note.OVERLOADED, Note.HOST_BUSY))
     )
     return replace(
         found,
         gates=_without_trust(gates, terms.gates) if limited else gates,
-        notes=(*found.notes, *limited, *overloaded),
+        notes=(*found.notes, *limited, *others),
         problems=(*found.problems, *problems),
     )
 

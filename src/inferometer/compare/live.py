@@ -34,6 +34,7 @@ from inferometer.measure.level import warm_up
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
+from inferometer.options.commands import COMPARE_REFUSED
 from inferometer.options.options import Options
 from inferometer.stats.figures import Metric
 from inferometer.stats.watcher import Watcher, completed
@@ -105,24 +106,9 @@ class CompareRequest:
     outputs: int = OUTPUTS  # requests whose outputs are compared
 
 
-_STEADY = "turns need a load that stays the same: --concurrency-range or --request-rate-range"
-_NO_PLACE = (
-    ("csv", "write a table with --markdown FILE, everything with --json FILE"),
-    ("verbose_csv", "write everything with --json FILE"),
-    ("profile_export", "export requests with inferometer measure"),
-    ("fixed_schedule", _STEADY),
-    ("replay", _STEADY),
-    ("shape_load", _STEADY),
-    ("periodic_concurrency", _STEADY),
-    ("latency_limit_ms", "name the levels with --concurrency-range START:END"),
-    ("binary_search", "name the levels with --concurrency-range START:END"),
-    ("precision", "say how long with --duration: stopping when it looks good would be cheating"),
-)
-
-
 def check_request(request: CompareRequest) -> None:
     """Refuses what has no meaning in a comparison."""
-    for name, remedy in _NO_PLACE:
+    for name, remedy in COMPARE_REFUSED.items():
         if name in request.options.given:
             raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
     if request.options.workers == "auto":
@@ -140,7 +126,7 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     """Measure all variants in turns and compare them with the first."""
     check_request(request)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    setups = [_prepare(request.options, model) for model in request.models]
+    setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
     if setups[0].last is None:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
     names = [model.name for model in request.models]
@@ -163,9 +149,9 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     return conclude(found, request.terms)
 
 
-def _prepare(options: Options, model: ModelAtServer) -> Setup:
-    url = options.url if model.url is None else model.url
-    return prepare(changed(options, model=model.model, url=url), command="compare")
+def options_of(options: Options, model: ModelAtServer) -> Options:
+    """The load of all variants, for this one."""
+    return changed(options, model=model.model, url=options.url if model.url is None else model.url)
 
 
 @contextmanager

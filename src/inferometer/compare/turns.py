@@ -13,9 +13,10 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Periodic, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
+from inferometer.measure.host import host_remarks, together
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level_windows
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import HostUse, Level
 from inferometer.stats.merge import Subject, counters_were_reset, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
@@ -32,7 +33,7 @@ ABOUT = 4  # factor up to which two speeds at first look, which may have met a s
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
-_OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED)
+_OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED, Note.HOST_BUSY)
 
 
 @dataclass(slots=True)
@@ -54,15 +55,19 @@ class TurnSeries:
     windows: list[tuple[Window, ...]] = field(default_factory=list)  # of each turn
     places: list[int] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    hosts: list[HostUse | None] = field(default_factory=list)
     is_cut_short: bool = False
 
     def requests(self, turn: int) -> int:
         return sum(window.count for window in self.windows[turn])
 
-    def infer_per_s(self, turn: int) -> float:
+    def per_s(self, turn: int) -> float:
+        """Requests."""
         windows = self.windows[turn]
-        span_ns = windows[-1].end_ns - windows[0].start_ns
-        return self.requests(turn) * self.candidate.level_settings.batch * NS_PER_S / span_ns
+        return self.requests(turn) * NS_PER_S / (windows[-1].end_ns - windows[0].start_ns)
+
+    def infer_per_s(self, turn: int) -> float:
+        return self.per_s(turn) * self.candidate.level_settings.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ def measure_point(
             return all_series
         if any(series.is_cut_short for series in all_series):
             return all_series
-        told = tuple((series.candidate.name, series.infer_per_s(number)) for series in all_series)
+        told = tuple((series.candidate.name, series.per_s(number)) for series in all_series)
         watcher.round_finished(number + 1, rounds, told)
     return all_series
 
@@ -206,6 +211,7 @@ def _measure(series: TurnSeries, plan: RoundPlan, point: LoadPoint) -> Level:
     sized = replace(point, plan=with_count(point.plan, plan.count))
     level, windows = measure_level_windows(instrument, plan.level_settings(settings), sized)
     series.windows.append(windows)
+    series.hosts.append(level.host)
     series.remarks += [remark for remark in level.remarks if remark.note not in _OF_A_TURN]
     try:  # nothing of it is left in the server when the next one has its turn
         instrument.load.apply(Closed(0))
@@ -270,7 +276,12 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
     )
     shifted = _without_gaps(windows, is_alone=candidate.is_alone)
     found = measurement(join_windows(shifted), subject, was_reset=counters_were_reset(shifted))
-    remarks = [*_remarks(series), *client_remarks(found, is_capped=is_capped(level_settings, point.plan))]
+    host = together(series.hosts)
+    remarks = [
+        *_remarks(series),
+        *host_remarks(host, found),
+        *client_remarks(found, is_capped=is_capped(level_settings, point.plan)),
+    ]
     return Level(
         mode=point.mode,
         value=float(point.value),
@@ -282,6 +293,7 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
         is_stable=not series.is_cut_short,
         is_over_limit=False,
         remarks=tuple(remarks),
+        host=host,
     )
 
 

@@ -32,7 +32,7 @@ from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 
 BUSY_CLIENT = 0.9  # of a core
 BUSY_STEP = 0.8  # of the time of its instances
-BUSY_HOST = 0.85  # of all cores
+UNDISTURBED = 0.1  # of the time its instances are held: a step that waits less for a core has not missed them
 STARVED = 0.25  # of the latency, waiting for a core
 WORTHWHILE = 0.1  # gain below which a change is taken for none
 GROWING = 0.1  # of throughput with the load, above which the end is not reached
@@ -64,6 +64,8 @@ def conclude(
     cores = pipeline.cores
     table = _step_table(sweep)
     found = _verdict(sweep, table, pipeline)
+    if found.kind == CPU and found.step is None and top.is_crowded:
+        return Conclusion(found, table)  # what others took from the server is in every figure
     known = frozenset(row.name for row in table if knows_batches(row.name, rows))
     return Conclusion(
         found,
@@ -141,6 +143,8 @@ def _verdict(rows: Sequence[Observation], table: Sequence[StepFigures], pipeline
             f"concurrency {top.concurrency}, {_growth_words(rows)}.",
         )
     busiest = max(table, key=lambda row: row.utilisation)
+    if top.is_crowded and not _is_undisturbed(top, busiest):
+        return Verdict(CPU, _taken_words(top))
     if busiest.utilisation >= BUSY_STEP:
         return _busy_step(top, busiest, pipeline)
     hungriest = _maybe_hungriest(top)
@@ -186,8 +190,15 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
     return Verdict(COMPUTE, sentence, busiest.name)
 
 
+def _is_undisturbed(top: Observation, busiest: StepFigures) -> bool:
+    """Its instances are busy, and hardly ever wait for a core: what others do with them makes no difference."""
+    use = None if top.host is None else top.host.models.get(busiest.name)
+    held = busiest.utilisation * busiest.instances
+    return use is not None and busiest.utilisation >= BUSY_STEP and use.waiting < UNDISTURBED * held
+
+
 def _is_host_busy(top: Observation) -> bool:
-    return top.host is not None and top.host.busy >= BUSY_HOST * top.host.cores
+    return top.host is not None and top.host.is_full
 
 
 def _is_starved(top: Observation, busiest: StepFigures) -> bool:
@@ -216,6 +227,15 @@ def _cpu_words(top: Observation) -> str:
         if others > 0.1 * host.cores:
             words += f", other programs {others:.2g}"
     return f"{words}."
+
+
+def _taken_words(top: Observation) -> str:
+    assert top.host is not None
+    return (
+        f"The machine is busy with other programs: they use {top.other_cores:.2g} of its {top.host.cores} cores, and "
+        f"the server {top.host.server:.2g}. The times of its steps hold the waiting for a core, so none of them is "
+        "named: diagnose again when the other programs have ended."
+    )
 
 
 # --- no step is busy

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.diagnose.host import CoreUse, HostUse
 from inferometer.diagnose.observation import Observation, Step, inside_s
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict
+from inferometer.stats.measurement import CoreUse, HostUse
 
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that

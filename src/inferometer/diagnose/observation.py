@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.diagnose.host import HostUse
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import CROWDED, HostUse, Level
 
 US_PER_S = 1_000_000
 
@@ -65,7 +64,18 @@ class Observation:
         """Cores that other programs kept busy; None where the server's processes were not seen."""
         if self.host is None or self.host.server is None:
             return None
-        return max(0.0, self.host.busy - self.host.server - self.client_cores)
+        return max(0.0, self.host.busy - self.host.server - max(self.client_cores, self.host.ours.cores))
+
+    @property
+    def is_crowded(self) -> bool:
+        """No core is free, and other programs hold many of them."""
+        others = self.other_cores
+        return (
+            self.host is not None
+            and others is not None
+            and self.host.is_full
+            and others > CROWDED * self.host.cores
+        )
 
     def walk(self) -> Iterator[tuple[Step, float, int]]:
         """Every step with its calls per request and its depth, members after their caller."""
@@ -103,7 +113,7 @@ def _instances(group: Mapping[str, Any]) -> int:
     return max(1, int(group.get("count", 1))) * max(1, on)
 
 
-def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observation | None:
+def observation(level: Level, model: ModelSpec) -> Observation | None:
     """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps."""
     found = level.measurement
     if found is None or not found.request_count:
@@ -119,7 +129,7 @@ def observation(level: Level, model: ModelSpec, host: HostUse | None) -> Observa
         server_s=stats.counters.success_ns / calls / NS_PER_S if stats and calls else None,
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
-        host=host,
+        host=level.host if level.host is not None and level.host.is_local else None,
         variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
     )
 

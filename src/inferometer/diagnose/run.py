@@ -8,7 +8,6 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.diagnose.bottleneck import Conclusion, conclude, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
-from inferometer.diagnose.host import HostWatch, find_server
 from inferometer.diagnose.observation import Observation, observation
 from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
@@ -22,6 +21,7 @@ from inferometer.observe.host import is_this_host
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
+from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
@@ -30,7 +30,6 @@ MOST = 64  # an unasked sweep goes no further
 GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 PROBE_BATCH = 8
 _PROBE_S = 1.0
-_CROWDED = 0.3  # of all cores, kept busy by others
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
 
@@ -99,15 +98,14 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
-    watch = _watch_host(setup, watcher)
     watcher.planned(len(LEVELS if wanted is None else wanted), None)
-    rows, result = _sweep(setup, watch, wanted)
+    rows, result = _sweep(setup, watcher, wanted)
     if not rows:
         raise PeerError(
             f"no request to '{options.model}' ended well, so there is nothing to diagnose",
             remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
         )
-    extra, notes = _probe(asked, setup, rows, watch)
+    extra, notes = _probe(asked, setup, rows, watcher)
     circumstances = _circumstances(setup, asked, result)
     found = conclude(rows, circumstances, extra)
     notes = (*notes, *_blind_spots(asked, rows[-1]))
@@ -161,29 +159,21 @@ def _levels(span: Range | None) -> tuple[int, ...] | None:
 # --- measuring
 
 
-def _watch_host(setup: Setup, inner: Watcher) -> Watcher:
-    """The watcher; where the server runs on this machine, one that also notes how busy that is."""
-    endpoint = setup.traffic.wiring.endpoint
-    if not is_this_host(endpoint.host):
-        return inner
-    return HostWatch(inner, cores=len(os.sched_getaffinity(0)), server=find_server(endpoint.port))
-
-
-def _sweep(setup: Setup, watch: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
+def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tuple[list[Observation], Result]:
     rows: list[Observation] = []
     options, result = setup.options, setup.result
     with start_workers(setup) as load:
-        instrument = make_instrument(setup, load, watch)
+        instrument = make_instrument(setup, load, watcher)
         for concurrency in _planned(wanted, rows):
             load.apply(Closed(0))  # the first requests after a change are not in the level
             warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
             level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model, watch.last if isinstance(watch, HostWatch) else None)
+            row = observation(level, setup.model)
             if row is not None:
                 rows.append(row)
-            if level.is_cut_short or watch.is_interrupted():
+            if level.is_cut_short or watcher.is_interrupted():
                 break
     return rows, result
 
@@ -199,17 +189,17 @@ def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Itera
 
 
 def _probe(
-    asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watch: Watcher
+    asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watcher: Watcher
 ) -> tuple[list[Observation], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
     model, top = setup.model, rows[-1]
     size = min(model.max_batch_size, PROBE_BATCH)
     is_of_use = any(step.setup.max_batch > 1 and step.batch < 1.5 * top.items for step, _, _ in top.walk())
-    if size <= top.items or not is_of_use or model.any_sequence or watch.is_interrupted():
+    if size <= top.items or not is_of_use or model.any_sequence or watcher.is_interrupted():
         return [], ()
     options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
     try:
-        found, _ = _sweep(prepare(options, command=COMMAND), watch, (1,))
+        found, _ = _sweep(prepare(options, command=COMMAND), watcher, (1,))
     except InferometerError as error:
         return [], (f"What a batch of {size} costs could not be measured: {error.message}",)
     return [row for row in found if row.steps], ()
@@ -252,7 +242,7 @@ def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
         )
     others = top.other_cores
     if top.host is not None and others is not None:
-        if others > _CROWDED * top.host.cores:
+        if others > CROWDED * top.host.cores:
             yield (
                 f"Other programs kept {others:.2g} of this machine's {top.host.cores} cores busy meanwhile: figures "
                 "and predictions are as restless as they are."
@@ -298,7 +288,7 @@ class _Trials:
             return
         options = changed(self.asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=COMMAND)
-        rows, result = _sweep(setup, _watch_host(setup, self.watcher), (suggestion.concurrency,))
+        rows, result = _sweep(setup, self.watcher, (suggestion.concurrency,))
         place = len(self.diagnosis.results)
         self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
         if not rows:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.grpc import GrpcLink
@@ -21,10 +22,10 @@ from inferometer.load.worker import SMALL
 from inferometer.services.endpoint import Endpoint, tls_context
 from inferometer.services.http_control import why_unreachable
 from inferometer.services.kserve import read_stream_reply
-from inferometer.services.traffic import IN_PROCESS, Traffic, Wiring
+from inferometer.services.traffic import IN_PROCESS, Reply, Traffic, Wiring
 from inferometer.wire.frames import Buffer
 from inferometer.wire.grpc import OK, PREFIX, UNKNOWN, Ending, GrpcConnection, name_of_code
-from inferometer.wire.http1 import ReplyDecoder
+from inferometer.wire.http1 import Head, ReplyDecoder
 from inferometer.wire.sender import Http2Request, render
 
 BUFFER = 256 * 1024
@@ -132,18 +133,19 @@ def messages_of(data: bytes) -> Iterator[tuple[bytes, int | None]]:
 
 # --- there and back
 
+Piece = tuple[int, bytes]
+"""Of a body, or a message: when it came, in nanoseconds since the request was sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class SingleReply:
     """What came back for one request."""
 
-    status: str  # the status line, or the name of the gRPC status
+    status: str  # the status line, or the gRPC status
     is_good: bool
     text: str = ""  # why not, in the server's words
     headers: tuple[tuple[str, str], ...] = ()
-    pieces: tuple[
-        tuple[int, bytes], ...
-    ] = ()  # of the body, or messages, with the nanoseconds since it was sent
+    pieces: tuple[Piece, ...] = ()
     took_ns: int = 0
 
     @property
@@ -154,11 +156,15 @@ class SingleReply:
 def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -> SingleReply:
     """Send it on a connection of its own; 0 waits for ever."""
     protocols = ["h2"] if wiring.protocol == "grpc" else []
+    pieces: list[Piece] = []
     try:
         with _connect(wiring.endpoint, protocols, timeout_s or None) as sock:
-            wire = _Wire(sock, monotonic_ns() + round(timeout_s * NS_PER_S) if timeout_s else None)
+            wire = _Wire(sock, monotonic_ns(), round(timeout_s * NS_PER_S), pieces)
             return _grpc(wiring, wire, request) if wiring.protocol == "grpc" else _http(wiring, wire, request)
     except TimeoutError as error:
+        if pieces:
+            text = f"not over after {timeout_s:g} s"
+            return SingleReply("no status", False, text, pieces=tuple(pieces), took_ns=pieces[-1][0])
         raise PeerError(
             f"{wiring.endpoint.authority} did not answer in {timeout_s:g} s",
             remedy="give it more time with --timeout",
@@ -185,83 +191,95 @@ def _connect(endpoint: Endpoint, protocols: list[str], timeout_s: float | None) 
 
 @dataclass(slots=True)
 class _Wire:
-    """A socket that blocks until a time."""
+    """A socket that blocks, at the longest for a time, and what has come on it."""
 
     sock: socket.socket
-    until_ns: int | None
+    sent_ns: int
+    limit_ns: int  # 0 is none
+    pieces: list[Piece]
     buffer: bytearray = field(default_factory=lambda: bytearray(BUFFER))
+
+    @property
+    def age_ns(self) -> int:
+        return monotonic_ns() - self.sent_ns
 
     def receive(self) -> int:
         """How many bytes came into the buffer; 0 says that the peer closed its side."""
-        if self.until_ns is not None:
-            left_ns = self.until_ns - monotonic_ns()
+        if self.limit_ns:
+            left_ns = self.limit_ns - self.age_ns
             if left_ns <= 0:
                 raise TimeoutError
             self.sock.settimeout(left_ns / NS_PER_S)
         return self.sock.recv_into(self.buffer)
 
+    def keep(self, data: Buffer) -> None:
+        self.pieces.append((self.age_ns, bytes(data)))
+
 
 def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
-    decoder, pieces, reading = ReplyDecoder(keep=True), list[tuple[int, bytes]](), None
-    sent_ns = monotonic_ns()
+    decoder = ReplyDecoder(keep=True)
     wire.sock.sendall(request.data)
     is_whole = False
     while not is_whole:
         length = wire.receive()
-        now_ns = monotonic_ns()
         is_whole = decoder.receive(wire.buffer, length) if length else decoder.eof()
         if not length and not is_whole:
             raise PeerError("the server closed the connection before it answered")
-        head = decoder.head
-        if head is not None and wiring.reader is not None and 200 <= head.status < 300 and reading is None:
-            reading = wiring.reader.start(head)
         if decoder.body:
-            data = bytes(decoder.body)
+            wire.keep(decoder.body)
             decoder.body.clear()
-            pieces.append((now_ns - sent_ns, data))
-            if reading is not None:
-                reading.receive(data, now_ns)
+    took_ns, head = wire.age_ns, decoder.head
     assert head is not None
-    found = None if reading is None else reading.end()
+    is_good = 200 <= head.status < 300
+    found = _judged(wiring, head, wire.pieces) if is_good else Reply()
     return SingleReply(
         status=f"HTTP/1.1 {head.status} {head.reason}".rstrip(),
-        is_good=200 <= head.status < 300 and (found is None or not found.status),
-        text="" if found is None else found.text,
+        is_good=is_good and not found.status,
+        text=found.text,
         headers=head.headers,
-        pieces=tuple(pieces),
-        took_ns=now_ns - sent_ns,
+        pieces=tuple(wire.pieces),
+        took_ns=took_ns,
     )
+
+
+def _judged(wiring: Wiring, head: Head, pieces: Sequence[Piece]) -> Reply:
+    """What a good status is worth, to those who read more than that."""
+    if wiring.reader is None:
+        return Reply()
+    reading = wiring.reader.start(head)
+    try:
+        for time_ns, data in pieces:
+            reading.receive(data, time_ns)
+        return reading.end()
+    except PeerError as error:
+        return Reply(outcome.MALFORMED, str(error))
 
 
 def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     assert request.call is not None
-    connection, pieces = GrpcConnection(), list[tuple[int, bytes]]()
-    sent_ns = now_ns = monotonic_ns()
+    is_single = not wiring.is_streaming and (wiring.has_one_reply or not wiring.is_whole_calls)
+    connection = GrpcConnection()
     stream = connection.open(None, request.call, keep=True)
     while True:
         while connection.http2.wants_to_send:
             for chunk in connection.take():
                 wire.sock.sendall(chunk)
         length = wire.receive()
-        events = connection.receive(wire.buffer, length) if length else connection.eof()
-        now_ns = monotonic_ns()
-        for _, ending, message in events:
+        for _, ending, message in connection.receive(wire.buffer, length) if length else connection.eof():
             if ending is None:
-                pieces.append((now_ns - sent_ns, bytes(message or b"")))
+                wire.keep(message or b"")
                 ending = _maybe_ending(wiring, message or b"")
-            if ending is None:
-                continue
-            if not ending.code and not wiring.is_streaming and not wiring.is_whole_calls and len(pieces) != 1:
-                text = f"the call ended without an error after {len(pieces)} messages"
-                ending = Ending(UNKNOWN, text)
-            return SingleReply(
-                status=f"gRPC status {ending.code} {name_of_code(ending.code)}",
-                is_good=not ending.code,
-                text=ending.text,
-                headers=() if stream.head is None else stream.head.fields,
-                pieces=tuple(pieces),
-                took_ns=now_ns - sent_ns,
-            )
+            elif not ending.code and is_single and len(wire.pieces) != 1:
+                ending = Ending(UNKNOWN, f"the call ended without an error after {len(wire.pieces)} messages")
+            if ending is not None:
+                return SingleReply(
+                    status=f"gRPC status {ending.code} {name_of_code(ending.code)}",
+                    is_good=not ending.code,
+                    text=ending.text,
+                    headers=() if stream.head is None else stream.head.fields,
+                    pieces=tuple(wire.pieces),
+                    took_ns=wire.age_ns,
+                )
 
 
 def _maybe_ending(wiring: Wiring, message: Buffer) -> Ending | None:

@@ -206,6 +206,10 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._end_all()
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(process.child.pid for process in self._processes)
+
     def _end_all(self) -> None:
         for process in self._processes:
             process.control.close()

@@ -6,6 +6,7 @@ is stricter about a kind hands in its own.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ LOAD_MODES = (
     "shape_load",
 )
 _RANGES = ("concurrency", "request_rate")
+_DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
 _AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
 STABILITY_OPTIONS = frozenset(
     (
@@ -219,6 +221,26 @@ RULES = (
         "The zero flag cannot be set when a data directory is provided. Give --input-data zero or a path.",
     ),
     Rule(
+        lambda a: "max_outstanding" in a and not any(field in a for field in _DUE),
+        "--max-outstanding is for requests that are due at a time. Give --rate; by -c nothing is sent too early.",
+    ),
+    Rule(
+        lambda a: (
+            "warmup_s" in a and any(field in a for field in ("periodic_concurrency", "session_concurrency"))
+        ),
+        "--warmup needs a load that can go on: -c or -r.",
+    ),
+    Rule(
+        lambda a: (
+            "api_key_env" in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ()))
+        ),
+        "--api-key-env and a header Authorization are given. Give one of them.",
+    ),
+    Rule(
+        lambda a: "quiet" in a and "verbose" in a,
+        "--quiet and -v contradict each other. Give one of them.",
+    ),
+    Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
         "--model-repository should not be empty with --service-kind triton_c_api.",
     ),
@@ -345,6 +367,20 @@ def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str,
         for field in dataclasses.fields(before):
             if getattr(value, field.name) != getattr(before, field.name):
                 yield f"{name}.{field.name}", getattr(value, field.name)
+
+
+def with_api_key(options: Options) -> Options:
+    """The options with the key from the environment as a header; the key itself is never kept with a result."""
+    if options.api_key_env is None:
+        return options
+    key = os.environ.get(options.api_key_env, "")
+    if not key or not key.isprintable():
+        raise UsageError(
+            f"The environment variable '{options.api_key_env}' holds no key",
+            remedy=f"set it: export {options.api_key_env}=...",
+        )
+    headers = (*options.headers, ("Authorization", f"Bearer {key}"))
+    return dataclasses.replace(options, headers=headers, api_key_env=None)
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

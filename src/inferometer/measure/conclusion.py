@@ -10,13 +10,14 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Open, Plan
+from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
-from inferometer.stats.measurement import Doubt, Estimate, Level, Measurement, Rates, WindowFigures
+from inferometer.stats.measurement import Doubt, Estimate, HostUse, Level, Measurement, Rates, WindowFigures
 from inferometer.stats.merge import Subject, measurement, start_figures
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
@@ -106,6 +107,8 @@ class RawLevel:
     statistics_error: PeerError | None
     metrics_remarks: tuple[Remark, ...]
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
+    host: HostUse | None = None
+    server_end: str = ""  # in words, if it ended by itself
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
@@ -146,6 +149,7 @@ def conclude(raw: RawLevel) -> Level:
         start=None if raw.cold is None else start_figures(raw.cold, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
+        host=raw.host,
     )
 
 
@@ -183,6 +187,8 @@ def _remarks(
 ) -> Iterator[Remark]:
     if raw.decision.remark is not None:
         yield raw.decision.remark
+    if raw.server_end:
+        yield Remark(Note.SERVER_ENDED, raw.server_end)
     yield from raw.metrics_remarks
     empty = raw.whole.empty
     if empty:
@@ -194,6 +200,7 @@ def _remarks(
             yield Remark(Note.NO_REPLY, "no request finished")
         return
     yield from machine_remarks(found)
+    yield from host_remarks(raw.host, found)
     if not found.request_count:
         return
     if raw.timing is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Collected, Load, ResizableLoad
+from inferometer.measure.host import HostWatch
 from inferometer.measure.journal import RequestJournal
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
@@ -68,6 +69,7 @@ class Instrument:
     journal: RequestJournal | None = None
     resizable: ResizableLoad | None = None
     most_workers: int = 1
+    host: HostWatch | None = None  # None where nobody asks how busy this machine is
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
 
 

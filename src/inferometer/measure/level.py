@@ -1,6 +1,7 @@
 """One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 from inferometer.base import status
 from inferometer.base.errors import LocalError
@@ -16,14 +17,19 @@ from inferometer.stats.stopping import GO_ON, StopDecision
 from inferometer.stats.windows import Window
 
 
-def warm_up(instrument: Instrument, plan: Plan) -> bool:
-    """Send the plan's requests and wait for them; nothing of it is recorded. Whether any was answered in time."""
+def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -> bool:
+    """Send the plan's requests and wait for them, or load for this time; nothing of it is recorded.
+
+    Whether any was answered in time."""
     begun_ns = last_good_ns = instrument.clock()
     instrument.load.apply(plan)
     silence = Silence(instrument.silence_ns, begun_ns)
     is_answered = False
     while not instrument.watcher.is_interrupted():
-        collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        now = instrument.clock()
+        if longest_ns is not None and now >= begun_ns + longest_ns:
+            break
+        collected = instrument.load.collect(now + FAR_NS if longest_ns is None else begun_ns + longest_ns)
         ours = collected.records.where(collected.records.sent_ns >= begun_ns)  # not of an earlier load
         instrument.watcher.progressed(
             LevelProgress(
@@ -54,10 +60,14 @@ def measure_level_windows(
 ) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
+    host = instrument.host
+    if host is not None:
+        host.begin()
     run = LevelRun(instrument, settings, point)
     with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
-    level = conclude(run.raw(decision))
+    raw = run.raw(decision)
+    level = conclude(raw if host is None else replace(raw, host=host.end(), server_end=host.ended()))
     if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
         instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count, start_ns=run.start_ns)
@@ -74,6 +84,8 @@ def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
             run.abandon()
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
         instrument.watcher.window_finished(len(run.figures), run.figures[-1])
+        if instrument.host is not None:
+            instrument.host.look()
         decision = run.judge()
     return decision
 

@@ -79,7 +79,7 @@ def points(
     options: Options, last: float | None, outcome: LastOutcome, agenda: Agenda | None = None
 ) -> Iterator[LoadPoint]:
     """One after the other, each chosen after the outcome of the one before; `last` is the end of the range."""
-    cap = _cap(options)
+    cap = options.max_outstanding
     if agenda is not None:
         before = None if agenda.before is None else agenda.before.plan(cap)
         yield LoadPoint("request_rate", round(agenda.per_s, 3), agenda.plan(cap), agenda.per_s, before)
@@ -106,31 +106,27 @@ def level_count(options: Options, last: float | None) -> int | None:
         return 1
     if options.binary_search or last is None:
         return None
+    if span.listed:
+        return len(span.listed)
     return max(1, int((last - span.start) / span.step + 1e-9) + 1)
 
 
 def _range_points(options: Options, last: float | None, outcome: LastOutcome) -> Iterator[LoadPoint]:
     rate, count = options.request_rate, options.request_count or None
     span = rate or options.concurrency or Range(1)
+    values: Iterator[float]
     if options.binary_search and last is not None:
         values = _binary(span.start, last, span.step, outcome, is_whole=rate is None)
+    elif span.listed:
+        values = (value for number, value in enumerate(span.listed) if not number or outcome.passed)
     else:
         values = _linear(span.start, last, span.step, outcome)
     for value in values:
         if rate is None:
             yield LoadPoint("concurrency", value, Closed(int(value), count))
         else:
-            plan = Open(rate_schedule(options, value), cap=_cap(options), count=count)
+            plan = Open(rate_schedule(options, value), cap=options.max_outstanding, count=count)
             yield LoadPoint("request_rate", value, plan, value)
-
-
-def _cap(options: Options) -> int | None:
-    """Synchronous callers wait for their answer, so no more can be outstanding than there are of them."""
-    if options.asynchronous:
-        return None
-    if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
-        return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
-    return options.max_threads or RATE_THREADS
 
 
 def most_streams(options: Options, *, has_sequences: bool) -> int:

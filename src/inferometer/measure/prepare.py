@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
-from inferometer.measure.checks import check_model
+from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -79,6 +80,8 @@ class Habits:
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
+    # By rate, how many requests may be outstanding; None is any number.
+    most_outstanding: Callable[[Options], int | None] = attrgetter("max_outstanding")
 
 
 def prepare(
@@ -88,7 +91,7 @@ def prepare(
 
     `host` is to hold a Triton in our own process, where that is not as the options say.
     """
-    habits = habits or Habits()
+    habits, options = habits or Habits(), with_api_key(options)
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
     # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.
@@ -127,6 +130,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
     check_model(options, model)
+    options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
     if habits.data_read is not None:
@@ -411,7 +415,7 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 def _asked(options: Options) -> dict[str, Any]:
     """What the user asked; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
-    del asked["given"]
+    del asked["given"], asked["is_dry"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None
     return asked

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.base.text import printable
+from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.single import FirstRequest, SingleReply, exchange, first_request, messages_of
 from inferometer.measure.prepare import Setup
@@ -21,6 +21,7 @@ MASK = "***"
 FEW = 8  # elements of a tensor, or bytes
 LONGEST = 4000  # characters of a text
 MOST = 5  # responses of a stream
+WIDTH = 100  # of a line that holds a whole message
 
 _HARMLESS = frozenset(
     ("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te", "user-agent")
@@ -72,7 +73,21 @@ def _http_lines(setup: Setup, data: bytes) -> Iterator[str]:
     yield first
     yield from _fields(fields, {name.lower() for name, _ in setup.options.headers})
     yield ""
-    yield from _body_lines(body, {name.lower(): value for name, value in fields}.get(_LENGTH), "inputs")
+    headers = {name.lower(): value for name, value in fields}
+    boundary = headers.get("content-type", "").partition("boundary=")[2].strip('"')
+    if boundary:
+        yield from _form_lines(body, boundary)
+    else:
+        yield from _body_lines(body, headers.get(_LENGTH), "inputs")
+
+
+def _form_lines(body: bytes, boundary: str) -> Iterator[str]:
+    """The parts of a form: heads as they are, what they hold shortened."""
+    mark = f"--{boundary}".encode()
+    for part in body.removesuffix(b"\r\n").removesuffix(b"--").removesuffix(mark).split(mark + b"\r\n")[1:]:
+        head, _, content = part.removesuffix(b"\r\n").partition(b"\r\n\r\n")
+        yield from (f"--{boundary}", head.decode("utf-8", "replace"), "", _words(content))
+    yield f"--{boundary}--"
 
 
 def _call_lines(setup: Setup, request: FirstRequest) -> Iterator[str]:
@@ -97,7 +112,7 @@ def _fields(fields: Iterable[tuple[str, str]], given: set[str]) -> Iterator[str]
 def _body_lines(body: bytes, header_length: str | None, noun: str) -> Iterator[str]:
     """Text as it is; behind the JSON part of a KServe v2 body, its binary tensors."""
     length = len(body)
-    if header_length is not None and header_length.isdecimal() and int(header_length) <= length:
+    if header_length is not None and is_digits(header_length) and int(header_length) <= length:
         length = int(header_length)
     if length:
         yield _words(body[:length])
@@ -192,10 +207,8 @@ def _entries(message: Any, indent: str) -> Iterator[str]:
     for field, value in message.ListFields():
         name = field.name
         described = _RAW.get(name)
-        if name == "tensor_content":
-            from inferometer.services.tfserving import tensor_of
-
-            yield f"{indent}{name}: {tensor_words(tensor_of('', message))}"
+        if field.full_name == "tensorflow.serving.TensorProto.tensor_content":
+            yield f"{indent}{name}: {_content_words(message)}"
         elif described is not None:
             yield from (f"{indent}{name}: {words}" for words in _raw_tensors(message, described, value))
         elif isinstance(value, Mapping):
@@ -210,13 +223,24 @@ def _entries(message: Any, indent: str) -> Iterator[str]:
             yield f"{indent}{name}: {_shortened(map(_scalar, value[:FEW]), len(value))}"
 
 
+def _content_words(message: Any) -> str:
+    """The values of a TensorProto; those of a type that is not known here are bytes."""
+    from inferometer.services.tfserving import tensor_of
+
+    try:
+        return tensor_words(tensor_of("", message))
+    except (LookupError, ValueError):
+        return _bytes_words(message.tensor_content)
+
+
 def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
     if not hasattr(value, "ListFields"):
         yield f"{head}: {_scalar(value)}"
         return
     inner = list(_entries(value, f"{indent}  "))
-    if len(inner) == 1:
-        yield f"{head} {{ {inner[0].strip()} }}"
+    line = f"{head} {{ {' '.join(part.strip() for part in inner)} }}"
+    if len(line) <= WIDTH:
+        yield line
         return
     yield f"{head} {{"
     yield from inner

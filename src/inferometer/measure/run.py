@@ -1,5 +1,6 @@
 """A run: levels one after the other, each given out as soon as it is measured."""
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -10,20 +11,23 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
-from inferometer.measure.instrument import SILENCE_NS, Instrument
+from inferometer.measure.host import HostWatch, LocalServer
+from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
+from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
+from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, until
 
 MOST_WORKERS = 1024
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
@@ -31,17 +35,22 @@ NOTICE = 0.1  # share of a request time-out after which its failures are surely 
 
 def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
-    result = setup.result
-    watcher.planned(level_count(setup.options, setup.last), None)
+    result, limit_s = setup.result, setup.options.time_limit_s
+    end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
+    limited = until(watcher, lambda: monotonic_ns() >= end_ns)
+    watcher.planned(level_count(setup.options, setup.last), limit_s)
     with start_workers(setup) as load:
         try:
-            for level in sweep(setup, load, watcher):
+            for level in sweep(setup, load, limited):
                 result = replace(result, levels=(*result.levels, level))
                 yield result
         except LocalError as error:  # a worker died between levels: those before it stand
             yield _without_worker(result, load, error)
             return
-        yield end_load(result, load, watcher)
+        if limited.is_interrupted() and not watcher.is_interrupted():
+            remark = Remark(Note.TIME_LIMIT, f"the time limit of {limit_s:g} s was reached")
+            result = replace(result, remarks=(*result.remarks, remark))
+        yield end_load(result, load, limited)
 
 
 def end_load(result: Result, load: Load, watcher: Watcher) -> Result:
@@ -142,9 +151,16 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
         setup.journal,
         resizable=load if options.workers == "auto" else None,
         most_workers=_most_workers(setup),
+        host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
+
+
+def _host_watch(setup: Setup, load: Workers) -> HostWatch:
+    endpoint = setup.traffic.wiring.endpoint
+    server = LocalServer(endpoint.port) if is_this_host(endpoint.host) else None
+    return HostWatch(server, lambda: load.pids)
 
 
 def _most_slots(setup: Setup) -> int:
@@ -169,18 +185,31 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         if before and (isinstance(point.plan, Open) or point.value < before):
             load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
         before = point.value
-        if options.warmup_request_count:
+        if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
-            plan = point.before
-            if plan is None:
-                assert not isinstance(point.plan, Periodic)
-                plan = replace(point.plan, count=options.warmup_request_count)
-            warm_up(instrument, plan)
+            _warm_up(instrument, options, point)
         level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
         yield level
         outcome.passed = level.is_stable and not level.is_over_limit
         if level.is_cut_short or watcher.is_interrupted():
             return
+
+
+def _warm_up(instrument: Instrument, options: Options, point: LoadPoint) -> None:
+    """By count with the requests that come before the plan's own, by time with the plan itself."""
+    if options.warmup_request_count:
+        plan = point.before
+        if plan is None:
+            assert not isinstance(point.plan, Periodic)
+            plan = replace(point.plan, count=options.warmup_request_count)
+        warm_up(instrument, plan)
+    if options.warmup_s:
+        plan = point.plan
+        if options.request_count:
+            assert not isinstance(plan, Periodic)
+            plan = replace(plan, count=None)
+        warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
+        instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's
 
 
 def _with_hint(setup: Setup, level: Level) -> Level:

@@ -6,7 +6,7 @@ How busy it is matters only when the server runs on it too.
 import os
 import platform
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from ipaddress import ip_address
@@ -133,15 +133,19 @@ class HostSample:
 
 
 class HostMeter:
-    """Reads this host."""
+    """Reads this host: all its cores, or only those with these numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, cores: Collection[int] = ()) -> None:
         self._nvml = open_nvml()
+        self._chosen = cores
 
     def read(self) -> HostSample:
         import psutil
 
-        times = psutil.cpu_times()._asdict()
+        rows = psutil.cpu_times(percpu=True)
+        # Where a core is off, those after it have other places.
+        chosen = [rows[n] for n in self._chosen] if self._chosen and max(self._chosen) < len(rows) else rows
+        times = {name: sum(getattr(row, name) for row in chosen) for name in rows[0]._fields}
         # Time given to guests is counted as user time as well.
         total_s = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
         memory = psutil.virtual_memory()
@@ -154,10 +158,14 @@ class HostMeter:
 
 
 def is_this_host(host: str) -> bool:
-    """Whether the name or address is a loopback one."""
-    if host.lower() == "localhost":
+    """Whether the name or address is a loopback one, or another of this machine's own."""
+    import psutil
+
+    if host.lower() in ("localhost", platform.node().lower()):
         return True
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
         return False
+    own = {row.address for rows in psutil.net_if_addrs().values() for row in rows}
+    return address.is_loopback or str(address) in own

@@ -6,21 +6,29 @@ not keep our own options from making the classic tool's prefixes ambiguous; so w
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from shutil import get_terminal_size
 from typing import Any, TypeVar
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest
 from inferometer.options.option import Groups, Option, appended, rows
+from inferometer.options.values import text
 
 T = TypeVar("T")
+WIDTH = 100  # of the help, where the terminal is wider
+MANY = 24  # options of a command whose short help leaves some out
 
 
 class Ask(Enum):
     """What can be asked instead of a run."""
 
     HELP = "help"
+    HELP_ALL = "help all"
     VERSION = "version"
 
 
@@ -32,6 +40,7 @@ OWN = "own."
 
 _WORD = Option((), "A word that belongs to no option.", field=WORDS, combine=appended)
 _HELP = Option(("-h", "--help"), "Show this text.", field="ask", value=Ask.HELP)
+_HELP_ALL = Option(("--help-all",), "Show all options.", field="ask", value=Ask.HELP_ALL, is_ours=True)
 _VERSION = Option(("--version",), "Show the version.", field="ask", value=Ask.VERSION)
 
 
@@ -44,49 +53,95 @@ class Command:
     description: str
     options: type | None = None  # the dataclass of those that only this command has
     shared: Groups = ()  # known as well, except those whose names the command's own options take
-    shows_shared: bool = False  # whether the help lists them
+    refused: Mapping[str, str] = field(default_factory=dict)  # of those, by field: why it has none of it
+    examples: tuple[tuple[str, str], ...] = ()  # what follows the program, and what that does
     epilog: str = ""
     takes_words: bool = False  # words that belong to no option may stand between them
+    takes_last: bool = False  # where an option is given twice the last one counts, as in the classic tool
     usage_code: int = UsageError.exit_code  # the exit code where it is used wrongly
 
     @property
     def groups(self) -> Groups:
-        """The options that the help lists."""
-        return (*self._own, *(self._others if self.shows_shared else ()), ("About", (_HELP, _VERSION)))
+        """All options that can be used."""
+        shared = (
+            (
+                title,
+                tuple(
+                    row for row in members if row.names and not row.instead and row.field not in self.refused
+                ),
+            )
+            for title, members in self._others
+        )
+        return (*self.own, *shared, ("About", self._about))
 
     @property
     def by_name(self) -> Mapping[str, Option]:
-        known = self.groups if self.shows_shared else (*self._others, *self.groups)
-        return {name: row for _, members in known for row in members for name in row.names}
+        known = (*self._others, *self.own, ("", self._about))
+        return {name: row for _, members in known for row in members for name in (*row.aliases, *row.names)}
 
     @property
-    def _own(self) -> Groups:
+    def _about(self) -> tuple[Option, ...]:
+        return (_HELP, _VERSION) if self.takes_last else (_HELP, _HELP_ALL, _VERSION)
+
+    @property
+    def own(self) -> Groups:
+        """The options that only this command has."""
         return () if self.options is None else rows(self.options, prefix=OWN)
 
     @property
     def _others(self) -> Groups:
-        taken = {name for _, members in self._own for row in members for name in row.names}
+        taken = {name for _, members in self.own for row in members for name in row.names}
         return tuple(
             (title, tuple(row for row in members if taken.isdisjoint(row.names)))
             for title, members in self.shared
         )
 
+    def refusal(self, name: str, row: Option) -> UsageError | None:
+        """Of an option that is known and of no use here."""
+        if (why := self.refused.get(row.field)) is not None:
+            return UsageError(f"{name} has no place in `{self.program}`", remedy=why)
+        return UsageError(f"{name} is not known here", remedy=row.instead) if row.instead else None
 
-_Use = tuple[Option, object]  # an option as it was used, and its value
+
+Complete = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+"""(what was given on the command line) -> that and what else is given; None where it was only to be shown."""
+
+_Use = tuple[str, Option, object]  # an option as it was written, what it is, and its value
 
 
 def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
     """What was given, by field. Values are checked; combinations are not."""
     by_name = command.by_name
     given: dict[str, Any] = {}
-    for row, value in _uses(argv, by_name, takes_words=command.takes_words):
+    for name, row, value in _uses(argv, by_name, takes_words=command.takes_words):
         if isinstance(value, Ask):
             return value
-        given[row.field] = value if row.combine is None else row.combine(given.get(row.field), value)
-    for row in by_name.values():
+        if (refusal := command.refusal(name, row)) is not None:
+            raise refusal
+        if row.combine is not None:
+            value = row.combine(given.get(row.field), value)
+        elif not command.takes_last and given.get(row.field, value) != value:
+            shown = "" if row.is_secret else f": {given[row.field]} and {value}"
+            raise UsageError(f"{name} is given twice{shown}", remedy="give it once")
+        given[row.field] = value
+    return given
+
+
+def require(given: Mapping[str, Any], command: Command) -> None:
+    """Refuses what lacks an option that must be given, on the command line or in a file."""
+    for row in command.by_name.values():
         if row.is_required and row.field not in given:
             raise UsageError(f"{row.names[0]} is not given", remedy=f"give it: {row.help}")
-    return given
+
+
+def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option, str]]:
+    """The options in the order they are met, each with its value as it was written; a flag has none."""
+    as_written = {
+        name: row if row.values is None else dataclasses.replace(row, values=text(row.metavar))
+        for name, row in command.by_name.items()
+    }
+    for _, row, value in _uses(argv, as_written, takes_words=command.takes_words):
+        yield row, str(value) if row.values is not None or row is _WORD else ""
 
 
 def own_options(given: dict[str, Any], cls: type[T]) -> T:
@@ -103,11 +158,11 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], *, takes_words: bo
     def alone(word: str) -> _Use:
         if is_secret or not takes_words:
             raise stray(word, is_secret=is_secret)
-        return _WORD, word
+        return "", _WORD, word
 
     for word in words:
         if word == "-?":
-            yield _HELP, Ask.HELP
+            yield word, _HELP, Ask.HELP
         elif word == "--":
             for rest in words:
                 yield alone(rest)
@@ -115,7 +170,7 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], *, takes_words: bo
             yield alone(word)
         else:
             for use in _long(word, words, by_name) if word.startswith("--") else _short(word, words, by_name):
-                is_secret = use[0].is_secret
+                is_secret = use[1].is_secret
                 yield use
 
 
@@ -124,11 +179,11 @@ def _long(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> Ite
     name = _full_name(prefix, by_name)
     option = by_name[name]
     if option.values is not None:
-        yield option, option.values.read(name, value if equals else _next(name, words))
+        yield name, option, option.values.read(name, value if equals else _next(name, words))
         return
     if equals:
         raise UsageError(f"{name} takes no value, but got '{value}'", remedy=f"write just {name}")
-    yield option, option.value
+    yield name, option, option.value
 
 
 def _short(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> Iterator[_Use]:
@@ -140,9 +195,9 @@ def _short(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> It
             raise UsageError(f"Invalid short option '{name}'", remedy="see --help for those there are")
         if option.values is not None:
             rest = word[position + 1 :]
-            yield option, option.values.read(name, rest if rest else _next(name, words))
+            yield name, option, option.values.read(name, rest if rest else _next(name, words))
             return
-        yield option, option.value
+        yield name, option, option.value
 
 
 def _next(name: str, words: Iterator[str]) -> str:
@@ -159,16 +214,26 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
     reference = [name for name in names if not by_name[name].is_ours]
     if len(names) == 1 or len(reference) == 1:
         return (reference or names)[0]
+    if names and all(by_name[name] is by_name[names[0]] for name in names):
+        return names[0]
     if names:
         raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(names)}")
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
 
 def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
-    from difflib import get_close_matches
+    found = nearest(
+        name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
+    )
+    return f"did you mean {found}?" if found else "see --help-all for those there are"
 
-    close = get_close_matches(name, [known for known in by_name if known.startswith("--")], n=1)
-    return f"did you mean {close[0]}?" if close else "see --help for those there are"
+
+def in_own_words(text: str, command: Command) -> str:
+    """A message of the shared checks, with the names that the command's help has for options."""
+    names = {alias: row.names[-1] for row in command.by_name.values() if row.names for alias in row.aliases}
+    return re.sub(r"--[a-z][a-z-]+", lambda found: names.get(found[0], found[0]), text).replace(
+        "-i grpc", "--grpc"
+    )
 
 
 def stray(word: str, *, is_secret: bool = False) -> UsageError:
@@ -185,40 +250,71 @@ def stray(word: str, *, is_secret: bool = False) -> UsageError:
 # --- what a command says of itself
 
 
-def read_or_answer(argv: Sequence[str], command: Command) -> dict[str, Any] | None:
-    """What was given, by field; None where the help or the version was asked for, which is printed."""
+def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) -> dict[str, Any] | None:
+    """What was given, by field, and made complete; None where something was asked for that is printed instead."""
     given = read(argv, command)
-    if given is Ask.HELP:
-        print_help(command)
-        return None
     if given is Ask.VERSION:
         from inferometer import __version__
 
         print(f"inferometer {__version__}")
-        return None
-    return given
+    elif isinstance(given, Ask):
+        print(help_text(command, is_whole=given is Ask.HELP_ALL))
+    elif (whole := complete(given)) is not None:
+        require(whole, command)
+        return whole
+    return None
 
 
-def print_help(command: Command) -> None:
-    """The help of a command; `argparse` is only its typesetter."""
-    import argparse
+def help_text(command: Command, *, is_whole: bool, width: int = 0) -> str:
+    """The help: the options that matter most, or all of them by group."""
+    width = min(WIDTH, (width or get_terminal_size().columns) - 1)
+    blocks = [
+        "\n".join(
+            f"{'Usage: ' if not n else '       '}{command.program} {line}" for n, line in enumerate(lines)
+        )
+        if (lines := command.usage.splitlines())
+        else f"Usage: {command.program}",
+        textwrap.fill(command.description, width),
+    ]
+    if command.examples:
+        blocks.append("\n".join(["Examples:", *_examples(command, width)]))
+    for title, members in command.groups if is_whole else _main(command):
+        texts = [(_heading(row), row.text if is_whole else row.brief) for row in members]
+        if texts:
+            blocks.append("\n".join([f"{title}:", *_columns(texts, width, most=30)]))
+    if command.epilog:
+        blocks.append(textwrap.fill(command.epilog, width))
+    return "\n\n".join(blocks)
 
-    from rich_argparse import RichHelpFormatter
 
-    parser = argparse.ArgumentParser(
-        prog=command.program,
-        usage="\n       ".join(f"%(prog)s {line}" for line in command.usage.splitlines()),
-        description=command.description,
-        epilog=command.epilog,
-        formatter_class=RichHelpFormatter,
-        add_help=False,
-    )
-    for title, members in command.groups:
-        group = parser.add_argument_group(title)
-        for row in members:
-            text = row.text.replace("%", "%%")
-            if row.values is None:
-                group.add_argument(*row.names, action="store_true", help=text)
-            else:
-                group.add_argument(*row.names, metavar=row.metavar, help=text)
-    parser.print_help()
+def _main(command: Command) -> Groups:
+    """The options that matter most, together; of a command with few, all."""
+    members = [row for _, group in command.groups for row in group]
+    if len(members) > MANY:
+        members = [row for row in members if row.is_main or row.field == "ask"]
+    return (("Options", tuple(members)),)
+
+
+def _examples(command: Command, width: int) -> Iterator[str]:
+    for line, what in command.examples:
+        shown = f"  {command.program} {line}"
+        yield f"{shown}  # {what}" if len(shown) + len(what) + 4 <= width else f"  # {what}\n{shown}"
+
+
+def _heading(row: Option) -> str:
+    names = ", ".join(row.names)
+    return f"{names if row.names[0][1] != '-' else f'    {names}'} {row.metavar}".rstrip()
+
+
+def _columns(texts: Sequence[tuple[str, str]], width: int, *, most: int) -> Iterator[str]:
+    """Two columns; where the first is wider than `most`, the second begins on a line of its own."""
+    left = min(max((len(first) for first, _ in texts), default=0), most) + 4
+    for first, second in texts:
+        lines = textwrap.wrap(second, max(width - left, 20), break_on_hyphens=False)
+        if len(first) > left - 4:
+            yield f"  {first}"
+        elif lines:
+            yield f"  {first:<{left - 2}}{lines.pop(0)}"
+        else:
+            yield f"  {first}"
+        yield from (" " * left + line for line in lines)

@@ -3,11 +3,12 @@
 `measure` has none of its own. The Python API has the defaults from here too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.options.option import appended, option, ours
+from inferometer.options.option import Groups, Option, appended, option, ours
 from inferometer.options.values import (
     above_zero,
     bounds,
@@ -23,6 +24,126 @@ DIAGNOSED_S = 3.0  # for one load of `diagnose`
 USUAL_PORTS = (8000, 8001, 8002)
 
 
+# --- what all commands are asked, and what those that send requests are
+
+
+CONFIG: Groups = (
+    (
+        "Options in files",
+        (
+            Option(
+                ("--config",),
+                "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
+                text("FILE"),
+                field="config",
+            ),
+            Option(
+                ("--show-config",),
+                "Show the options in force and where each comes from; send nothing.",
+                field="show_config",
+            ),
+        ),
+    ),
+)
+PREVIEW: Groups = (
+    (
+        "Look first",
+        (
+            Option(
+                ("--dry-run",),
+                "Show the first request; asks for the model's metadata, sends no inference.",
+                field="dry_run",
+            ),
+            Option(
+                ("--show-request", "--show-reply"),
+                "Send the first request alone, show it and its reply with the time it took, and stop.",
+                field="show_reply",
+            ),
+        ),
+    ),
+    *CONFIG,
+)
+ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
+"""Fields of what is asked instead of a run, or before it: no file has any of them."""
+
+
+# --- options of a measurement that a command has no use for, and what to do instead
+
+_OWN_LOADS = "it chooses the loads itself"
+_OTHER_LOADS = (
+    "request_rate",
+    "request_intervals",
+    "periodic_concurrency",
+    "request_period",
+    "fixed_schedule",
+    "replay",
+    "speed",
+    "shape_load",
+    "session_concurrency",
+    "binary_search",
+    "latency_limit_ms",
+    "max_outstanding",
+)
+_WINDOWS = (
+    "measurement_mode",
+    "measurement_interval_ms",
+    "measurement_request_count",
+    "stability_percentage",
+    "max_trials",
+)
+_ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *_WINDOWS)
+
+FIND_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --by says which, --start where"),
+    **dict.fromkeys(
+        _ENDINGS, "the promise decides how long a load is measured; --duration is for the whole search"
+    ),
+    **dict.fromkeys(
+        ("warmup_s", "warmup_request_count"), "warm the server up with a short `inferometer measure` before"
+    ),
+    "max_error_rate": "put it into the promise, such as 'p99<50ms, errors<1%'",
+    "junit": "the exit code tells: 1 where no load keeps the promise",
+}
+DIAGNOSE_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(_OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
+    **dict.fromkeys(_ENDINGS, "--duration is the time for one load"),
+    **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
+    **dict.fromkeys(("profile_export", "verbose_csv", "slo", "junit"), "use it with `inferometer measure`"),
+}
+TUNE_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
+    **dict.fromkeys(
+        ("warmup_s", "warmup_request_count", "precision", "time_limit_s", "duration_s", *_WINDOWS),
+        "--budget is the time for the whole search",
+    ),
+    **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"
+    ),
+}
+_STEADY = "turns need a load that stays the same: -c or -r"
+COMPARE_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "fixed_schedule",
+            "replay",
+            "speed",
+            "shape_load",
+            "periodic_concurrency",
+            "request_period",
+            "session_concurrency",
+        ),
+        _STEADY,
+    ),
+    **dict.fromkeys(("latency_limit_ms", "binary_search"), "name the levels with -c, such as -c 1,2,4"),
+    **dict.fromkeys(
+        ("precision", "time_limit_s", *_WINDOWS),
+        "say how long with --duration: stopping when it looks good would be cheating",
+    ),
+    **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FindOptions:
     """What only `find` is asked."""
@@ -34,21 +155,28 @@ class FindOptions:
         default="",
         group="Search",
         is_required=True,
+        is_main=True,
     )
     by: str = option(
-        "--by", "what to raise: rate or concurrency", choice("WHAT", "rate", "concurrency"), default="rate"
+        "--by",
+        "what to raise: rate or concurrency",
+        choice("WHAT", "rate", "concurrency"),
+        default="rate",
+        is_main=True,
     )
     start: float | None = option(
         "--start",
         "the first to try (default: from a short look)",
         above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
+        is_main=True,
     )
     duration_s: float = ours(
-        "--duration",
+        "-d --duration",
         "time for the whole search, such as 90s or 2m",
         duration(zero=False),
         default=60.0,
         shown="1m",
+        is_main=True,
     )
 
 
@@ -61,18 +189,25 @@ class DiagnoseOptions:
         "load the suggested configurations one after the other, measure, and keep what is better; needs a server "
         "with --model-control-mode explicit. The original configuration comes back at the end",
         group="Diagnosis",
+        is_main=True,
     )
     budget_s: float = option(
-        "--budget", "time for --apply, such as 90s or 3m", duration(zero=False), default=180.0, shown="3m"
+        "--budget",
+        "time for --apply, such as 90s or 3m",
+        duration(zero=False),
+        default=180.0,
+        shown="3m",
+        is_main=True,
     )
-    keep: bool = option("--keep", "leave the server with what --apply found")
+    keep: bool = option("--keep", "leave the server with what --apply found", is_main=True)
     write_config: Path | None = option(
-        "--write-config", "write the config.pbtxt files that --apply found", path("DIR")
+        "--write-config", "write the config.pbtxt files that --apply found", path("DIR"), is_main=True
     )
     cores: float | None = option(
         "--cores",
         "cores of the server's machine (default: seen, if it is this one)",
         above_zero("N", "number", "give the number of cores of the server's machine"),
+        is_main=True,
     )
 
 
@@ -81,31 +216,37 @@ class CompareOptions:
     """What only `compare` is asked."""
 
     models: tuple[str, ...] = ours(
-        "-m",
+        "-m --model",
         "Model of a variant, or MODEL@URL; give it several times. The first is the baseline.",
         text("NAME"),
         group="Comparison",
         combine=appended,
+        is_main=True,
     )
     urls: tuple[str, ...] = ours(
-        "-u",
+        "-u --url",
         "Address of a server; several compare the same model on each.",
         text("URL"),
         shown="localhost:8000",
         combine=appended,
+        is_main=True,
     )
     fail_if: tuple[str, ...] = ours(
         "--fail-if",
         "Conditions of a regression, such as 'p99 > +5%, throughput < -3%, snr < 40'.",
         text("CONDITIONS"),
         combine=appended,
+        is_main=True,
     )
     outputs: int = ours(
-        "--compare-outputs", "How many requests' outputs to compare; 0 is none.", whole(least=0), default=20
+        "--compare-outputs",
+        "How many requests' outputs to compare; 0 is none.",
+        whole(least=0),
+        default=20,
     )
-    force: bool = ours("--force", "Compare saved results although load, payload or host differ.")
-    markdown: str | None = ours("--markdown", "Write tables for a pull request here.", text("FILE"))
-    junit: str | None = ours("--junit", "Write test cases for CI here, as JUnit XML.", text("FILE"))
+    force: bool = ours(
+        "--force", "Compare saved results although load, payload or host differ.", is_main=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +254,23 @@ class TuneOptions:
     """What only `tune` is asked."""
 
     model: str = option(
-        "-m --model", "the model to tune", text("NAME"), default="", group="Search", is_required=True
+        "-m --model", "the model to tune", text("NAME"), default="", group="Search", is_main=True
     )
-    slo: str | None = option("--slo", "what every answer must keep, such as 'p99<10ms'", text("PROMISE"))
+    slo: str | None = option(
+        "--slo", "what every answer must keep, such as 'p99<10ms'", text("PROMISE"), is_main=True
+    )
     budget_s: float | None = option(
-        "--budget", "end in this time with the best so far, such as 3m", duration(zero=True)
+        "--budget", "end in this time with the best so far, such as 3m", duration(zero=True), is_main=True
     )
     model_repository: tuple[Path, ...] = option(
         "--model-repository",
         "folder of models, for a server of our own (default: the example models)",
         path("DIR"),
         combine=appended,
+        is_main=True,
     )
     url: str | None = option(
-        "--url -u", "tune on this server instead; it is left as it was found", text("HOST:PORT")
+        "--url -u", "tune on this server instead; it is left as it was found", text("HOST:PORT"), is_main=True
     )
     launch_mode: str = option(
         "--triton-launch-mode",
@@ -142,12 +286,17 @@ class TuneOptions:
         "how to search: smart, brute, quick or optuna",
         choice("NAME", "smart", "brute", "quick", "optuna"),
         default="smart",
+        is_main=True,
     )
     instances: tuple[int, int] = option(
         "--instances", "where to look for instances: lowest:highest", bounds, default=(1, 5), shown="1:5"
     )
     batch: tuple[int, int] = option(
-        "--batch", "where to look for batch: lowest:highest", bounds, default=(1, 128), shown="1:128"
+        "--max-batch",
+        "where to look for the largest batch of the server: lowest:highest",
+        bounds,
+        default=(1, 128),
+        shown="1:128",
     )
     load: tuple[int, int] = option(
         "--load", "where to look for load: lowest:highest", bounds, default=(1, 1024), shown="1:1024"
@@ -156,12 +305,17 @@ class TuneOptions:
         "--delays", "delays of the dynamic batcher to try, such as 100,500", microseconds, default=()
     )
     journal: Path = option(
-        "--journal", "every trial, to resume from", path(), default=Path("inferometer-tune.sqlite"), shown=""
+        "--journal",
+        "every trial, to resume from",
+        path(),
+        default=Path("inferometer-tune.sqlite"),
+        shown="",
+        is_main=True,
     )
     fresh: bool = option("--fresh", "forget what the journal holds")
     seed: int | None = option("--seed", "repeat a search as it was", whole("SEED"))
-    study: Path | None = option("--study", "write everything that was found out, as JSON", path())
-    output: Path | None = option("--output", "write the recommended config.pbtxt", path())
+    study: None = option("--study", "the same as --json", path(), instead="write --json FILE")
+    output: Path | None = option("--output", "write the recommended config.pbtxt", path(), is_main=True)
 
 
 @dataclass(frozen=True, slots=True)

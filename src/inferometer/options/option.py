@@ -3,11 +3,14 @@
 A command line is described by dataclasses. Each field that can be asked for is declared with `option`, which puts the
 spelling, the help and the values beside the name, the type and the default: an option is said once, in one place.
 `rows` gives the options of such a class as a table; readers of words, help texts and documentation are made from it.
+
+The scripts with the classic dialects and our own commands share the table. `names` is how the classic tool spells an
+option, `own` how our commands do; `classic` and `modern` make of the table what each of the two knows.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -24,9 +27,15 @@ _GROUP = "group"
 class Option:
     """One way to give a field its value on a command line."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # what the help shows
     help: str
     values: Values | None = None  # None for a flag
+    own: tuple[str, ...] | None = None  # the names in our own commands; None: the same, none: not shown
+    own_values: Values | None = None  # what they take there, where that is more
+    own_help: str = ""  # what it does there, where that is more
+    instead: str = ""  # why our own commands refuse it, and what to use
+    aliases: tuple[str, ...] = ()  # names that are understood and not shown
+    is_main: bool = False  # among the few that the short help shows
     field: str = ""  # "data." and the like reach into a part
     value: object = True  # what a flag stands for
     combine: Combine | None = None  # of an option that may be given several times; else the last one counts
@@ -52,12 +61,51 @@ class Option:
             notes.append("not supported yet")
         return f"{self.help} ({'; '.join(notes)})" if notes else self.help
 
+    @property
+    def brief(self) -> str:
+        """The first sentence of it, with the default."""
+        first = self.help.split(". ")[0].rstrip(".")
+        return f"{first} (default {self.default})" if self.default not in (None, "", "0") else first
+
     def unsupported(self, name: str) -> UsageError | None:
         """The refusal of an option that is not built yet, if this is one."""
         return None if self.is_built else UsageError(f"{name} is not supported yet", remedy=self.meanwhile)
 
 
 Groups = tuple[tuple[str, tuple[Option, ...]], ...]
+
+
+def classic(groups: Groups) -> Groups:
+    """What the classic script knows: options that have a name there."""
+    return _converted(groups, lambda row: replace(row, instead="") if row.names else None)
+
+
+def modern(groups: Groups) -> Groups:
+    """What our own commands know: their own names are shown, and long classic names understood."""
+    taken = {name for _, members in groups for row in members for name in row.own or ()}
+
+    def convert(row: Option) -> Option | None:
+        if row.own is None:
+            names = tuple(name for name in row.names if name not in taken)
+            return replace(row, names=names) if names else None
+        aliases = tuple(name for name in row.names if name.startswith("--") and name not in row.own)
+        return replace(
+            row,
+            names=row.own,
+            aliases=aliases,
+            values=row.own_values or row.values,
+            help=row.own_help or row.help,
+            default="" if row.own_help else row.default,
+        )
+
+    return _converted(groups, convert)
+
+
+def _converted(groups: Groups, convert: Callable[[Option], Option | None]) -> Groups:
+    return tuple(
+        (title, tuple(found for row in members if (found := convert(row)) is not None))
+        for title, members in groups
+    )
 
 
 def appended(before: Any, value: object) -> tuple[object, ...]:
@@ -93,15 +141,17 @@ def option(
     default: Any = None,
     group: str = "",
     shown: str | None = None,
+    own: str | None = None,
     also: Sequence[Option] = (),
     **more: Any,
 ) -> Any:
     """The field of an option; without a default it is None, False for a flag, and empty where values are collected.
 
-    `names` are separated by blanks; `more` are fields of `Option`. `group` is the title in the help for this field and
-    those that follow. `also` are other options that set the field.
+    `names` and `own` are separated by blanks; `more` are fields of `Option`. `group` is the title in the help for this
+    field and those that follow. `also` are other options that set the field.
     """
-    row = Option(tuple(names.split()), help, values, default=shown, **more)
+    own_names = None if own is None else tuple(own.split())
+    row = Option(tuple(names.split()), help, values, own_names, default=shown, **more)
     metadata = {_ROWS: (row, *also), _GROUP: group}
     if default is None:
         default = _EMPTY.get(row.combine, False if values is None else None)
@@ -113,6 +163,11 @@ def option(
 def ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
     """The field of an option that perf_analyzer 2.51 does not have."""
     return option(names, help, values, is_ours=True, **more)
+
+
+def only_ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
+    """The field of an option that only our own commands have, not the classic script."""
+    return ours("", help, values, own=names, **more)
 
 
 def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
@@ -138,7 +193,7 @@ def _rows(cls: type, title: str, prefix: str) -> Iterator[tuple[str, Option]]:
             default = row.default
             if default is None:
                 default = _shown(field.default) if number == 0 and row.values is not None else ""
-            yield title, dataclasses.replace(row, field=row.field or f"{prefix}{field.name}", default=default)
+            yield title, replace(row, field=row.field or f"{prefix}{field.name}", default=default)
 
 
 def _shown(default: object) -> str:

@@ -8,7 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from inferometer.options.option import Groups, Option, appended, counted, named, option, ours, part, rows
+from inferometer.options.option import (
+    Groups,
+    Option,
+    appended,
+    classic,
+    counted,
+    modern,
+    named,
+    only_ours,
+    option,
+    ours,
+    part,
+    rows,
+)
 from inferometer.options.values import (
     Range,
     above_zero,
@@ -19,6 +32,7 @@ from inferometer.options.values import (
     existing_file,
     header,
     identifiers,
+    levels,
     members,
     named_source,
     new_file,
@@ -56,6 +70,7 @@ class Tls:
         switch("NUMBER", "0", on=("1",)),
         default=True,
         shown="1",
+        own="",
     )
     verify_host: bool = option(
         "--ssl-https-verify-host",
@@ -63,32 +78,42 @@ class Tls:
         switch("NUMBER", "0", on=("1", "2")),
         default=True,
         shown="2",
+        own="",
     )
     ca_file: str | None = option(
         "--ssl-https-ca-certificates-file",
         "Authorities to trust instead of the system's.",
         existing_file,
+        own="--tls-ca",
         also=(
-            Option(("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file),
-            Option(("--cacert",), "Authorities to trust, PEM.", existing_file, is_ours=True),
+            Option(
+                ("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file, own=()
+            ),
+            Option(("--cacert",), "Authorities to trust, PEM.", existing_file, own=(), is_ours=True),
         ),
     )
     certificate_file: str | None = option(
         "--ssl-https-client-certificate-file",
         "Our own certificate.",
         existing_file,
+        own="--tls-cert",
         also=(
-            Option(("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file),
-            Option(("--cert",), "Our own certificate, PEM.", existing_file, is_ours=True),
+            Option(
+                ("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file, own=()
+            ),
+            Option(("--cert",), "Our own certificate, PEM.", existing_file, own=(), is_ours=True),
         ),
     )
     key_file: str | None = option(
         "--ssl-https-private-key-file",
         "The key of our certificate.",
         existing_file,
+        own="--tls-key",
         also=(
-            Option(("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file),
-            Option(("--key",), "The key of our certificate, PEM.", existing_file, is_ours=True),
+            Option(
+                ("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file, own=()
+            ),
+            Option(("--key",), "The key of our certificate, PEM.", existing_file, own=(), is_ours=True),
         ),
     )
     certificate_type: str = option(
@@ -96,15 +121,20 @@ class Tls:
         "Format of our certificate: PEM or DER.",
         choice("TYPE", "PEM", "DER"),
         default="PEM",
+        own="--tls-cert-type",
     )
     key_type: str = option(
         "--ssl-https-private-key-type",
         "Format of the key: PEM or DER.",
         choice("TYPE", "PEM", "DER"),
         default="PEM",
+        own="--tls-key-type",
     )
     server_name: str | None = ours(
-        "--server-name", "Name to expect in the server's certificate instead of the address's.", text("NAME")
+        "--server-name",
+        "Name to expect in the server's certificate instead of the address's.",
+        text("NAME"),
+        own="--tls-server-name",
     )
 
 
@@ -124,17 +154,21 @@ class DataOptions:
         default=("random",),
         shown="random",
         combine=appended,
+        own="--data",
+        is_main=True,
         also=(
             Option(
                 ("--data-directory",),
                 "Directory of data; use --input-data.",
                 text("DIR"),
+                instead="give the folder with --data",
                 combine=appended,
                 is_deprecated=True,
             ),
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
+                instead="write --data zero",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,
@@ -147,12 +181,14 @@ class DataOptions:
         ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
         named_source,
         combine=appended,
+        is_main=True,
     )
     shapes: Mapping[str, tuple[int, ...]] = option(
         "--shape",
         "Shape of an input with variable size, as name:d1,d2. May be given several times.",
         shape,
         combine=named,
+        is_main=True,
     )
     string_length: int = option("--string-length", "Length of random strings.", whole(least=1), default=128)
     string_data: str | None = option(
@@ -184,27 +220,46 @@ class Options:
     combinations look at. `measure.checks.make` and `changed` make options whose values and combinations are checked.
     """
 
-    model: str = option("-m", "Model to measure.", text("NAME"), default="", group="Model and server")
+    model: str = option(
+        "-m",
+        "Model to measure; the second word on the command line.",
+        text("NAME"),
+        default="",
+        group="Model and server",
+        own="-m --model",
+        is_main=True,
+    )
     version: str = option(
-        "-x", "Version of the model. Without it the server takes the latest.", text("VERSION"), default=""
+        "-x",
+        "Version of the model. Without it the server takes the latest.",
+        text("VERSION"),
+        default="",
+        own="-x --model-version",
     )
     url: str | None = option(
         "-u",
-        "Address of the server: host:port, http://host:port or https://host:port (with TLS).",
+        "Address of the server: host:port, or https://host:port with TLS.",
         text("URL"),
         shown="localhost:8000",
+        own="-u --url",
+        is_main=True,
     )
     protocol: str = option(
         "-i",
         "Protocol: http or grpc, in any case.",
         choice("PROTOCOL", "http", "grpc", any_case=True),
         default="http",
+        own="-i --protocol",
+        also=(Option((), "Speak gRPC.", own=("--grpc",), value="grpc", is_ours=True, is_main=True),),
     )
     service_kind: str = option(
         "--service-kind",
         f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton.",
         choice("KIND", *SERVICE_KINDS, unsaid=(AUTO,)),
         default="triton",
+        own="--service-kind",
+        own_help=f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton. Without it the "
+        "address is asked what it is.",
     )
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
         "--bls-composing-models",
@@ -218,9 +273,22 @@ class Options:
         header,
         combine=appended,
         is_secret=True,
+        own="-H --header",
+        is_main=True,
         also=(
-            Option(("--header",), "The same as -H.", header, combine=appended, is_secret=True, is_ours=True),
+            Option(
+                ("--header",),
+                "The same as -H.",
+                header,
+                own=(),
+                combine=appended,
+                is_secret=True,
+                is_ours=True,
+            ),
         ),
+    )
+    api_key_env: str | None = only_ours(
+        "--api-key-env", "Environment variable with a key to send as a bearer token.", text("NAME")
     )
     request_parameters: tuple[tuple[str, str, str], ...] = option(  # (name, value, bool | int | string)
         "--request-parameter",
@@ -235,6 +303,7 @@ class Options:
             Option(
                 ("-k", "--insecure"),
                 "Do not verify the server's certificate.",
+                own=("-k", "--tls-insecure"),
                 field="insecure",
                 is_ours=True,
             ),
@@ -246,7 +315,7 @@ class Options:
         choice("ALGORITHM", "none", "gzip", "deflate"),
         default="none",
     )
-    grpc_tls: bool = option("--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.")
+    grpc_tls: bool = option("--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.", own="--tls")
     validate_tolerance: tuple[float, float] = ours(  # absolute and relative
         "--validate-tolerance",
         "How far floats may be from the validation data: absolute[,relative].",
@@ -340,15 +409,26 @@ class Options:
         span(),
         group="Load",
         shown="1:1:1",
+        own="-c --concurrency",
+        own_values=levels(),
+        own_help="Requests in flight: 4, or levels such as 1,2,4,8 or 1:16 or 1:16:4 or 1:64:x2.",
+        is_main=True,
     )
     request_rate: Range | None = option(
-        "--request-rate-range", "Requests per second, as start[:end[:step]].", span(decimals=True)
+        "--request-rate-range",
+        "Requests per second, as start[:end[:step]].",
+        span(decimals=True),
+        own="-r --rate",
+        own_values=levels(decimals=True),
+        own_help="Requests per second instead, sent when they are due whatever is outstanding; levels as with -c.",
+        is_main=True,
     )
     request_distribution: str = option(
         "--request-distribution",
         "Gaps between requests at a rate: constant or poisson.",
         choice("NAME", "constant", "poisson"),
         default="constant",
+        own="--arrivals",
     )
     request_intervals: str | None = option(
         "--request-intervals", "File of gaps between requests in microseconds, one per line.", existing_file
@@ -392,9 +472,28 @@ class Options:
         "Send exactly this many requests and stop; 0 is no limit.",
         whole(least=0),
         default=0,
+        own="-n --requests",
+        is_main=True,
     )
     warmup_request_count: int = option(
-        "--warmup-request-count", "Requests sent and finished before measuring.", whole(least=0), default=0
+        "--warmup-request-count",
+        "Requests sent and finished before measuring.",
+        whole(least=0),
+        default=0,
+        own="--warmup-requests",
+    )
+    warmup_s: float = only_ours(
+        "--warmup",
+        "Load each level for this time before measuring, such as 10s.",
+        duration(zero=False),
+        default=0.0,
+        shown="",
+        is_main=True,
+    )
+    time_limit_s: float | None = only_ours(
+        "--time-limit",
+        "End after this time with the levels measured so far, such as 5m.",
+        duration(zero=False),
     )
     request_timeout_s: float = ours(
         "--request-timeout",
@@ -403,6 +502,15 @@ class Options:
         duration(zero=True),
         default=0.0,
         shown="",
+        own="--timeout",
+        own_help="Time a request may take before it counts as failed, such as 500ms (default 60s); 0 is no limit. "
+        "A run in which nothing is answered for 60s, or for this time if it is longer, is given up.",
+        is_main=True,
+    )
+    max_outstanding: int | None = only_ours(
+        "--max-outstanding",
+        "By rate, send no more while this many requests are outstanding; the rest waits, and its wait counts.",
+        whole(least=1),
     )
     workers: int | Literal["auto"] = ours(
         "--workers",
@@ -415,10 +523,13 @@ class Options:
         "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
         whole(least=1),
         shown="16",
+        instead="--max-outstanding limits what is sent by rate; nothing else needs a limit",
     )
     asynchronous: bool = option("-a --async", "Use asynchronous calls: each request carries an id.")
     synchronous: bool = option(
-        "--sync", "Use synchronous calls, also where asynchronous ones are the default."
+        "--sync",
+        "Use synchronous calls, also where asynchronous ones are the default.",
+        instead="leave it out; --max-outstanding limits what is sent by rate",
     )
     streaming: bool = option(
         "--streaming",
@@ -454,6 +565,7 @@ class Options:
                 ("-t",),
                 "First concurrency; use --concurrency-range.",
                 whole(least=1, noun="concurrency"),
+                instead="write the levels with -c, such as -c 1:8",
                 field="old_start",
                 is_deprecated=True,
             ),
@@ -461,12 +573,14 @@ class Options:
                 ("-c",),
                 "Last concurrency, only together with -d; use --concurrency-range.",
                 whole(least=0, noun="maximum concurrency"),
+                instead="write the levels with -c, such as -c 1:8",
                 field="old_end",
                 is_deprecated=True,
             ),
             Option(
                 ("-d",),
                 "Sweep from -t to -c; use --concurrency-range.",
+                instead="write the levels with -c, such as -c 1:8",
                 field="old_sweep",
                 is_deprecated=True,
             ),
@@ -495,7 +609,9 @@ class Options:
         decimal("PERCENT", least=0),
         default=10.0,
     )
-    max_trials: int = option("-r --max-trials", "Most windows per level.", whole(least=1), default=10)
+    max_trials: int = option(
+        "-r --max-trials", "Most windows per level.", whole(least=1), default=10, own="--max-trials"
+    )
     percentile: int | None = option(
         "--percentile",
         "Judge by this percentile of the latency, 1 to 99, instead of the mean (-1).",
@@ -513,6 +629,9 @@ class Options:
         "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
         "instead of judging windows.",
         duration(zero=False),
+        own="-d --duration",
+        own_help="Measure a level until it is precise, at the latest for this time, such as 30s (default 10s).",
+        is_main=True,
     )
     precision: float = ours(
         "--precision",
@@ -523,9 +642,10 @@ class Options:
     )
     slo: str | None = ours(
         "--slo",
-        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
+        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms'. The share and the rate of "
         "those that keep it are reported as goodput.",
         text("PROMISE"),
+        is_main=True,
     )
     max_error_rate: float = ours(
         "--max-error-rate",
@@ -538,7 +658,13 @@ class Options:
     )
 
     batch: int | None = option(
-        "-b", "Items per request.", whole(least=1, noun="batch size"), group="Input data", shown="1"
+        "-b",
+        "Items per request.",
+        whole(least=1, noun="batch size"),
+        group="Input data",
+        shown="1",
+        own="-b --batch",
+        is_main=True,
     )
     data: DataOptions = part(DataOptions)
     shared_memory: str = option(
@@ -566,17 +692,33 @@ class Options:
         default="binary",
     )
 
-    csv: str | None = option("-f", "Write the CSV report to this file.", output_file, group="Output")
-    verbose_csv: bool = option("--verbose-csv", "Write more columns to the CSV report.")
-    json: str | None = ours("--json", "Write the whole result to this file.", output_file)
-    html: str | None = ours(
-        "--html", "Write the report to this file, one page that opens anywhere.", output_file
+    csv: str | None = option(
+        "-f",
+        "Write the CSV report to this file.",
+        output_file,
+        group="Output",
+        own="-f --csv",
+        own_help="Write a table to this file, as CSV; - is standard output, here and below.",
+        is_main=True,
     )
-    verbose: int = option("-v", "Say more; twice for every message.", combine=counted)
+    verbose_csv: bool = option("--verbose-csv", "Write more columns to the CSV report.")
+    json: str | None = ours("--json", "Write the whole result to this file.", output_file, is_main=True)
+    html: str | None = ours(
+        "--html", "Write the report to this file, one page that opens anywhere.", output_file, is_main=True
+    )
+    markdown: str | None = only_ours("--markdown", "Write the report to this file, as Markdown.", output_file)
+    junit: str | None = only_ours(
+        "--junit", "Write test cases for CI to this file, as JUnit XML.", output_file
+    )
+    quiet: bool = only_ours(
+        "-q --quiet", "Say nothing on the way; at the end one sentence, or what goes to -.", is_main=True
+    )
+    verbose: int = option("-v", "Say more; twice for every message.", combine=counted, own="-v --verbose")
     profile_export: str | None = option(
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
         new_file,
+        own="--export",
     )
     collect_metrics: bool = option("--collect-metrics", "Collect the server's Prometheus metrics.")
     metrics_url: str | None = option(
@@ -602,6 +744,7 @@ class Options:
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    is_dry: bool = field(default=False, repr=False, compare=False)  # no inference may be sent
 
     @property
     def has_ids(self) -> bool | None:
@@ -614,6 +757,8 @@ class Options:
 
 
 OPTIONS: Groups = rows(Options)
+CLASSIC, MODERN = classic(OPTIONS), modern(OPTIONS)
+"""What the script perf_analyzer knows of them, and what our own commands know."""
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 

@@ -2,8 +2,8 @@
 
 import os.path
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,14 @@ class Range:
     start: float
     end: float | None = None
     step: float = 1
+    listed: tuple[float, ...] = field(
+        default=(), kw_only=True
+    )  # the levels, where they are not evenly spaced
+
+    @classmethod
+    def of(cls, levels: Sequence[float]) -> "Range":
+        """These levels, in this order."""
+        return cls(levels[0], max(levels), listed=tuple(levels)) if len(levels) > 1 else cls(levels[0])
 
     @property
     def last(self) -> int:
@@ -197,7 +205,8 @@ def span(*, decimals: bool = False) -> Values:
         if len(parts) > 3:
             raise refusal(name, f"The value '{word}' does not match <start:end:step>")
         convert = _decimal if decimals else _whole
-        return Range(*(convert(name, part, word) for part in parts))
+        start, *rest = (convert(name, part, word) for part in parts)
+        return Range(start, *rest)
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, Range):
@@ -206,6 +215,46 @@ def span(*, decimals: bool = False) -> Values:
             )
 
     return _refined(Values(read, "RANGE", check=check), _refuse_range)
+
+
+def levels(*, decimals: bool = False) -> Values:
+    """`4`, `1,2,4`, `1:16`, `1:16:4` or `1:64:x2`."""
+    whole_range = span(decimals=decimals)
+    convert = _decimal if decimals else _whole
+
+    def read(name: str, word: str) -> Range:
+        first, *rest = word.split(":")
+        if not rest:
+            numbers = [convert(name, part, word) for part in word.split(",")]
+        elif len(rest) == 2 and rest[1][:1] in ("x", "*"):
+            numbers = _multiplied(
+                name, word, *(convert(name, part, word) for part in (first, *rest[:1], rest[1][1:]))
+            )
+        else:
+            found: Range = whole_range.read(name, word)
+            if found.end is not None and found.end < found.start:
+                raise refusal(
+                    name, f"The levels of '{word}' go down", remedy="write the lowest first, such as 1:8"
+                )
+            return found
+        if min(numbers) <= 0:
+            raise refusal(name, f"A level must be > 0, but got '{word}'")
+        if len(set(numbers)) < len(numbers):
+            raise refusal(name, f"A level stands twice in '{word}'", remedy="write each once")
+        return Range.of(numbers)
+
+    return replace(whole_range, read=read, metavar="LEVELS")
+
+
+def _multiplied(name: str, word: str, start: float, end: float, factor: float) -> list[float]:
+    if start <= 0 or end < start or factor <= 1:
+        raise refusal(
+            name, f"'{word}' gives no levels", remedy="write lowest:highest:xFACTOR, such as 1:64:x2"
+        )
+    found = [start]
+    while (value := found[-1] * factor) <= end * (1 + 1e-9):
+        found.append(value)
+    return found
 
 
 def _refuse_range(name: str, value: Range, shown: object) -> None:

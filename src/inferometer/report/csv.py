@@ -1,10 +1,15 @@
-"""The CSV files of the classic tool: one for the model, one for each of its direct members."""
+"""CSV files with the columns of the classic tool: one for the model, one for each of its direct members.
+
+Those of the classic script have only the levels that it reports. Ours have every level with an answer, each with its
+verdict behind the classic columns.
+"""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
@@ -12,6 +17,7 @@ from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
+from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
 from inferometer.stats.result import Result
 
@@ -28,6 +34,7 @@ class Layout:
     has_transport: bool
     has_tokens: bool
     has_goodput: bool
+    has_verdicts: bool
     effective: Effective
     throughput: str = "Inferences/Second"
 
@@ -55,9 +62,9 @@ GPU_COLUMNS = (
 )
 
 
-def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[Path, ...]:
+def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
     """The main file and, beside it, one for each composing model; nothing when no level is reported."""
-    text = main_csv(result, with_tokens=with_tokens)
+    text = main_csv(result)
     if not text:
         return ()
     files = [(path, text)]
@@ -70,20 +77,26 @@ def write_csv(result: Result, path: Path, *, with_tokens: bool = True) -> tuple[
     return tuple(name for name, _ in files)
 
 
-def main_csv(result: Result, *, with_tokens: bool = True) -> str:
+def csv_text(answer: Any) -> str:
+    """An answer's table."""
+    return main_csv(answer)
+
+
+def main_csv(result: Result) -> str:
     """The levels that count, by increasing inferences per second; nothing if there is none.
 
-    Without `with_tokens` only --verbose-csv adds the columns about tokens.
+    In the classic file only --verbose-csv adds the columns about tokens.
     """
-    layout = _layout(result, with_tokens=with_tokens)
-    return _text([_main_row(layout, level, measurement) for level, measurement in reported(result)])
+    layout = _layout(result)
+    rows = _counted(result)
+    return _text([_main_row(layout, level, measurement) for level, measurement in rows])
 
 
 def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
     """(file name prefix, text) for each direct member that was called."""
     layout = _layout(result)
     rows: dict[tuple[str, str], list[Row]] = {}
-    for level, measurement in reported(result):
+    for level, measurement in _counted(result):
         members = () if measurement.server is None else measurement.server.members
         for member in (member for member in members if member.was_called):
             row = _member_row(layout, level, measurement, member)
@@ -96,32 +109,39 @@ def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
 
 def floored_levels(result: Result) -> tuple[Level, ...]:
     """Levels whose server times add up to more than the client waited; column 5 shows 0 there."""
-    return tuple(level for level, measurement in reported(result) if _network_ns(level, measurement) < 0)
+    rows = _counted(result)
+    return tuple(level for level, measurement in rows if _network_ns(level, measurement) < 0)
 
 
-def reported(result: Result) -> list[tuple[Level, Measurement]]:
+def _counted(result: Result) -> list[tuple[Level, Measurement]]:
     """The rows' order in every file; periodic concurrency has none."""
     if is_periodic(result.effective):
         return []
     rows = [
-        (level, measurement)
+        (level, found)
         for level in result.levels
-        if level.is_reported and (measurement := level.measurement) is not None
+        if (found := level.measurement) is not None and found.request_count
+        if level.is_reported or not _is_classic(result)
     ]
     return sorted(rows, key=lambda row: row[1].infer_per_s.value)
 
 
-def _layout(result: Result, *, with_tokens: bool = True) -> Layout:
-    rows = [measurement for _, measurement in reported(result)]
+def _is_classic(result: Result) -> bool:
+    return result.command == "perf_analyzer"
+
+
+def _layout(result: Result) -> Layout:
+    rows = [measurement for _, measurement in _counted(result)]
     servers = [row.server for row in rows if row.server is not None]
-    has_tokens = bool(result.effective.verbose_csv or with_tokens)
-    is_plain = counts_requests(result.effective) and result.command != "perf_analyzer"
+    has_tokens = bool(result.effective.verbose_csv) or not _is_classic(result)
+    is_plain = counts_requests(result.effective) and not _is_classic(result)
     return Layout(
         has_server=bool(servers),
         has_cache=bool(result.model.get("any_cache")) or any(model.any_cache for model in servers),
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
+        has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
     )
@@ -149,7 +169,8 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         cells += [("request/response", send + receive), ("response wait", wait)]
         if effective.collect_metrics:
             cells += _gpu_cells(measurement.metrics)
-    return (*cells, *_text_cells(layout, measurement))
+    verdict = [("Verdict", verdict_words(level).replace(",", ";"))] if layout.has_verdicts else []
+    return (*cells, *_text_cells(layout, measurement), *verdict)
 
 
 def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str, object]]:

@@ -14,7 +14,6 @@ import numpy as np
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import replacing, writable
 from inferometer.model.numbers import values
-from inferometer.options.options import Options
 from inferometer.stats.exported import Export, ExportedLevel, ExportedRequest, Value
 
 FORMAT_VERSION = "2.51.0"  # of the classic tool whose form this is
@@ -27,13 +26,6 @@ GROUP_CHARACTERS = 32 * 1024 * 1024  # of text, whichever comes first
 
 def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
-
-
-def check_files(options: Options) -> None:
-    """Refuses files asked for that could not be written when the load is over."""
-    writable(options.csv, options.json, options.html)
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
 
 
 def exportable(path: Path) -> None:

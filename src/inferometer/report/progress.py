@@ -94,7 +94,7 @@ class PlainProgress(Progress):
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
         if number == rounds or self._is_verbose or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
+            figures = ", ".join(f"{name} {quantity(rate)} requests/s" for name, rate in rates)
             self._show(f"{self._label}: round {number} of {rounds}: {figures}")
 
     def level_finished(self, level: Level) -> None:
@@ -260,7 +260,7 @@ class LiveProgress(Progress):
         yield self._bar(width)
         for name, values in self._rates.items():
             names = min(LONGEST_NAME, max(map(len, self._rates)))
-            yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} infer/s", width)
+            yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} requests/s", width)
         if self._bracket is not None:
             yield from self._bracket.lines(self._level[0], width)
         if not self._rates and self._outlook.level is not None:

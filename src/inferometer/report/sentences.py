@@ -14,7 +14,6 @@ from inferometer.report.format import (
     plain_number,
     plural,
     quantity,
-    rate,
     share,
 )
 from inferometer.stats.measurement import (
@@ -57,7 +56,8 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
     if not level.measurement.request_count:
         return f"{label}: no good answer, {verdict_words(level)}"
     found, said = level.measurement, verdict_words(level)
-    words = f"{label}: {rate(found.infer_per_s)}, p99 {at_percentile(found.latency, 99)}"
+    per_s = f"{quantity(found.infer_per_s.value / found.batch)} requests/s {interval(found.infer_per_s)}"
+    words = f"{label}: {per_s.rstrip()}, p99 {at_percentile(found.latency, 99)}"
     return f"{words}, {said}" if with_ok or said != "ok" else words
 
 
@@ -156,8 +156,8 @@ def failure_sentence(level: Level, group: FailureGroup) -> str:
 # --- a measurement
 
 
-def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
-    """All there is to say beside the tables; `ports` are the local ones of this host, 0 when not known."""
+def measurement_sentences(measurement: Measurement) -> Iterator[str]:
+    """What there is to say beside the tables."""
     if measurement.streaming is not None:
         yield _streaming(measurement.streaming)
     yield from token_sentences(measurement)
@@ -167,6 +167,10 @@ def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]
         yield f"{words}, each {_middle_and_tail(sequences.latency)}"
     if measurement.metrics is not None:
         yield from metrics_sentences(measurement.metrics)
+
+
+def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
+    """How sure each figure is, and what measuring cost; `ports` are the local ones of this host, 0 when not known."""
     rows = [
         f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
@@ -196,10 +200,10 @@ def _client(client: ClientCost, ports: int) -> str:
             f"loop lag p50 {duration(client.loop_lag_p50_ns)}, at most {duration(client.loop_lag_max_ns)}"
         )
     if client.files:
-        limit = f" of {client.file_limit}" if client.file_limit else ""
-        words.append(f"{client.files}{limit} files open")
+        limit = f" of {client.file_limit:,}" if client.file_limit else ""
+        words.append(f"{client.files:,}{limit} files open")
     if client.connects:
-        among = f" ({ports} local ports)" if ports else ""
+        among = f" ({ports:,} local ports)" if ports else ""
         words.append(f"{plural(client.connects, 'connection')} opened{among}")
     return f"Client: {'; '.join(words)}."
 

@@ -141,6 +141,10 @@ class EmbeddedTriton:
     def is_running(self) -> bool:
         return self._running is not None and self._running.guarded.process.poll() is None
 
+    def end_words(self) -> str:
+        """How a server that ended by itself did so, with its last line."""
+        return self._now.guarded.end_words()
+
     def wait(self) -> int:
         """Block until the server ends by itself or is ended from elsewhere; its exit status."""
         return self._now.guarded.process.wait()

@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,8 @@ _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
 _MOST_LINES = 6
 _POLL_S = 0.02
+_TAIL_BYTES = 16384
+_LONGEST_LINE = 400
 
 
 class GuardedProcess:
@@ -86,6 +89,10 @@ class GuardedProcess:
                 return f"was not ready after {timeout_s:g} s"
         return ""
 
+    def end_words(self) -> str:
+        """How the command ended by itself, and what it wrote last."""
+        return end_words(self.process.wait(), self.log)
+
     def end(self, *, keep_log: bool = False) -> None:
         process = self.process
         if process.stdin is not None:
@@ -111,6 +118,36 @@ class GuardedProcess:
         waiting.register(guard, select.POLLIN)
         waiting.poll(GRACE_S * 1000)
         os.close(guard)
+
+
+# --- what is left of a process that ended by itself
+
+
+def end_words(code: int, log: Path | None) -> str:
+    """How it ended, what it wrote last, and where the rest is."""
+    line = "" if log is None else last_line(log)
+    return f"{ending(code)}; its last line: {line}; see its log {log}" if line else ending(code)
+
+
+def ending(code: int) -> str:
+    """An exit status in words; one below zero is a signal, as in `subprocess`."""
+    if code >= 0:
+        return f"ended with exit status {code}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not blank, shortened; nothing where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            tail = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = (line.strip() for line in reversed(tail.splitlines()))
+    return next(filter(None, lines), "")[:_LONGEST_LINE]
 
 
 # --- what a tritonserver log says about a start that failed

@@ -5,7 +5,6 @@ from the nvidia-pytriton wheel. Whatever ends such a process, its guard ends the
 what they leave (guard.py).
 """
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.server.guard import GRACE_S, ServerFiles
-from inferometer.server.guarded import GuardedProcess, telling_lines
+from inferometer.server.guarded import GuardedProcess, ending, last_line, telling_lines
 from inferometer.server.ports import is_free
 from inferometer.server.wheel import backends_folder, find_wheel, prepare, server_environment
 from inferometer.services.tritonserver import InProcessSettings
@@ -110,7 +109,8 @@ class Host:
             child.kill()
             child.wait(GRACE_S)
             return "it was still there, and was ended"
-        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"its exit code is {code}"
+        line = last_line(self._started[-1].log)
+        return f"it {ending(code)}; its last line: {line}" if line else f"it {ending(code)}"
 
     def _last_words(self) -> str:
         """What the last process said that may tell why it ended."""

@@ -1,7 +1,9 @@
 """The three ports of a server: checked when given, picked when not."""
 
 import errno
+import itertools
 import os
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -11,7 +13,9 @@ from typing import NamedTuple
 from inferometer.base.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
+PROC = Path("/proc")
 _LISTENING = "0A"
+_FORWARDER = "docker-proxy"
 
 
 class Ports(NamedTuple):
@@ -54,12 +58,43 @@ def port_in_use(service: str, port: int) -> UsageError:
     )
 
 
-def listens_on(pid: int, ports: Iterable[int]) -> bool:
+def listens_on(pid: int, ports: Iterable[int], proc: Path = PROC) -> bool:
     """Whether it is this process, and not a stranger, that listens on all these ports."""
-    sockets = {link for link in _open_files(pid) if link.startswith("socket:")}
+    sockets = {link for link in _open_files(pid, proc) if link.startswith("socket:")}
     if not sockets:  # the table of all connections is long on a busy machine
         return False
-    return set(ports) <= {port for link, port in _listening(pid) if link in sockets}
+    return set(ports) <= {port for link, port in _listening(pid, proc) if link in sockets}
+
+
+def listeners(port: int, proc: Path = PROC) -> tuple[int, ...]:
+    """The processes behind a port of this machine, as far as we may see them; those of a container it leads to."""
+    pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+    inside = next(filter(None, (_maybe_container(pid, port, proc) for pid in pids)), None)
+    found = []
+    for pid in pids:
+        try:
+            if listens_on(pid, (port,), proc) if inside is None else _has_address(pid, inside, proc):
+                found.append(pid)
+        except OSError:  # somebody else's, or it has just ended
+            continue
+    return tuple(found)
+
+
+def _maybe_container(pid: int, port: int, proc: Path) -> str | None:
+    """The address of the container, if this process forwards the port to it."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return None
+    given = dict(itertools.pairwise(words))
+    is_ours = words[0].rpartition("/")[2] == _FORWARDER and given.get("-host-port") == str(port)
+    return given.get("-container-ip") if is_ours else None
+
+
+def _has_address(pid: int, address: str, proc: Path) -> bool:
+    """Whether the process sees the network from where this is an address of its own."""
+    table = (proc / str(pid) / "net" / "fib_trie").read_text()
+    return re.search(rf"\|-- {re.escape(address)}\n +/32 host LOCAL", table) is not None
 
 
 def _check_numbers(requested: Ports) -> None:
@@ -94,17 +129,17 @@ def _bind(port: int, service: str) -> socket.socket:
     return sock
 
 
-def _listening(pid: int) -> Iterator[tuple[str, int]]:
+def _listening(pid: int, proc: Path) -> Iterator[tuple[str, int]]:
     for family in ("tcp", "tcp6"):  # gRPC listens on 127.0.0.1 with a socket of the other family
-        table = Path(f"/proc/{pid}/net/{family}")
+        table = proc / str(pid) / "net" / family
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
             fields = line.split()
             if fields[3] == _LISTENING:
                 yield f"socket:[{fields[9]}]", int(fields[1].rpartition(":")[2], 16)
 
 
-def _open_files(pid: int) -> Iterator[str]:
-    folder = f"/proc/{pid}/fd"
+def _open_files(pid: int, proc: Path) -> Iterator[str]:
+    folder = proc / str(pid) / "fd"
     for name in os.listdir(folder):
         try:
             yield os.readlink(f"{folder}/{name}")

@@ -229,8 +229,7 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
         raise PeerError(
-            f"{where} takes connections and says nothing: it was asked for a page, and {TIMEOUT_S:g} s were not enough",
-            remedy=remedy,
+            f"{where} takes connections, and has not answered a GET within {TIMEOUT_S:g} s", remedy=remedy
         ) from cause
     is_closed = isinstance(cause, (http.client.RemoteDisconnected, ConnectionResetError))
     line = str(cause) if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""
@@ -241,7 +240,10 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
         answers = probe_grpc(connection)
     if answers:
         return answers
-    if is_closed:
+    if is_closed and connection.endpoint.tls is not None:
+        said = f"{where} speaks TLS, and then closes every connection without an answer"
+        remedy = "check the port, and give our certificate if it wants one: --tls-cert and --tls-key"
+    elif is_closed:
         said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
     else:
         said = (

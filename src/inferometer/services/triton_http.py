@@ -127,6 +127,10 @@ class TritonHttp(Service):
     def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
         asked = self._options
+        if asked.is_dry:
+            return asked, (
+                plain_sentence(self, "whether it takes binary tensors only an inference would tell"),
+            )
         if asked.input_format == JSON or _is_good(self._ask(model, step, asked)[0]):
             return asked, (plain_sentence(self),)
         as_json = replace(asked, input_format=JSON, output_format=JSON)

@@ -1,6 +1,7 @@
 """What was found out at one level of load: plain numbers, ready for any report."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
@@ -72,6 +73,55 @@ class ClientCost:
     loop_lag_max_ns: int = 0
     lag_p50_ns: int = 0  # by rate: how long after they were due requests were sent
     lag_p99_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreUse:
+    """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
+
+    cores: float = 0.0
+    waiting: float = 0.0
+
+    def __add__(self, other: "CoreUse") -> "CoreUse":
+        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
+
+
+CROWDED = 0.3  # of all cores, kept busy by others
+FULL = 0.85  # of all cores in use: then less by others is too much
+SOME = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """Cores of this machine in use while a level was measured."""
+
+    cores: int
+    busy: float  # all of them together
+    server: float | None = None  # by the server and its children, when it runs here and they could be found
+    models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
+    gpu_share: float | None = None
+    ours: CoreUse = CoreUse()  # by this tool
+    is_local: bool = True  # the server runs on this machine
+    seconds: float = 0.0  # how long it was watched, and how much of that others crowded it
+    crowded_s: float = 0.0
+    crowded_cores: float = 0.0  # that others kept busy in that time
+
+    @property
+    def others(self) -> float | None:
+        """Cores that other programs kept busy; None where the server runs here and its processes were not seen."""
+        if self.is_local and self.server is None:
+            return None
+        return max(0.0, self.busy - (self.server or 0.0) - self.ours.cores)
+
+    @property
+    def is_full(self) -> bool:
+        return self.busy >= FULL * self.cores
+
+    @property
+    def is_crowded(self) -> bool:
+        """Other programs keep so many cores busy that figures are worse than on a machine of its own."""
+        least = SOME if self.is_full else CROWDED
+        return self.others is not None and self.others > least * self.cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +321,7 @@ class Level:
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
+    host: HostUse | None = None  # None where it was not watched
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""
@@ -289,7 +340,7 @@ class Level:
     @property
     def is_as_asked(self) -> bool:
         """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
-        return not self.is_cut_short and not self.has_remark(*SPOILING)
+        return not self.is_cut_short and not self.has_remark(*SPOILING, Note.INTERRUPTED)
 
     @property
     def is_reported(self) -> bool:

@@ -1,5 +1,7 @@
 """Whoever follows a run, a search or a comparison."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Watcher:
         """A search knows the highest load that keeps its promise, or 0, and the lowest that breaks it, or infinity."""
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
-        """Every variant of a comparison had its turn; `rates` are their infer/s in it."""
+        """Every variant of a comparison had its turn; `rates` are their requests/s in it."""
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         """The tuner wants a configuration measured, or knows its figures already."""
@@ -51,12 +53,22 @@ class Watcher:
         return False
 
 
+_TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+
+
+def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
+    """The same watcher, which also wants to end when it is over."""
+    found = completed(SimpleNamespace(**{name: getattr(watcher, name) for name in _TOLD}))
+    found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
+    return found
+
+
 def completed(watcher: object) -> Watcher:
     """A watcher out of an object that has some of the methods; of None, the silent one."""
     if isinstance(watcher, Watcher):
         return watcher
     whole = Watcher()
-    for name in vars(Watcher):
-        if not name.startswith("_") and hasattr(watcher, name):
+    for name in _TOLD:
+        if hasattr(watcher, name):
             setattr(whole, name, getattr(watcher, name))
     return whole

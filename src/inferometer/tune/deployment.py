@@ -53,6 +53,10 @@ class Deployment(Protocol):
 
     def is_running(self) -> bool: ...
 
+    def end_words(self) -> str:
+        """Once it does not run: how it ended."""
+        return "ended"
+
     def revive(self) -> bool:
         """Restart what died; whether anything had."""
 
@@ -120,6 +124,9 @@ class ServerDeployment(Deployment):
 
     def is_running(self) -> bool:
         return self._server.is_running()
+
+    def end_words(self) -> str:
+        return self._server.end_words()
 
     def revive(self) -> bool:
         if not self._is_ours or self._server.is_running():

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
+_SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
 MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
 
 
@@ -344,7 +345,8 @@ def _plan(load: ClientLoad, options: Options) -> LoadPoint:
 def _check(level: Level) -> None:
     found = level.measurement
     if level.is_cut_short:
-        raise TrialError("; ".join(remark.text for remark in level.remarks) or "the server went away")
+        said = (row.text for row in level.remarks if row.note not in _SAID_ELSEWHERE)
+        raise TrialError("; ".join(said) or "the server went away")
     if found is None or not found.request_count:
         example = "" if found is None or not found.failures else f": {found.failures[0].example}"
         raise TrialError(f"no request was answered{example}")

@@ -13,7 +13,7 @@ from typing import Protocol
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.server.guarded import GuardedProcess, telling_lines
+from inferometer.server.guarded import GuardedProcess, end_words, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, parse_endpoint
@@ -38,6 +38,9 @@ class ModelServer(Protocol):
     def stop(self) -> None: ...
 
     def is_running(self) -> bool: ...
+
+    def end_words(self) -> str:
+        """Once it does not run: how it ended, and what it said last."""
 
 
 def make_server(launch: LaunchSettings) -> ModelServer:
@@ -112,6 +115,9 @@ class RemoteServer:
     def is_running(self) -> bool:
         return repository(self.addresses, self._control).is_ready()
 
+    def end_words(self) -> str:
+        return "ended"
+
 
 # --- on this machine
 
@@ -141,6 +147,9 @@ class EmbeddedServer:
 
     def is_running(self) -> bool:
         return self._server.is_running()
+
+    def end_words(self) -> str:
+        return self._server.end_words()
 
     @property
     def addresses(self) -> Addresses:
@@ -193,6 +202,9 @@ class InstalledServer:
 
     def is_running(self) -> bool:
         return self._guarded is not None and self._guarded.process.poll() is None
+
+    def end_words(self) -> str:
+        return "ended" if self._guarded is None else self._guarded.end_words()
 
     def stop(self) -> None:
         guarded, self._guarded = self._guarded, None
@@ -282,6 +294,10 @@ class DockerServer:
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def end_words(self) -> str:
+        code = None if self._process is None else self._process.poll()
+        return "ended" if code is None else end_words(code, self._launch.log)
 
     def stop(self) -> None:
         process, self._process = self._process, None

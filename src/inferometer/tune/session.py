@@ -273,7 +273,7 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
             raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
         reason = " ".join(str(error).split())  # a server's message may have several lines
         if not runner.deployment.is_running():
-            reason = f"the server ended: {reason}"
+            reason = f"the server {runner.deployment.end_words()}: {reason}"
         trial = proposal.trial(number, Status.FAILED, reason)
     else:
         bare = proposal.trial(number, Status.MEASURED)

@@ -12,7 +12,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.payloads import WORDS, build_payloads
-from inferometer.measure.checks import changed
+from inferometer.measure.checks import changed, with_api_key
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
@@ -222,6 +222,7 @@ RESERVE_S = 3.0  # of a budget: for starting and ending the server
 
 def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
     """Everything a search needs to know; the options are those of its measurements."""
+    options = with_api_key(options)
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.cli.measure import COMMAND, measure_options
+from inferometer.dialects.perf_analyzer.options import COMMAND as CLASSIC_COMMAND
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
-from inferometer.options.command_line import Ask, print_help, read
+from inferometer.options.command_line import Ask, read
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.options.values import Range
 
@@ -70,7 +71,7 @@ OURS = [
     *("--replay", "--speed", "--shape-load"),
     *("--proto", "--proto-path"),
 ]
-ROWS = [option for _, options in COMMAND.groups for option in options]
+ROWS = [option for _, options in CLASSIC_COMMAND.groups for option in options]
 
 
 def parse_measure(words: list[str]) -> Options | Ask:
@@ -100,11 +101,9 @@ def test_every_option_of_the_contract_and_ours_is_in_the_tables_and_no_other():
     assert sorted(name for option in ROWS for name in option.names) == sorted(CONTRACT + OURS)
 
 
-def test_help_and_usage_mention_every_option(capsys: pytest.CaptureFixture[str]):
-    print_help(COMMAND)
-    for text in (capsys.readouterr().out, classic_usage()):
-        words = set(text.replace(",", " ").split())
-        assert [name for name in CONTRACT + OURS if name not in words] == []
+def test_the_usage_of_the_script_mentions_every_option():
+    words = set(classic_usage().replace(",", " ").split())
+    assert [name for name in CONTRACT + OURS if name not in words] == []
 
 
 def test_defaults_shown_are_the_defaults():
@@ -414,7 +413,7 @@ def test_a_mistake_before_version_is_met_first():
         ("--duration 3s -p 100", 3.0),
         ("-p 100", None),
         ("-s 5", None),
-        ("-r 5", None),
+        ("--max-trials 5", None),
         ("--measurement-mode count_windows", None),
         ("--measurement-request-count 9", None),
         ("--request-count 9", None),

@@ -22,9 +22,9 @@ from inferometer.diagnose.diagnosis import (
     TRANSPORT,
     UNKNOWN,
 )
-from inferometer.diagnose.host import CoreUse, HostUse
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
+from inferometer.stats.measurement import CoreUse, HostUse
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
 
@@ -102,21 +102,20 @@ def test_batches_that_cost_as_much_as_their_parts_are_not_blamed():
     assert DYNAMIC_BATCHING not in kinds(found)
 
 
-def test_exhausted_cores_by_other_programs_are_said():
-    rows = tuple(replace(found, host=host(2.0, 0.3, slow=(0.25, 0.9))) for found in SPINNING)
-    sentence = conclude(rows, HERE).verdict.sentence
-    assert "other programs 1.7" in sentence
+@pytest.mark.parametrize("waited", [(0.25, 0.9), None], ids=["it waited for a core", "nobody knows"])
+def test_no_step_is_blamed_when_others_hold_the_cores(waited):
+    models = {} if waited is None else {"slow": waited}
+    for sweep in (SPINNING, SLOW_STEP, DELAYED, UNUSED):
+        found = conclude(tuple(replace(seen, host=host(2.0, 0.3, **models)) for seen in sweep), HERE)
+        assert (found.verdict.kind, found.verdict.step, found.suggestions) == (CPU, None, ())
+        assert "other programs: they use 1.7 of its 2 cores, and the server 0.3" in found.verdict.sentence
+        assert "slow" not in found.verdict.sentence
+        assert found.table, "the times are shown all the same"
 
 
-def test_a_single_instance_that_others_starve_is_not_blamed():
-    crowded = host(2.0, 0.3, slow=(0.3, 0.65))
-    rows = (
-        row(1, 4.8, step("slow", 200), host=crowded),
-        row(8, 4.9, step("slow", 200, wait_ms=1400), host=crowded),
-    )
-    found = conclude(rows, HERE)
-    assert (found.verdict.kind, found.verdict.step) == (CPU, "slow")
-    assert found.suggestions == ()
+def test_others_that_leave_a_core_free_take_nothing_from_the_steps():
+    rows = tuple(replace(found, host=host(1.4, 0.3, slow=(0.25, 0.0))) for found in SLOW_STEP)
+    assert conclude(rows, HERE).verdict.step == "slow"
 
 
 def test_a_step_that_sleeps_is_blamed_also_on_a_full_machine():

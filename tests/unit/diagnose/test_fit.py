@@ -3,9 +3,9 @@
 import pytest
 
 from inferometer.diagnose.fit import fit, knows_batches
-from inferometer.diagnose.host import CoreUse, HostUse
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.queueing import Cores
+from inferometer.stats.measurement import CoreUse, HostUse
 
 
 def row(concurrency, throughput, step, *, items=1, latency_s=0.1, host=None, client_core_s=0.0):

@@ -1,12 +1,13 @@
 """A level with its statistics -> steps: ensembles are seen through, callers hold what they call."""
 
+from dataclasses import replace
+
 import pytest
 
-from inferometer.diagnose.host import HostUse
 from inferometer.diagnose.observation import observation, step_setup
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.stats.measurement import ClientCost, Distribution, Estimate, Level, Measurement
+from inferometer.stats.measurement import ClientCost, Distribution, Estimate, HostUse, Level, Measurement
 
 MS = 1_000_000
 
@@ -52,7 +53,7 @@ def test_an_ensemble_is_seen_through_in_the_order_of_its_steps():
     spec = model("top", model("b"), model("a"), steps=["b", "a"])
     seen = observation(
         level(stats("top", counters(100, 0), stats("a", counters(120, 5)), stats("b", counters(90, 20, queue_ms=3)))),
-        spec, None,
+        spec,
     )  # fmt: skip
     assert [step.name for step in seen.steps] == ["b", "a"]
     assert [step.calls for step in seen.steps] == [1, 1], "the plan is exact, counts of a short time are not"
@@ -64,7 +65,7 @@ def test_an_ensemble_is_seen_through_in_the_order_of_its_steps():
 
 def test_a_step_used_twice_is_called_twice():
     spec = model("top", model("a"), steps=["a", "a"])
-    seen = observation(level(stats("top", counters(100, 0), stats("a", counters(200, 5)))), spec, None)
+    seen = observation(level(stats("top", counters(100, 0), stats("a", counters(200, 5)))), spec)
     assert [(step.name, step.calls) for step in seen.steps] == [("a", 2)]
 
 
@@ -73,38 +74,36 @@ def test_an_ensemble_in_an_ensemble_is_seen_through_too():
     spec = model("top", inner, model("b"), steps=["inner", "b"])
     below = stats("inner", counters(100, 0), stats("a", counters(100, 5)))
     server = stats("top", counters(100, 0), below, stats("b", counters(100, 7)))
-    assert [step.name for step in observation(level(server), spec, None).steps] == ["a", "b"]
+    assert [step.name for step in observation(level(server), spec).steps] == ["a", "b"]
 
 
 def test_a_caller_keeps_what_it_calls_below_it():
     spec = model("caller", model("called"))
     server = stats("caller", counters(100, 50), stats("called", counters(250, 10, queue_ms=2)))
-    (caller,) = observation(level(server), spec, None).steps
+    (caller,) = observation(level(server), spec).steps
     assert caller.service_s == pytest.approx(0.050)
     assert caller.own_s == pytest.approx(0.050 - 2.5 * 0.012)
     assert [(step.name, step.calls) for step in caller.members] == [("called", 2.5)]
-    assert [
-        (step.name, calls, depth) for step, calls, depth in observation(level(server), spec, None).walk()
-    ] == [
+    assert [(step.name, calls, depth) for step, calls, depth in observation(level(server), spec).walk()] == [
         ("caller", 1, 0),
         ("called", 2.5, 1),
     ]
 
 
 def test_batches_are_counted_and_cached_answers_are_no_work():
-    (step,) = observation(level(stats("m", counters(80, 10, batch=4, cached=20))), model("m"), None).steps
+    (step,) = observation(level(stats("m", counters(80, 10, batch=4, cached=20))), model("m")).steps
     assert step.batch == 4
     assert step.calls == pytest.approx(0.8)
 
 
 def test_without_statistics_there_are_no_steps():
     host = HostUse(2, 1.0)
-    seen = observation(level(None), model("m"), host)
+    seen = observation(replace(level(None), host=host), model("m"))
     assert (seen.steps, seen.server_s, seen.host) == ((), None, host)
 
 
 def test_a_level_without_answers_shows_nothing():
-    assert observation(Level("concurrency", 1.0, None, (), False, False), model("m"), None) is None
+    assert observation(Level("concurrency", 1.0, None, (), False, False), model("m")) is None
 
 
 @pytest.mark.parametrize(

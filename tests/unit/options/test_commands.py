@@ -1,6 +1,7 @@
 """Every command reads its words and prints its help in the same way."""
 
 import inspect
+import shlex
 from importlib import import_module
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from inferometer import api
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
-from inferometer.options.command_line import Command, own_options, read
+from inferometer.options.command_line import Command, help_text, own_options, read
 from inferometer.options.commands import FindOptions
 
 NAMES = ("measure", "find", "view", "compare", "diagnose", "tune", "serve", "selftest", "demo")
@@ -23,6 +24,22 @@ def test_help_is_asked_for_alike(name: str, word: str, capsys: pytest.CaptureFix
     assert shown.startswith(f"Usage: inferometer {name}")
     assert "--version" in shown
     assert "%%" not in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_the_help_fits_a_screen_and_a_half_and_the_long_one_has_every_option(command: Command) -> None:
+    brief = help_text(command, is_whole=False, width=80).splitlines()
+    assert len(brief) <= 60
+    assert max(map(len, brief)) <= 80
+    words = help_text(command, is_whole=True, width=80).replace(",", " ").split()
+    assert [row.names for _, rows in command.groups for row in rows if row.names[0] not in words] == []
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "--model" in c.by_name], ids=lambda c: c.program)
+def test_examples_in_the_help_are_understood(command: Command) -> None:
+    assert len(command.examples) == 4
+    for line, _ in command.examples:
+        assert isinstance(read(shlex.split(line), command), dict)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,8 +75,8 @@ def test_every_option_says_what_it_does(command: Command) -> None:
             ["find", "-m", "m", "--slo", "p99<1s", "--by", "time"],
             "the available options are 'rate' or 'concurrency'",
         ),
-        (["tune"], "-m is not given"),
-        (["tune", "-m", "m", "--batch", "8:4"], "the lowest is 1 or more, and not above the highest"),
+        (["tune"], "No model is given"),
+        (["tune", "-m", "m", "--max-batch", "8:4"], "the lowest is 1 or more, and not above the highest"),
         (["tune", "-m", "m", "--delays", "soon"], "write whole numbers"),
         (["diagnose", "-m", "m", "--keep"], "--keep is about what --apply finds"),
         (["diagnose", "-m", "m", "--cores", "0"], "give the number of cores"),

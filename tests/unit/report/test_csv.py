@@ -1,8 +1,10 @@
 """The CSV files: the samples of the reference, and which rows they hold."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from inferometer.base.notes import Note, Remark
 from inferometer.report.csv import composing_csvs, floored_levels, main_csv
 
 HEAD = "Concurrency,Inferences/Second,Client Send,"
@@ -78,6 +80,24 @@ def test_rows_grow_with_throughput_and_hold_reported_levels_only(build: ModuleTy
     )
     rows = main_csv(build.result(*levels)).splitlines()[1:]
     assert [row.split(",")[:2] for row in rows] == [["2", "50.5"], ["1", "900"]]
+
+
+def test_our_own_file_has_every_level_with_an_answer_and_its_verdict(build: ModuleType) -> None:
+    found = build.measurement(10, 50.5, 30, 2, (1, 2, 3, 4))
+    cut = build.level(replace(found, failed_count=1), 2, is_stable=False)
+    result = build.result(
+        build.level(found, 1),
+        replace(cut, remarks=(Remark(Note.INTERRUPTED, "interrupted"),)),
+        build.level(found, 3, is_over_limit=True),
+        build.level(None, 4),
+    )
+    header, *rows = main_csv(replace(result, command="measure")).splitlines()
+    assert header == f"{HEAD}{TAIL},Verdict"
+    assert [(row.split(",")[0], row.split(",")[-1]) for row in rows] == [
+        ("1", "ok"),
+        ("2", "interrupted; errors"),
+        ("3", "over limit"),
+    ]
 
 
 def test_nothing_reported_gives_no_text(build: ModuleType) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferometer.server.guarded import is_about_models, ports_in_use, telling_lines
+from inferometer.server.guarded import end_words, is_about_models, ports_in_use, telling_lines
 
 NOISE = """\
 E1115 04:07:31.506159 5771 server.cc:241] "CudaDriverHelper has not been initialized."
@@ -60,3 +60,23 @@ def test_models_are_told_from_the_server():
     assert is_about_models(NOISE + IMPORT)
     assert is_about_models(POLL)
     assert not is_about_models(NOISE + PORT)
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "words"),
+    [
+        (
+            3,
+            "first\n last words \n\n",
+            "ended with exit status 3; its last line: last words; see its log {log}",
+        ),
+        (-9, "", "was ended by SIGKILL"),
+        (-250, None, "was ended by signal 250"),
+        (1, "x" * 100_000, "ended with exit status 1; its last line: " + "x" * 400 + "; see its log {log}"),
+    ],
+)
+def test_how_a_process_ended(tmp_path, code, log, words):
+    path = tmp_path / "server.log"
+    if log is not None:
+        path.write_text(log)
+    assert end_words(code, path) == words.format(log=path)

@@ -44,6 +44,9 @@ class FakeServer:
     def is_running(self) -> bool:
         return self.is_up
 
+    def end_words(self) -> str:
+        return "was ended by SIGKILL; its last line: Aborted"
+
 
 class FakeDeployment(ServerDeployment):
     """Loads into nothing."""
@@ -193,7 +196,7 @@ def test_a_server_that_dies_is_started_again_and_the_reason_kept(path):
 
     found = study_of(path, FakeMeter(on_measure=die), deployment=FakeDeployment(host))
     (failed,) = found.not_done
-    assert failed.reason == "the server ended: no answer"
+    assert failed.reason == "the server was ended by SIGKILL; its last line: Aborted: no answer"
     assert host.starts == 1
     assert len(found.measured) == 28
 

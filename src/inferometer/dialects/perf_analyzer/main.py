@@ -12,7 +12,7 @@ from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received
 from inferometer.base.text import decode_json, printable, to_stderr
 from inferometer.base.writing import Outputs
-from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
+from inferometer.dialects.perf_analyzer.options import classic_usage, most_outstanding, parse_classic
 from inferometer.options.command_line import Ask
 from inferometer.stats.watcher import Watcher
 
@@ -64,7 +64,7 @@ def _run(words: list[str]) -> int:
     if options is Ask.HELP:
         _say(classic_usage())
         return OK
-    if options is Ask.VERSION:
+    if isinstance(options, Ask):
         import inferometer
 
         to_stderr(f"Perf Analyzer Version {VERSION} (commit inferometer-{inferometer.__version__})")
@@ -88,14 +88,15 @@ def _profile(options: "Options") -> int:
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run
-    from inferometer.report.export import check_files
+    from inferometer.report.delivery import check_outputs
 
-    check_files(options)
+    check_outputs(options)
     habits = Habits(
         metrics_warnings=metrics_warnings,
         data_read=lambda found: _say(classic.data_line(found)),
         bad_data="Failed to init manager inputs: ",
         bad_requests="Unable to init infer data manager: ",
+        most_outstanding=most_outstanding,
     )
     setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
@@ -194,7 +195,7 @@ def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupte
             setup.journal.close()
         return code
     if options.csv is not None:
-        outputs.file(options.csv, lambda path: write_csv(result, path, with_tokens=False))
+        outputs.file(options.csv, lambda path: write_csv(result, path))
         for _ in floored_levels(result):
             to_stderr(
                 "Server average accounted time was larger than client average wait time due to small sample size. "

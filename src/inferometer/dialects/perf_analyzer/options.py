@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from inferometer.measure.checks import KindRules, make
 from inferometer.options.command_line import Ask, Command, read
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
-from inferometer.options.options import OPTIONS, Options
+from inferometer.options.options import CLASSIC, Options
 from inferometer.services.kind import KINDS
 
-COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=OPTIONS, shows_shared=True)
+COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=CLASSIC, takes_last=True)
 _URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100
@@ -75,6 +75,17 @@ def parse_classic(argv: Sequence[str]) -> Options | Ask:
         return given
     defaults = {"url": _URL} if given.get("service_kind") == "torchserve" else {}
     return make(given, defaults=defaults, kind_rules=_KIND_RULES)
+
+
+def most_outstanding(options: Options) -> int | None:
+    """Synchronous callers wait for their answer, so by rate no more can be outstanding than there are of them."""
+    from inferometer.measure.points import RATE_THREADS, load_mode
+
+    if options.asynchronous:
+        return None
+    if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
+        return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
+    return options.max_threads or RATE_THREADS
 
 
 def classic_usage() -> str:

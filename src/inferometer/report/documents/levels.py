@@ -43,6 +43,7 @@ from inferometer.report.sentences import failure_sentence, start_sentence, verdi
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
+SAME = 0.02  # share by which two throughputs may differ and be the same for all purposes
 NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
 LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
@@ -66,13 +67,15 @@ def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
 
 
 def best(result: Result) -> tuple[Level, Measurement] | None:
-    """The level a reader should look at: of a search the one that was held, else the highest throughput."""
+    """The level a reader should look at: of a search the one that was held, else the lightest load that brings as much
+    as any."""
     rows = measured(result)
     if result.finding is not None and result.finding.value:
         rows = tuple(row for row in rows if row[0].value == result.finding.value) or rows
         return rows[-1] if rows else None
     sound = tuple(row for row in rows if row[0].is_as_asked) or rows
-    return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
+    most = max((row[1].infer_per_s.value for row in sound), default=0.0)
+    return next((row for row in sound if row[1].infer_per_s.value >= most * (1 - SAME)), None)
 
 
 def level_tone(said: str) -> Tone:
@@ -127,10 +130,13 @@ def levels_section(result: Result) -> Section | None:
     shown = percentiles(chosen)
     columns = (
         load_column(levels[0]),
-        *map(Column, ("Infer/s", "±95%", "Avg")),
-        *(Column(f"p{p}", rank=1 if p in (90, 95) and p != chosen else 0) for p in shown),
-        *(Column(name, rank=2) for name in ("Slowest", "Requests", "Failed")),
-        *map(Column, ("Errors", "Client CPU")),
+        Column("Infer/s"),
+        Column("±95%", rank=1),
+        Column("Avg", rank=2),
+        *(Column(f"p{p}", rank=2 if p in (90, 95) and p != chosen else 0) for p in shown),
+        *(Column(name, rank=4) for name in ("Slowest", "Requests", "Failed")),
+        Column("Errors"),
+        Column("Client CPU", rank=3),
         *text_columns("Verdict"),
     )
     periodic = result.effective.periodic

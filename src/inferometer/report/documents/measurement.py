@@ -19,6 +19,7 @@ from inferometer.report.document import (
     Tone,
     text_columns,
 )
+from inferometer.report.documents.answer import answer
 from inferometer.report.documents.breakdown import slowest_step, time_section
 from inferometer.report.documents.levels import (
     best,
@@ -41,18 +42,18 @@ from inferometer.report.format import (
     level_label,
     plural,
     quantity,
-    rate,
     share,
     when,
 )
 from inferometer.report.sentences import (
+    expert_sentences,
     finding_sentence,
     found_load,
     limit_words,
     measurement_sentences,
     verdict_words,
 )
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
@@ -116,8 +117,8 @@ def _verdict(result: Result) -> str:
     if found is None:
         words += ["No request was answered, so there is nothing to report."]
     else:
-        words += [_headline(*found)] if finding is None else []
-        words += [slowest_step(found[1])]
+        words += [answer(result)] if finding is None else []
+        words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
     return " ".join(word for word in (*words, *_reservations(result)) if word)
@@ -146,10 +147,10 @@ def _has_lost_worker(result: Result) -> bool:
     return any(remark.note is Note.WORKER_LOST for remark in remarks)
 
 
-def _headline(level: Level, measurement: Measurement) -> str:
-    half, most = (duration(measurement.latency.percentile_ns(p)) for p in (50, 99))
-    where = level_label(level.mode, level.value)
-    return f"{rate(measurement.infer_per_s)} at {where}, half of the requests within {half} and 99 % within {most}."
+def _busy_host(level: Level) -> str:
+    """Where others kept the cores, the server's times say little of its steps."""
+    said = next((remark.text for remark in level.remarks if remark.note is Note.HOST_BUSY), "")
+    return f"The machine was busy: {said}." if said else ""
 
 
 def _tone(result: Result) -> Tone:
@@ -211,8 +212,14 @@ def _more_section(result: Result) -> Section | None:
         return None
     level, measurement = best(result) or rows[-1]
     ports = int(result.host.get("ports") or 0)
-    said = tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement, ports))
-    return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", (Messages(said),))
+    blocks = (
+        Messages(tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement))),
+        Messages(
+            tuple(Message(text, tone=Tone.PLAIN) for text in expert_sentences(measurement, ports)),
+            is_detail=True,
+        ),
+    )
+    return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", blocks)
 
 
 # --- what was asked for, what ran, on which machine and against which server

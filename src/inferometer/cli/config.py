@@ -1,0 +1,169 @@
+"""Options from a file beside those of the command line, and what is in force of them."""
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.text import printable, to_stderr
+from inferometer.options.command_line import WORDS, Command, words_given
+from inferometer.options.commands import ASIDE
+from inferometer.options.option import Option, counted
+
+if TYPE_CHECKING:
+    from inferometer.options.config_file import Setting, Settings
+
+FILE = "inferometer.yaml"
+VARIABLE = "INFEROMETER_CONFIG"  # names a file as --config does
+COMMAND_LINE = "command line"
+MASK = "***"
+_PLAIN = re.compile(r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)")
+_DEFAULT = re.compile(r"\(default ([^\s)]+)\)")
+
+
+def with_file(
+    name: str, names: Sequence[str], argv: Sequence[str], given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What was given, completed from the file; None where it was only to be shown.
+
+    `names` are the commands whose options may stand in files."""
+    found = dict(given)
+    command = command_named(name)
+    asked, is_shown = found.pop("config", None), found.pop("show_config", False)
+    settings = _from_file(name, names, asked, found)
+    if is_shown:
+        print(printable("\n".join(_in_force(command, {**settings, **_from_command_line(name, argv)}))))
+        return None
+    return {field: one.value for field, one in settings.items() if one.value is not None} | found
+
+
+def command_named(name: str) -> Command:
+    """The command line of a command of ours."""
+    command: Command = import_module(f"inferometer.cli.{name}").COMMAND
+    return command
+
+
+def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mapping[str, Any]) -> "Settings":
+    """What the file sets, without what the command line says otherwise."""
+    path = os.environ.get(VARIABLE, FILE) if asked is None else asked
+    if path == "none" or (path == FILE and asked is None and not Path(FILE).exists()):
+        return {}
+    from inferometer.measure.checks import LOAD_MODES
+    from inferometer.options.config_file import ConfigFile, hidden_by
+
+    commands = {known: partial(command_named, known) for known in names}
+    settings = ConfigFile(Path(path), commands, LOAD_MODES).settings(name)
+    if settings and asked is None and not given.get("quiet") and "quiet" not in settings:
+        to_stderr(f"Options are read from {path}; --config none leaves it out.")
+    words = given.get(WORDS, ())
+    kept = _kept_with(name, words)
+    hidden = hidden_by((*given, *_fields_of(words, command_named(name))), LOAD_MODES)
+    return {
+        field: one
+        for field, one in settings.items()
+        if field not in hidden and (kept is None or field in kept)
+    }
+
+
+def _kept_with(name: str, words: Sequence[str]) -> Collection[str] | None:
+    """The fields that have a meaning with these words; None where all have."""
+    if name != "compare":
+        return None
+    from inferometer.cli.compare import OF_SAVED, are_saved
+
+    return OF_SAVED if are_saved(words) else None
+
+
+def _fields_of(words: Sequence[str], command: Command) -> Iterator[str]:
+    """The fields that words which stand alone give."""
+    by_name = command.by_name
+    for word in words:
+        for option in _options_of(word):
+            if option in by_name:
+                yield by_name[option].field
+
+
+def _options_of(word: str) -> tuple[str, ...]:
+    from inferometer.cli.measure import is_address
+
+    if "@" in word:  # MODEL@URL
+        return "--model", "--url"
+    return ("--url",) if is_address(word) else ("--model",)
+
+
+# --- what is in force
+
+
+def _from_command_line(name: str, argv: Sequence[str]) -> "Settings":
+    from inferometer.options.config_file import Setting
+
+    command, found = command_named(name), dict[str, Setting]()
+    uses = list(words_given(argv, command))
+    are_files = _kept_with(name, [word for row, word in uses if row.field == WORDS]) is not None
+    for row, word in uses:
+        if row.field == WORDS and not are_files:
+            row = command.by_name.get(_options_of(word)[0], row)
+        before = found.get(row.field)
+        words = (word,) if before is None or row.combine is None else (*before.words, word)
+        found[row.field] = Setting(row, words, True, COMMAND_LINE)
+    return found
+
+
+def _in_force(command: Command, settings: "Settings") -> Iterator[str]:
+    """A file of options that asks for the same; what nobody asked for, and secrets, are comments in it."""
+    yield f"# `{command.program}`: the options in force. This can be saved as {FILE}."
+    left = {field: one for field, one in settings.items() if field not in ASIDE}
+    seen: set[str] = set()
+    for title, members in (*command.groups, ("Else", tuple(one.row for one in left.values()))):
+        lines = []
+        for row in members:
+            if row.field in seen or row.field in ASIDE:
+                continue
+            one = left.get(row.field)
+            if one is not None:
+                lines.append(_entry(one))
+            elif default := _default(row):
+                lines.append((f"# {_key(row)}: {_scalar(default)}", "default"))
+            else:
+                continue
+            seen.add(row.field)
+        if lines:
+            yield from ("", f"# {title}", *(f"{text:<45} # {origin}" for text, origin in lines))
+
+
+def _entry(one: "Setting") -> tuple[str, str]:
+    row, words = one.row, one.words
+    if row.field == WORDS:
+        return f"# {' '.join(words)}", f"{one.origin}: no option"
+    if row.is_secret:
+        names = [f"{word.partition(':')[0]}: {MASK}" for word in words]
+        return f"# {_key(row)}: {_value(names)}", f"{one.origin}; not shown, and to be given again"
+    if row.values is None:
+        is_number = row.combine is counted and one.value is not None
+        count = words[0] if words[0].isdecimal() else str(len(words))
+        return f"{_key(row)}: {count if is_number else str(one.value is not None).lower()}", one.origin
+    return f"{_key(row)}: {_value(words)}", one.origin
+
+
+def _key(row: Option) -> str:
+    """The name of an option in a file: a long one, if it has one."""
+    names = (*row.names, *row.aliases)
+    return next((name for name in names if name.startswith("--")), names[0]).lstrip("-")
+
+
+def _default(row: Option) -> str:
+    """As the help says it; of flags and of what is absent there is none."""
+    found = _DEFAULT.search(row.help)
+    return row.default or ("" if found is None else found[1])
+
+
+def _value(words: Sequence[str]) -> str:
+    return _scalar(*words) if len(words) == 1 else f"[{', '.join(map(_scalar, words))}]"
+
+
+def _scalar(word: str) -> str:
+    return word if _PLAIN.fullmatch(word) else json.dumps(word, ensure_ascii=False)

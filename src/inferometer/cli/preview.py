@@ -1,0 +1,48 @@
+"""`--dry-run` and `--show-reply`: the first request of a run, and the reply to it, instead of the run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.messages import messages_shown
+from inferometer.base.text import to_stderr
+from inferometer.options.options import Options
+
+BAD_REPLY = 1
+
+
+def preview(name: str, given: dict[str, Any]) -> int:
+    """Show what was asked for; whether a reply was good is the exit code."""
+    is_dry, is_sent = given.pop("dry_run", False), given.pop("show_reply", False)
+    if is_dry and is_sent:
+        raise UsageError(
+            "--dry-run sends nothing, and --show-request and --show-reply send one request",
+            remedy="give one of them",
+        )
+    from inferometer.measure.prepare import prepare
+    from inferometer.measure.preview import first_of, reply_text, request_text, send
+
+    is_good = True
+    for title, options in _loads(name, given):
+        with messages_shown(options.verbose):
+            setup = prepare(replace(options, is_dry=is_dry), command=name)
+            if not options.quiet:
+                for warning in setup.warnings:
+                    to_stderr(warning)
+            if title:
+                print(f"# {title}")
+            request = first_of(setup)
+            print(request_text(setup, request), end="\n\n", flush=True)
+            if not is_dry:
+                reply = send(setup, request)
+                print(reply_text(setup, reply), end="\n\n", flush=True)
+                is_good = is_good and reply.is_good
+    return 0 if is_good else BAD_REPLY
+
+
+def _loads(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+    """What would be loaded, each with its name where there are several."""
+    loads: Iterator[tuple[str, Options]] = import_module(f"inferometer.cli.{name}").loads(dict(given))
+    return loads

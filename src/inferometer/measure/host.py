@@ -1,0 +1,312 @@
+"""This machine while a level is measured: how busy it is and by whom, and what became of a server that runs on it."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
+from inferometer.observe.host import HostMeter, HostSample
+from inferometer.server.guarded import ending, last_line
+from inferometer.server.ports import listeners
+from inferometer.stats.doubts import client_limit
+from inferometer.stats.measurement import CoreUse, HostUse, Measurement
+
+if TYPE_CHECKING:
+    import psutil
+
+_STUB = "python_backend_stub"
+_SHORTEST_S = 0.05  # counters of the kernel go in steps of a hundredth of a second
+LOOK_S = 0.5
+MUCH = 0.2  # of a level's time, during which others crowd the machine
+WAITING = 0.1  # cores that this tool would have used and did not get
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
+
+    core_s: float = 0.0
+    wait_s: float = 0.0
+    model: str | None = None
+
+
+class ProcessTable:
+    """Reads what processes have used."""
+
+    def family(self, pids: Iterable[int]) -> frozenset[int]:
+        """These processes and all that they started."""
+        import psutil
+
+        found = set[int]()
+        for pid in pids:
+            with contextlib.suppress(psutil.Error):
+                found |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+        return frozenset(found)
+
+    def used(self, pids: Iterable[int]) -> dict[int, Used]:
+        """Without those that ended."""
+        import psutil
+
+        found = dict[int, Used]()
+        for pid in pids:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                times = process.cpu_times()
+                found[pid] = Used(times.user + times.system, _waited_s(pid), _maybe_model(process.cmdline()))
+        return found
+
+
+def _waited_s(pid: int) -> float:
+    """Time its threads were ready and had no core; 0 where the kernel does not tell."""
+    total_ns = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total_ns += int(file.read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+    return total_ns / NS_PER_S
+
+
+def _maybe_model(words: list[str]) -> str | None:
+    """Python models run in a process each: `stub .../NAME/VERSION/model.py ...`."""
+    if not words or _STUB not in words[0]:
+        return None
+    path = next((Path(word) for word in words[1:] if word.endswith(".py")), None)
+    return path.parts[-3] if path is not None and len(path.parts) >= 3 else None
+
+
+# --- the server, if it runs here
+
+
+class LocalServer:
+    """The processes that listen on a port of this machine, and the file that they write to."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._processes: tuple[psutil.Process, ...] = ()
+        self._log: Path | None = None
+        self.find()
+
+    def find(self) -> None:
+        import psutil
+
+        self._processes = ()
+        for pid in listeners(self._port):
+            with contextlib.suppress(psutil.Error):
+                self._processes += (psutil.Process(pid),)
+        self._log = next(filter(None, (_maybe_log(process.pid) for process in self._processes)), None)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(process.pid for process in self._processes)
+
+    def ended(self) -> str:
+        """In words, how it ended, with its last line; nothing while it runs, or where it was never seen."""
+        if not self._processes or any(map(_is_running, self._processes)):
+            return ""
+        pid = self._processes[0].pid
+        words = f"the server's process {pid} {_maybe_ending(pid) or 'has ended'}"
+        line = "" if self._log is None else last_line(self._log)
+        return f"{words}; its last line: {line}" if line else words
+
+
+def _is_running(process: "psutil.Process") -> bool:
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _maybe_ending(pid: int) -> str | None:
+    """How a child of ours ended; it stays to be waited for. None of other processes, or when it was waited for."""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if found is None:
+        return None
+    return ending(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+
+
+def _maybe_log(pid: int) -> Path | None:
+    """Where the process writes its messages, if that is a file that we see under the same name."""
+    for number in (2, 1):
+        opened = Path(f"/proc/{pid}/fd/{number}")
+        with contextlib.suppress(OSError):
+            path = opened.readlink()
+            if path.is_file() and path.samefile(opened):
+                return path
+    return None
+
+
+# --- how busy the machine is
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_ns: int
+    host: HostSample
+    used: dict[int, Used]
+
+    def busy(self, before: "_Look", cores: int) -> float:
+        """Cores in use since the look before; 0 where no time has passed by the kernel's count."""
+        total_s = self.host.total_s - before.host.total_s
+        return cores * max(0.0, self.host.busy_s - before.host.busy_s) / total_s if total_s > 0 else 0.0
+
+    def use(self, before: "_Look", pids: Iterable[int]) -> CoreUse:
+        """By these processes since then; what ended meanwhile, as after a reload, is left out."""
+        elapsed_s = (self.at_ns - before.at_ns) / NS_PER_S
+        total = CoreUse()
+        for pid in pids:
+            now = self.used.get(pid)
+            if now is not None:
+                then = before.used.get(pid, Used())
+                total += CoreUse(
+                    (now.core_s - then.core_s) / elapsed_s, (now.wait_s - then.wait_s) / elapsed_s
+                )
+        return total
+
+
+class HostWatch:
+    """Notes how busy this machine is in each level: the server's part and ours are told from those of others."""
+
+    def __init__(
+        self,
+        server: LocalServer | None,
+        workers: Callable[[], tuple[int, ...]],
+        *,
+        cores: int | None = None,
+        meter: HostMeter | None = None,
+        table: ProcessTable | None = None,
+        clock: Clock = monotonic_ns,
+    ) -> None:
+        """Without a server, it runs on another machine. Ours are this process and the workers, not all its children."""
+        allowed = os.sched_getaffinity(0)
+        self._server = server
+        self._workers = workers
+        self._cores = len(allowed) if cores is None else cores
+        self._meter = HostMeter(allowed) if meter is None else meter
+        self._table = ProcessTable() if table is None else table
+        self._clock = clock
+        self._gpu: list[float] = []
+        self._ours = self._theirs = frozenset[int]()
+        self._first: _Look | None = None
+        self._last: _Look | None = None
+        self._crowded_s = self._crowded_core_s = 0.0
+
+    def begin(self) -> None:
+        """A level begins."""
+        if self._server is not None and (self._server.ended() or not self._server.pids):
+            self._server.find()
+        self._gpu, self._crowded_s, self._crowded_core_s = [], 0.0, 0.0
+        self._find_families()
+        self._first = self._last = self._look()
+
+    def look(self) -> None:
+        """Called now and then; looks at most every half second."""
+        if self._last is not None and self._clock() - self._last.at_ns >= LOOK_S * NS_PER_S:
+            self._take(self._look())
+
+    def end(self) -> HostUse | None:
+        """The level is over. None where it was too short to see anything."""
+        first, self._first = self._first, None
+        if first is None or self._clock() - first.at_ns < _SHORTEST_S * NS_PER_S:
+            return None
+        self._find_families()  # models may have been loaded since
+        last = self._look()
+        self._take(last)
+        models = dict[str, CoreUse]()
+        for pid in self._theirs:
+            if (row := last.used.get(pid)) is not None and row.model is not None:
+                models[row.model] = models.get(row.model, CoreUse()) + last.use(first, (pid,))
+        return HostUse(
+            cores=self._cores,
+            busy=last.busy(first, self._cores),
+            server=self._server_cores(first, last),
+            models=models,
+            gpu_share=sum(self._gpu) / len(self._gpu) if self._gpu else None,
+            ours=last.use(first, self._ours),
+            is_local=self._server is not None,
+            seconds=(last.at_ns - first.at_ns) / NS_PER_S,
+            crowded_s=self._crowded_s,
+            crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
+        )
+
+    def ended(self) -> str:
+        """How the server ended, in words; nothing while it runs, or where it is not known."""
+        return "" if self._server is None else self._server.ended()
+
+    def _find_families(self) -> None:
+        """A worker that holds the server is one of theirs."""
+        self._theirs = self._table.family(() if self._server is None else self._server.pids)
+        self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
+
+    def _look(self) -> _Look:
+        look = _Look(self._clock(), self._meter.read(), self._table.used((*self._ours, *self._theirs)))
+        self._gpu += [gpu.utilization for gpu in look.host.gpus.values() if gpu.utilization is not None]
+        return look
+
+    def _server_cores(self, before: _Look, after: _Look) -> float | None:
+        """None once it has ended: what it used until then is known to nobody."""
+        pids = () if self._server is None else self._server.pids
+        is_there = self._theirs and all(pid in after.used for pid in pids)
+        return after.use(before, self._theirs).cores if is_there else None
+
+    def _take(self, look: _Look) -> None:
+        """Whether others crowded the machine since the look before."""
+        before, self._last = self._last, look
+        if before is None or look.at_ns <= before.at_ns:
+            return
+        seconds = (look.at_ns - before.at_ns) / NS_PER_S
+        part = HostUse(
+            self._cores,
+            look.busy(before, self._cores),
+            self._server_cores(before, look),
+            ours=look.use(before, self._ours),
+            is_local=self._server is not None,
+        )
+        if part.is_crowded:
+            self._crowded_s += seconds
+            self._crowded_core_s += (part.others or 0.0) * seconds
+
+
+def together(uses: Iterable[HostUse | None]) -> HostUse | None:
+    """Of several turns as one, as far as remarks need it."""
+    known = [use for use in uses if use is not None]
+    seconds = sum(use.seconds for use in known)
+    if not seconds:
+        return None
+    crowded_s = sum(use.crowded_s for use in known)
+    servers = [use.server * use.seconds for use in known if use.server is not None]
+    return HostUse(
+        cores=known[0].cores,
+        busy=sum(use.busy * use.seconds for use in known) / seconds,
+        server=sum(servers) / seconds if servers else None,
+        ours=CoreUse(
+            sum(use.ours.cores * use.seconds for use in known) / seconds,
+            sum(use.ours.waiting * use.seconds for use in known) / seconds,
+        ),
+        is_local=known[0].is_local,
+        seconds=seconds,
+        crowded_s=crowded_s,
+        crowded_cores=sum(use.crowded_cores * use.crowded_s for use in known) / crowded_s
+        if crowded_s
+        else 0.0,
+    )
+
+
+def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
+    """That others kept the machine busy: where the server runs on it, or where this tool had too little of it."""
+    if use is None or use.crowded_s < MUCH * use.seconds:
+        return
+    is_short = use.ours.waiting > WAITING or client_limit(found) is not None
+    if use.is_local or is_short:
+        part = min(1.0, use.crowded_s / use.seconds)
+        text = f"other programs used {use.crowded_cores:.2g} of this machine's {use.cores} cores"
+        yield Remark(Note.HOST_BUSY, f"{text} for {part:.0%} of the level")

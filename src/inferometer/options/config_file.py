@@ -1,0 +1,216 @@
+"""`inferometer.yaml`: any options of any command, and what is in force of one.
+
+    url: localhost:8000             # options of every command that has them, named as on the command line
+    concurrency: [1, 2, 4]
+    header: ["x-team: vision"]
+    find:                           # those of one command, which win
+      slo: p99<50ms
+
+Words are taken as they are written: YAML would make 76 of 1:16, which here is a range. What they mean is read by the
+option, as if they stood on the command line.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest
+from inferometer.options.command_line import Command
+from inferometer.options.commands import ASIDE
+from inferometer.options.option import Option, appended, counted, named
+
+_ON, _OFF = ("true", "yes", "on"), ("false", "no", "off")
+_LARGEST = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An option that is set: in which words, what they mean, and where they stand."""
+
+    row: Option
+    words: tuple[str, ...]
+    value: Any  # None of a flag that is switched off
+    origin: str
+
+
+Settings = Mapping[str, Setting]
+"""By field."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file of options, and the commands whose options may stand in it."""
+
+    path: Path
+    commands: Mapping[str, Callable[[], Command]]  # by name; each is made when it is looked at
+    alternatives: Collection[str] = ()  # fields of which one is given at most
+
+    def settings(self, name: str) -> Settings:
+        """What it sets for this command."""
+        shared: dict[str, Setting] = {}
+        own: dict[str, Setting] = {}
+        for key, value in self._top():
+            if key.value not in self.commands:
+                self._add(shared, name, key, value, is_shared=True)
+                continue
+            for inner, part in self._members(value, f"the section '{key.value}'"):
+                if key.value == name:
+                    self._add(own, name, inner, part, is_shared=False)
+                elif maybe_row(self.commands[key.value](), inner.value) is None:
+                    raise self._unknown(inner, key.value)
+        hidden = hidden_by(own, self.alternatives)
+        return {field: one for field, one in shared.items() if field not in hidden} | own
+
+    def _top(self) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        try:
+            text = self.path.read_bytes()[: _LARGEST + 1]
+            if len(text) > _LARGEST:
+                raise UsageError(f"{self.path} has more than {_LARGEST} bytes", remedy="give a smaller file")
+            root = yaml.compose(text.decode(), yaml.SafeLoader)
+        except OSError as error:
+            raise UsageError(
+                f"{self.path} cannot be read: {error.strerror or error}",
+                remedy="give a file with --config FILE, or --config none",
+            ) from error
+        except RecursionError as error:
+            raise UsageError(f"{self.path} is not YAML: it is nested too deep") from error
+        except (
+            yaml.MarkedYAMLError
+        ) as error:  # the whole sentence would quote the line, which may have a secret
+            line = 0 if error.problem_mark is None else error.problem_mark.line
+            raise UsageError(f"{self.path}:{line + 1}: this is not YAML: {error.problem}") from error
+        except (yaml.YAMLError, ValueError) as error:
+            raise UsageError(f"{self.path} is not YAML: {' '.join(str(error).split())}") from error
+        return [] if root is None else self._members(root, "the file")
+
+    def _members(self, node: yaml.Node, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        """Names and what they hold, each once."""
+        if isinstance(node, yaml.ScalarNode) and _is_null(node):
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            raise self._error(node, f"{what} must hold options", "write lines such as `url: localhost:8000`")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error(key, "a name is missing", "write lines such as `url: localhost:8000`")
+            if key.value in seen:
+                raise self._error(key, f"'{key.value}' stands there twice", "write it once")
+            seen.add(key.value)
+        return list(node.value)
+
+    def _add(
+        self,
+        found: dict[str, Setting],
+        name: str,
+        key: yaml.ScalarNode,
+        node: yaml.Node,
+        *,
+        is_shared: bool,
+    ) -> None:
+        """Read one entry; one that is shared may be there for other commands alone."""
+        command, written = self.commands[name](), as_option(key.value)
+        row = maybe_row(command, key.value)
+        if row is None:
+            if is_shared and any(maybe_row(other(), key.value) for other in self.commands.values()):
+                return
+            raise self._unknown(key, None if is_shared else name)
+        if is_shared and row.field in command.refused:
+            return
+        if row.field in ASIDE:
+            raise self._error(key, f"{written} is for the command line", "leave it out of the file")
+        if (refusal := command.refusal(written, row)) is not None:
+            raise self._error(key, refusal.message, refusal.remedy)
+        words = tuple(self._words(row, node))
+        try:
+            value = _value(row, written, words)
+        except UsageError as error:
+            raise self._error(node, error.message, error.remedy) from error
+        setting = Setting(row, words, value, f"{self.path}:{key.start_mark.line + 1}")
+        before = found.get(row.field)
+        if before is not None and before.value != value:
+            raise self._error(key, f"'{key.value}' says otherwise than {before.origin}", "give one of them")
+        found[row.field] = setting
+
+    def _unknown(self, key: yaml.ScalarNode, name: str | None) -> UsageError:
+        """No option of this command, or of any."""
+        commands = [self.commands[name]()] if name else [make() for make in self.commands.values()]
+        known = {option[2:] for command in commands for option in command.by_name if option.startswith("--")}
+        close = nearest(key.value, sorted(known if name else known | set(self.commands)))
+        what = f"`{commands[0].program}` has no" if name else "there is no"
+        remedy = f"did you mean '{close}'?" if close else "see --help-all for those there are"
+        return self._error(key, f"{what} option '{key.value}'", remedy)
+
+    def _words(self, row: Option, node: yaml.Node) -> Iterator[str]:
+        """A list is several uses of an option that may be given several times, else one with commas."""
+        if not isinstance(node, yaml.SequenceNode):
+            yield from self._entries(row, node)
+        elif row.combine in (appended, named):
+            for part in node.value:
+                yield from self._entries(row, part)
+        elif node.value:
+            yield ",".join(self._word(part) for part in node.value)
+
+    def _entries(self, row: Option, node: yaml.Node) -> Iterator[str]:
+        """`Accept: text/plain` without quotes is a mapping to YAML; so are several of them."""
+        if not isinstance(node, yaml.MappingNode) or row.combine not in (appended, named):
+            yield self._word(node)
+            return
+        mark = "=" if "=" in row.metavar else ":"
+        for key, value in node.value:
+            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            yield f"{self._word(key)}{mark}{','.join(self._word(part) for part in parts)}"
+
+    def _word(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise self._error(node, "a single value must stand here", "write it without braces and brackets")
+        if _is_null(node):
+            raise self._error(node, "there is no value", "give one, or leave the line out")
+        return str(node.value)
+
+    def _error(self, node: yaml.Node, message: str, remedy: str) -> UsageError:
+        return UsageError(f"{self.path}:{node.start_mark.line + 1}: {message}", remedy=remedy)
+
+
+def hidden_by(fields: Iterable[str], alternatives: Collection[str]) -> set[str]:
+    """Those that these take the place of: each itself, one of several alternatives all of them."""
+    found = set(fields)
+    return found if found.isdisjoint(alternatives) else found | set(alternatives)
+
+
+def _is_null(node: yaml.ScalarNode) -> bool:
+    return bool(node.tag == "tag:yaml.org,2002:null")
+
+
+def maybe_row(command: Command, key: str) -> Option | None:
+    """The option that is called so in a file."""
+    return command.by_name.get(as_option(key))
+
+
+def as_option(key: str) -> str:
+    """A name in a file as it is written on the command line."""
+    written = key.replace("_", "-")
+    return f"--{written}" if len(written) > 1 else f"-{written}"
+
+
+def _value(row: Option, name: str, words: Sequence[str]) -> Any:
+    if row.values is None:
+        return _flag(row, name, words[0] if words else "")
+    value: Any = None
+    for word in words:
+        read = row.values.read(name, word)
+        value = read if row.combine is None else row.combine(value, read)
+    return value
+
+
+def _flag(row: Option, name: str, word: str) -> Any:
+    if row.combine is counted and word.isdecimal() and len(word) < 3:
+        return int(word) or None
+    if word.lower() in _OFF:
+        return None
+    if word.lower() not in _ON:
+        raise UsageError(f"{name} takes no value, but got '{word}'", remedy="write true or false")
+    return row.value if row.combine is None else row.combine(None, row.value)

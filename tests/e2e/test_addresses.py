@@ -1,0 +1,392 @@
+"""Any address gives the truth or an error: what is there is named, with the command to type, before any load."""
+
+import re
+import shlex
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferometer.services.address import read_address
+from tests.support.grpc_servers import FakeGrpcTriton, GrpcServer, refuse
+from tests.support.listeners import (
+    Listener,
+    answering,
+    closing,
+    greeting,
+    hanging_up,
+    mute,
+    resetting,
+    tls_or,
+)
+from tests.support.openai import FakeOpenAi
+from tests.support.servers import (
+    Act,
+    FakeModel,
+    FakeTriton,
+    Request,
+    ScriptedServer,
+    answer,
+    answer_json,
+    reply,
+)
+
+UNIMPLEMENTED = 12
+SHORT = ("--duration", "200ms")
+METRICS = b"# HELP nv_gpu_utilization GPU utilization rate\n# TYPE nv_gpu_utilization gauge\n"
+TORCHSERVE_404 = answer_json({"code": 404, "type": "ResourceNotFoundException", "message": "not found"}, 404)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a listener that says nothing costs no more than that."""
+    monkeypatch.setattr("inferometer.services.detect.TIMEOUT_S", 0.3)
+
+
+# --- what listens
+
+
+def page(request: Request) -> Act:
+    return answer(b"<html>hello</html>") if request.path in ("/", "/page") else answer(b"no", 404)
+
+
+def metrics(request: Request) -> Act:
+    """Triton's metrics port answers 200 to everything, with nothing in it."""
+    return answer(METRICS if request.path == "/metrics" else b"")
+
+
+def management(request: Request) -> Act:
+    if request.path.startswith("/models"):
+        return answer_json({"models": [{"modelName": "resnet", "modelUrl": "resnet.mar"}]})
+    return TORCHSERVE_404
+
+
+PROXY = reply(b"<html>The plain HTTP request was sent to HTTPS port</html>", 400)
+ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Something at an address; `sent` are the requests that it got, as far as it understood them."""
+
+    address: str
+    sent: list[Request] = field(default_factory=list)
+
+
+@contextmanager
+def listening(meeting: Any) -> Iterator[Peer]:
+    with Listener(meeting) as listener:
+        yield Peer(listener.address)
+
+
+@contextmanager
+def scripted(script: Any, tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
+    with ScriptedServer(script, tls=tls) as server:
+        yield Peer(server.address, server.requests)
+
+
+@contextmanager
+def fake(made: Any) -> Iterator[Peer]:
+    with made:
+        server = made.server
+        yield Peer(server.address, getattr(server, "requests", []))
+        if isinstance(server, GrpcServer):
+            forgive(server)
+
+
+def forgive(server: GrpcServer) -> None:
+    """Whoever asks what a port is breaks the rules of those that it is not."""
+    server.wait_for(lambda: all(wire.is_closed for wire in server.wires))
+    for wire in server.wires:
+        wire.faults.clear()
+
+
+@contextmanager
+def nobody() -> Iterator[Peer]:
+    with Listener(closing) as listener:
+        address = listener.address
+    yield Peer(address)
+
+
+@contextmanager
+def other_grpc() -> Iterator[Peer]:
+    with GrpcServer(lambda call: refuse(UNIMPLEMENTED, "unknown service")) as server:
+        yield Peer(server.address)
+        forgive(server)
+
+
+Context = ssl.SSLContext
+PEERS: dict[str, Callable[[Context], Any]] = {
+    "nobody": lambda context: nobody(),
+    "mute": lambda context: listening(mute),
+    "closes": lambda context: listening(closing),
+    "hangs up": lambda context: listening(hanging_up),
+    "resets": lambda context: listening(resetting),
+    "SSH": lambda context: listening(greeting(b"SSH-2.0-OpenSSH_9.6\r\n")),
+    "Redis": lambda context: listening(answering(b"-ERR wrong number of arguments for 'get' command\r\n")),
+    "mail": lambda context: listening(greeting(b"220 mail.example ESMTP\r\n")),
+    "noise": lambda context: listening(greeting(bytes(range(256)) * 20)),
+    "noise without an end": lambda context: listening(greeting(b"x" * 100)),
+    "TLS": lambda context: scripted(page, context),
+    "TLS, with an alert": lambda context: listening(tls_or(answering(ALERT), context)),
+    "TLS behind a proxy": lambda context: listening(tls_or(answering(PROXY), context)),
+    "gRPC with TLS": lambda context: fake(FakeGrpcTriton(tls=context)),
+    "gRPC": lambda context: fake(FakeGrpcTriton()),
+    "gRPC of another kind": lambda context: other_grpc(),
+    "Triton": lambda context: fake(FakeTriton()),
+    "OpenAI": lambda context: fake(FakeOpenAi()),
+    "a page": lambda context: scripted(page),
+    "metrics": lambda context: scripted(metrics),
+    "management": lambda context: scripted(management),
+}
+
+
+@pytest.fixture
+def peer(certificate: Callable) -> Iterator[Callable[[str], Peer]]:
+    with ExitStack() as stack:
+        yield lambda name: stack.enter_context(PEERS[name](certificate("peer")[1]))
+
+
+# --- each is named, with the command to type
+
+USAGE, PEER = 2, 3
+ROWS: tuple[tuple[str, str, int, str, str], ...] = (
+    # what is there, the address and options, exit code, what is said, what to type
+    ("nobody", "{at} -m fake", PEER, "{at} cannot be reached", ""),
+    ("mute", "{at} -m fake", PEER, "{at} takes connections, and has not answered", ""),
+    ("mute", "{at} -m fake -i grpc", PEER, "{at} takes connections, and has not answered", ""),
+    ("closes", "{at} -m fake", PEER, "{at} closes every connection without an answer", ""),
+    ("hangs up", "{at}", PEER, "{at} closes every connection without an answer", ""),
+    ("resets", "{at} -m fake", PEER, "{at} closes every connection without an answer", ""),
+    ("SSH", "{at} -m fake", PEER, "{at} does not speak HTTP: it looks like SSH", ""),
+    ("Redis", "{at} -m fake", PEER, "{at} does not speak HTTP: it looks like Redis", ""),
+    ("mail", "{at}", PEER, "{at} does not speak HTTP: it looks like mail or FTP", ""),
+    ("noise", "{at}", PEER, "{at} does not speak HTTP: its answer began with", ""),
+    ("noise without an end", "{at}", PEER, "{at} takes connections, and has not answered a GET within 0.3 s", ""),
+    ("TLS", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
+    ("TLS", "http://{at}/page", USAGE, "{at} is a port with TLS", "https://{at}/page"),
+    ("TLS", "{at} -m fake -i grpc", USAGE, "{at} is a port with TLS", "https://{at} fake"),
+    ("TLS", "-u {at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
+    ("TLS, with an alert", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
+    ("TLS behind a proxy", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
+    ("TLS", "https://{at} -m fake", PEER, "its certificate is not accepted", "--tls-ca"),
+    ("gRPC with TLS", "{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
+    ("gRPC with TLS", "grpc://{at} -m fake", USAGE, "{at} is a gRPC port with TLS", "grpcs://{at} fake"),
+    ("gRPC", "grpcs://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
+    ("gRPC", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} fake"),
+    ("gRPC", "{at} -m fake -i http", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
+    ("gRPC", "-u {at} -m fake", USAGE, "{at} looks like Triton over gRPC, and HTTP", "{at} fake --grpc"),
+    ("gRPC", "{at}/deep -m fake", USAGE, "has the path '/deep', and gRPC has none", ""),
+    ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of no kind", "{at} --grpc-method"),
+    ("Triton", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton", "http://{at} fake"),
+    ("Triton", "grpc://{at} -m fake", USAGE, "{at} looks like Triton over HTTP, and gRPC", "{at} fake"),
+    ("Triton", "{at}/foo -m fake", USAGE, "takes no inference at '/foo'", "{at} fake"),
+    ("Triton", "{at}/v2/health/ready", USAGE, "takes no inference at '/v2/health/ready'", "{at} MODEL"),
+    ("Triton", "{at}/v1/models/fake:predict", USAGE, "takes no inference at '/v1/models/fake", "{at} fake"),
+    ("Triton", "{at}/predictions/fake", USAGE, "takes no inference at '/predictions/fake'", "{at} fake"),
+    ("Triton", "{at}/v1/chat/completions -m fake", USAGE, "takes no inference at '/v1/chat", "{at} fake"),
+    ("Triton", "{at}/v2/models/fake?x=1", USAGE, "ends with the query '?x=1'", ""),
+    ("Triton", "{at}/v2/models/fake -m other", USAGE, "has the model 'fake' in it, and 'other' is asked for", ""),
+    ("Triton", "{at}/v2/models/nope", PEER, "'nope' is not found", ""),
+    ("Triton", "{at} -m nope", PEER, "'nope' is not found", ""),
+    ("Triton", "{at} -m fake --service-kind http", USAGE, "has no models (--service-kind http)", ""),
+    ("Triton", "{at} -m fake --path /x", USAGE, "has no models (--service-kind http)", ""),
+    ("Triton", "{at} -m fake --service-kind openai", USAGE, "and an OpenAI-style server is asked for", "{at} fake"),
+    ("OpenAI", "{at} -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
+    ("OpenAI", "{at}/v1 -m nope", PEER, "the server has no model 'nope'; it has tiny", ""),
+    ("OpenAI", "{at}/v1/completions -m tiny --endpoint v1/x", USAGE, "has the endpoint 'v1/completions' in it", ""),
+    ("a page", "{at} -m fake", PEER, "and has no model 'fake'", "{at}"),
+    ("a page", "{at}/page -m fake", PEER, "and has no model 'fake'", "{at}/page"),
+    ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'", "{at}/v2"),
+    ("a page", "https://{at}/page", USAGE, "{at} speaks no TLS", "http://{at}/page"),
+    ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
+    ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
+    ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "{below:2} MODEL"),
+    ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "{below:2} fake"),
+    ("metrics", "-u {at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
+    ("management", "{at} -m resnet", USAGE, "{at} is TorchServe's management API", "{below:1} resnet"),
+    (
+        "management",
+        "{at} -m resnet --service-kind torchserve --body x",
+        USAGE,
+        "{at} is TorchServe's management API",
+        "{below:1} resnet",
+    ),
+)  # fmt: skip
+
+
+class Below(str):
+    """A port so much below that of the address."""
+
+    def __format__(self, spec: str) -> str:
+        host, _, port = self.rpartition(":")
+        return f"{host}:{int(port) - int(spec)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code", "says", "types"), ROWS, ids=[f"{r[0]}: {r[1]}" for r in ROWS]
+)
+def test_what_is_there_is_named_before_any_load(
+    name: str, words: str, code: int, says: str, types: str, run: Callable, peer: Callable
+) -> None:
+    found = peer(name)
+    places = {"at": found.address, "below": Below(found.address)}
+    ended = run("inferometer", "measure", *words.format(**places).split(), *SHORT)
+    assert ended.code == code, ended.stderr
+    assert says.format(**places) in ended.stderr
+    if types.startswith("--"):
+        assert types in ended.stderr
+    elif types:
+        assert re.search(
+            rf"type inferometer measure {re.escape(types.format(**places))}(?=[\s;]|$)", ended.stderr
+        )
+    assert_harmless(found)
+
+
+def assert_harmless(found: Peer) -> None:
+    """Nothing but a few GETs, and the call for the list of models."""
+    assert len(found.sent) < 30
+    assert {request.path for request in found.sent if request.method != "GET"} <= {"/v2/repository/index"}
+
+
+def test_a_find_names_its_own_command(run: Callable, peer: Callable) -> None:
+    at = peer("TLS").address
+    ended = run("inferometer", "find", at, "-m", "fake", "--slo", "p99<50ms")
+    assert ended.code == USAGE
+    assert f"type inferometer find https://{at} fake --slo 'p99<50ms'" in ended.stderr
+
+
+# --- what is understood
+
+READ = (
+    ("Triton", "{at}/v2/models/fake", "'{at}/v2/models/fake' is read as {at}, model 'fake'."),
+    ("Triton", "{at}/v2/models/fake/infer", "is read as {at}, model 'fake'."),
+    ("Triton", "{at}/v2/models/fake/versions/1/infer", "is read as {at}, model 'fake', version '1'."),
+    ("Triton", "{at}/v2/ -m fake", "is read as {at}."),
+    ("Triton", "-u {at}/v2 -m fake", "is read as {at}."),
+    ("Triton", "http://{at} -m fake", "{at} looks like Triton over HTTP"),
+    ("gRPC", "{at}/v2/models/fake", "is read as {at}, model 'fake'."),
+    (
+        "gRPC",
+        "grpc://{at} -m fake",
+        "{at} looks like Triton over gRPC, model 'fake' (--service-kind triton --grpc).",
+    ),
+    (
+        "gRPC",
+        "{at} -m fake",
+        "{at} looks like Triton over gRPC, model 'fake' (--service-kind triton --grpc).",
+    ),
+    ("OpenAI", "{at}/v1", "is read as {at}."),
+    ("OpenAI", "{at}/v1/chat/completions", "is read as {at}, endpoint 'v1/chat/completions'."),
+    ("OpenAI", "{at}/v1/completions -m tiny", "is read as {at}, endpoint 'v1/completions'."),
+    ("OpenAI", "{at}/v1/models/tiny", "is read as {at}, model 'tiny'."),
+    ("a page", "{at}/page", "{at} looks like an HTTP server of no kind that is known (--service-kind http)."),
+)
+
+
+@pytest.mark.parametrize(("name", "words", "says"), READ, ids=[f"{row[0]}: {row[1]}" for row in READ])
+def test_what_is_understood_is_said(name: str, words: str, says: str, run: Callable, peer: Callable) -> None:
+    at = peer(name).address
+    ended = run("inferometer", "measure", *words.format(at=at).split(), *SHORT)
+    assert ended.code == 0, ended.stderr
+    assert says.format(at=at) in ended.stderr
+
+
+@pytest.mark.parametrize("scheme", ["https", "grpcs"])
+def test_tls_is_spoken_by_its_scheme(scheme: str, run: Callable, certificate: Callable) -> None:
+    authority, context = certificate("peer")
+    made: Any = FakeTriton(tls=context) if scheme == "https" else FakeGrpcTriton(tls=context)
+    with made:
+        address = f"{scheme}://{made.server.address}"
+        ended = run("inferometer", "measure", address, "-m", "fake", "--cacert", authority, *SHORT)
+    assert ended.code == 0, ended.stderr
+
+
+def test_the_page_is_requested_to_the_letter(run: Callable) -> None:
+    with ScriptedServer(lambda request: answer(b"hello")) as server:
+        ended = run("inferometer", "measure", f"http://{server.address}/a/b/?x=1&y=%20", *SHORT)
+    assert ended.code == 0, ended.stderr
+    assert {request.path for request in server.requests[-3:]} == {"/a/b/?x=1&y=%20"}
+    assert "requests/s" in ended.stdout
+    assert "infer/s" not in ended.stdout
+
+
+def test_a_request_of_ones_own_goes_to_any_server(run: Callable) -> None:
+    with FakeTriton() as fake_triton:
+        at = fake_triton.server.address
+        ended = run("inferometer", "measure", f"{at}/v2/models/fake/infer", "--body", "{}", *SHORT)
+    assert ended.code == 0, ended.stderr
+    assert f"{at} looks like Triton over HTTP, and gets the request that is given" in ended.stderr
+    assert {request.body for request in fake_triton.inferences} == {b"{}"}
+
+
+def test_a_model_that_a_plain_kserve_server_does_not_list_is_an_error(run: Callable) -> None:
+    """It describes any model, and lists one."""
+
+    def control(request: Request) -> Act | None:
+        if request.path == "/v2/repository/index":
+            return answer_json([{"name": "other", "state": "READY"}])
+        if request.path == "/v2":
+            return answer_json({"name": "mlserver", "version": "1", "extensions": []})
+        return answer(status=404) if request.path.endswith("/config") else None
+
+    with FakeTriton(control=control, model=FakeModel("fake")) as fake_triton:
+        ended = run("inferometer", "measure", fake_triton.server.address, "-m", "fake", *SHORT)
+        assert fake_triton.inferences == []
+    assert ended.code == PEER
+    assert "the server has no model 'fake'; it has other" in ended.stderr
+
+
+def test_headers_are_not_sent_in_plain_text_where_tls_was_asked_for(run: Callable, peer: Callable) -> None:
+    found = peer("Triton")
+    ended = run("inferometer", "measure", f"https://{found.address}", "-m", "fake", "-H", "X-Key:secret")
+    assert ended.code == USAGE
+    assert found.sent
+    assert all(request.header("X-Key") is None for request in found.sent)
+
+
+# --- whatever is there, however it is written
+
+SCHEMES = ("", "http://", "https://", "grpc://", "grpcs://", "ftp://", "HTTP://")
+PATHS = (
+    "",
+    "/",
+    "/v2",
+    "/v2/models/fake",
+    "/v1",
+    "/v1/chat/completions",
+    "/metrics",
+    "/é",
+    "//",
+    "/a?b=c",
+    "#x",
+    "/%",
+)
+WORDS = ("", "-m fake", "-m nope", "-i grpc", "-i http -m fake", "--service-kind triton -m fake")
+
+
+def test_any_address_gives_the_truth_or_an_error(run: Callable, certificate: Callable) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(*map(st.sampled_from, (sorted(PEERS), SCHEMES, PATHS, WORDS)))
+    def holds(name: str, scheme: str, path: str, words: str) -> None:
+        with PEERS[name](certificate("peer")[1]) as found:
+            url = f"{scheme}{found.address}{path}"
+            ended = run("inferometer", "measure", url, *words.split(), "--request-count", "3")
+        assert "Traceback" not in ended.stderr
+        if ended.code == 0:
+            assert "nope" not in words
+            assert name in ("Triton", "gRPC", "OpenAI", "a page")
+            assert (name == "a page") == ("infer/s" not in ended.stdout)
+            return
+        assert ended.code in (USAGE, PEER)
+        assert_harmless(found)
+        (said,) = ended.stderr.strip().splitlines()
+        for command in re.findall(r"type (inferometer measure [^;]+)", said):
+            assert read_address(shlex.split(command)[2]).host == "127.0.0.1"
+
+    holds()

@@ -1,0 +1,73 @@
+"""`inferometer help`: every page exists, is short, and names options that exist."""
+
+import re
+
+import pytest
+
+from inferometer.cli import main
+from inferometer.cli.config import command_named
+from inferometer.cli.topics import topics
+from tests.support.commands import Ended, call_here
+
+HALF_A_SCREEN = 22
+OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+MENTION = re.compile(r"inferometer help ([\w-]+)")
+
+
+def inferometer(*words: str) -> Ended:
+    return call_here(main.main, *words)
+
+
+def test_without_a_subject_it_is_the_overview() -> None:
+    overview = inferometer("help")
+    assert overview.code == 0
+    assert overview.stdout == inferometer().stdout == inferometer("--help").stdout
+    for name in (*main.COMMANDS, *topics()):
+        assert re.search(rf"^  {name} ", overview.stdout, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", main.OURS)
+def test_a_command_has_the_help_it_gives_itself(name: str) -> None:
+    assert inferometer("help", name) == inferometer(name, "--help")
+
+
+def test_there_are_a_dozen_topics() -> None:
+    assert len(topics()) >= 12
+    assert {"slo", "load", "data", "exit-codes", "config"} <= set(topics())
+    assert set(topics()).isdisjoint(main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", topics())
+def test_a_page_is_short_and_true(name: str) -> None:
+    ended = inferometer("help", name)
+    assert ended.code == 0
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith(f"{name}: ")
+    assert len(lines) <= HALF_A_SCREEN
+    assert max(map(len, lines)) <= 85
+    known = {option for command in main.OURS for option in command_named(command).by_name}
+    named = set(OPTION.findall(ended.stdout))
+    assert named <= known, named - known
+    assert set(MENTION.findall(ended.stdout)) <= set(topics())
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("sol",), "did you mean 'slo'?"),
+        (("exit-code",), "did you mean 'exit-codes'?"),
+        (("measur",), "did you mean 'measure'?"),
+        (("qqqqqqqq",), "there are address, config,"),
+        (("slo", "load"), "write inferometer help WORD"),
+    ],
+)
+def test_an_unknown_subject_gets_the_nearest(words: tuple[str, ...], remedy: str) -> None:
+    ended = inferometer("help", *words)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert remedy in ended.stderr
+
+
+def test_an_unknown_command_gets_the_nearest() -> None:
+    ended = inferometer("mesure", "localhost:8000")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "did you mean 'measure'?" in ended.stderr

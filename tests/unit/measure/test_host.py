@@ -1,0 +1,253 @@
+"""How busy this machine is in a level, by whom, and how a server ended: exactly, on fakes; and once with real parts."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S
+from inferometer.measure.host import HostWatch, LocalServer, Used, host_remarks, together
+from inferometer.observe.host import Gpu, HostSample
+from inferometer.stats.measurement import CoreUse, HostUse
+from tests.unit.report import builders as build
+
+OURS, WORKER, SERVER, STUB = os.getpid(), 11, 20, 21
+MEASURED = build.measurement(10, 900.0, 30, 2, (1, 2, 3, 4))
+
+
+@dataclass
+class Machine:
+    """Two cores, a clock that is set by hand, and processes that use what they are told to."""
+
+    now_s: float = 0.0
+    busy_s: float = 0.0
+    used: dict[int, Used] = field(default_factory=lambda: {OURS: Used(), WORKER: Used(), SERVER: Used()})
+    pids: tuple[int, ...] = (SERVER,)
+    end: str = ""
+    finds: int = 0
+
+    # --- as the server, the processes, the meter and the clock
+
+    def find(self):
+        self.finds += 1
+        self.end = ""
+
+    def ended(self):
+        return self.end
+
+    def family(self, pids):
+        return frozenset({SERVER, STUB} if SERVER in pids else ())
+
+    def read(self):
+        return HostSample(self.busy_s, 2 * self.now_s, 0, {"gpu": Gpu(self.busy_s / 100)})
+
+    def clock(self):
+        return round(self.now_s * NS_PER_S)
+
+    def watch(self, *, is_local=True):
+        watch = HostWatch(
+            self if is_local else None,
+            lambda: (WORKER,),
+            cores=2,
+            meter=self,
+            table=_Table(self),
+            clock=self.clock,
+        )
+        watch.begin()
+        return watch
+
+    def run(self, seconds, busy, **cores):
+        """So long, with so many cores busy in all and by ours, the worker, the server and its stub."""
+        names = {"ours": OURS, "worker": WORKER, "server": SERVER, "stub": STUB, "waiting": WORKER}
+        self.now_s += seconds
+        self.busy_s += busy * seconds
+        for name, count in cores.items():
+            was = self.used.get(names[name], Used(model="step" if name == "stub" else None))
+            core_s = 0.0 if name == "waiting" else count * seconds
+            wait_s = count * seconds if name == "waiting" else 0.0
+            self.used[names[name]] = Used(was.core_s + core_s, was.wait_s + wait_s, was.model)
+
+
+@dataclass
+class _Table:
+    machine: Machine
+
+    def family(self, pids):
+        return self.machine.family(pids)
+
+    def used(self, pids):
+        return {pid: self.machine.used[pid] for pid in pids if pid in self.machine.used}
+
+
+def said(use):
+    return [remark.text for remark in host_remarks(use, MEASURED)]
+
+
+def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
+    machine = Machine()
+    watch = machine.watch()
+    for _ in range(4):
+        machine.run(1.0, 2.0, ours=0.1, worker=0.2, server=0.3, stub=0.4, waiting=0.5)
+        watch.look()
+    use = watch.end()
+    assert use.busy == pytest.approx(2.0)
+    assert use.server == pytest.approx(0.7)
+    assert use.ours == CoreUse(pytest.approx(0.3), pytest.approx(0.5))
+    assert use.models == {"step": CoreUse(pytest.approx(0.4), 0.0)}
+    assert use.others == pytest.approx(1.0)
+    assert said(use) == ["other programs used 1 of this machine's 2 cores for 100% of the level"]
+    assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
+
+
+def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
+    machine = Machine()
+    watch = machine.watch()
+    for busy in (0.5, 0.5, 0.5, 1.7):
+        machine.run(2.0, busy, server=0.4)
+        watch.look()
+    assert said(watch.end()) == ["other programs used 1.3 of this machine's 2 cores for 25% of the level"]
+
+
+@pytest.mark.parametrize(
+    ("busy", "server", "is_said"),
+    [
+        pytest.param(2.0, 1.9, False, id="the server alone fills it"),
+        pytest.param(2.0, 1.7, True, id="a full machine, and a little of it is theirs"),
+        pytest.param(1.0, 0.7, False, id="the same on a machine with a free core"),
+        pytest.param(1.0, 0.3, True, id="much is theirs"),
+    ],
+)
+def test_it_is_said_when_it_matters(busy, server, is_said):
+    machine = Machine()
+    watch = machine.watch()
+    machine.run(3.0, busy, server=server)
+    assert bool(said(watch.end())) == is_said
+
+
+def test_a_server_elsewhere_makes_it_matter_only_when_we_are_short_of_a_core():
+    machine = Machine()
+    watch = machine.watch(is_local=False)
+    machine.run(3.0, 1.9, worker=0.3)
+    assert said(watch.end()) == []
+    watch.begin()
+    machine.run(3.0, 1.9, worker=0.3, waiting=0.4)
+    assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for 100% of the level"]
+
+
+def test_a_server_that_cannot_be_seen_is_not_taken_for_others():
+    machine = Machine(pids=())
+    watch = machine.watch()
+    machine.run(3.0, 2.0, worker=0.3)
+    use = watch.end()
+    assert (use.server, use.others, said(use)) == (None, None, [])
+    assert machine.finds == 1, "it may have come up since"
+
+
+def test_what_a_server_used_before_it_ended_is_not_taken_for_others():
+    machine = Machine()
+    watch = machine.watch()
+    machine.run(3.0, 2.0, server=1.9)
+    del machine.used[SERVER]
+    watch.look()
+    use = watch.end()
+    assert (use.server, use.crowded_s) == (None, 0.0)
+
+
+def test_a_level_without_time_says_nothing():
+    assert Machine().watch().end() is None
+
+
+def test_a_server_that_was_started_again_is_found_again():
+    machine = Machine()
+    watch = machine.watch()
+    machine.end = "the server's process 20 has ended"
+    assert watch.ended() == machine.end
+    watch.begin()
+    assert (watch.ended(), machine.finds) == ("", 1)
+
+
+def test_turns_are_weighed_by_their_time():
+    one = HostUse(2, 2.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=1.0, crowded_s=1.0, crowded_cores=1.0)
+    other = HostUse(2, 1.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=3.0)
+    use = together([one, None, other])
+    assert (use.busy, use.server, use.seconds) == (1.25, 0.5, 4.0)
+    assert said(use) == ["other programs used 1 of this machine's 2 cores for 25% of the level"]
+    assert together([None]) is None
+
+
+# --- with real parts
+
+LISTENING = """
+import socket, sys, time
+sock = socket.create_server(("127.0.0.1", 0))
+print(sock.getsockname()[1], flush=True)
+print("a last word\\n\\n", file=sys.stderr, flush=True)
+sys.stdin.readline()
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def server(tmp_path) -> Iterator[subprocess.Popen[str]]:
+    with (
+        (tmp_path / "server.log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-c", LISTENING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        yield process
+        process.kill()
+
+
+def kill(process):
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def end(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def end_and_wait(process):
+    """How it ended is then known to nobody else."""
+    process.communicate("\n")
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [(kill, "was ended by SIGKILL"), (end, "ended with exit status 7"), (end_and_wait, "has ended")],
+)
+def test_how_a_real_server_ended_and_its_last_line(server, ended, words):
+    found = LocalServer(int(server.stdout.readline()))
+    assert found.pids == (server.pid,)
+    assert found.ended() == ""
+    ended(server)
+    assert found.ended() == f"the server's process {server.pid} {words}; its last line: a last word"
+
+
+def test_a_real_busy_loop_beside_a_server_belongs_to_others(server):
+    port = int(server.stdout.readline())
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+        try:
+            watch = HostWatch(LocalServer(port), tuple)
+            watch.begin()
+            deadline = time.monotonic() + 60
+            while (use := watch.end()) is None or not use.others or use.others < 0.05:
+                assert time.monotonic() < deadline, use
+                watch.begin()
+                time.sleep(0.2)
+        finally:
+            loop.kill()
+    assert use.server is not None
+    assert use.busy >= use.others
