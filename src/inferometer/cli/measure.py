@@ -1,5 +1,6 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -47,18 +48,15 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     words = list(found.pop(WORDS, ()))
     if words and "url" not in found:
-        addresses = [word for word in words if is_address(word)]
+        addresses = sorted(filter(is_address, words), key=lambda word: not _is_surely_address(word))
         if not addresses and len(words) == 1:
             raise UsageError(
                 f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
             )
         found["url"] = (addresses or words)[0]
         words.remove(found["url"])
-    elif any(map(is_address, words)):
-        address = next(word for word in words if is_address(word))
-        raise UsageError(f"Two addresses are given: {found['url']} and {address}", remedy="give one")
     for word in words:
-        if is_address(word):
+        if _is_surely_address(word):
             raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
         if found.setdefault("model", word) != word:
             raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
@@ -66,8 +64,13 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_address(word: str) -> bool:
-    """Whether a word that stands alone can be meant as one: models have neither ports nor hosts in their names."""
+    """Whether a word that stands alone can be meant as one."""
     return word == "localhost" or any(mark in word for mark in ":/.")
+
+
+def _is_surely_address(word: str) -> bool:
+    """Models have neither schemes nor ports in their names, but may be called org/llama-3.1:8b."""
+    return word == "localhost" or re.fullmatch(r"\w+://.*|([^/:]*|\[.*\]):\d+([/?].*)?", word) is not None
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:

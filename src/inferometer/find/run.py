@@ -103,6 +103,7 @@ def find(
 def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
+    watcher.prepared(result.effective)
     watcher.planned(None, goal.duration_ns / NS_PER_S)
     with start_workers(setup) as load:
         for level, finding in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
