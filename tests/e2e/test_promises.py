@@ -150,7 +150,7 @@ def test_python_code_gets_the_same() -> None:
         found = api.measure("fake", url=fake.server.address, duration_s=None, request_count=30, slo="p99<1us")
         assert found.breaks_promise
         before = len(fake.inferences)
-        for refused in (api.measure, api.find, api.diagnose):
+        for refused in (api.measure, api.find):
             with pytest.raises(UsageError, match="'latency<50' has no unit"):
                 refused("fake", url=fake.server.address, slo="latency<50")
         assert len(fake.inferences) == before

@@ -93,11 +93,6 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
         raise UsageError(
             "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
         )
-    if options.slo is not None:
-        raise UsageError(
-            "diagnose asks what limits a model, and holds it to no promise",
-            remedy="leave out --slo, or use `inferometer measure --slo`",
-        )
     wanted = _levels(options.concurrency)
     most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
     setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
