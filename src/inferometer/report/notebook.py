@@ -14,7 +14,8 @@ from inferometer.report.saved import Report, document
 
 _EDGES = {Tone.PLAIN: "#888888", Tone.GOOD: "#2e9e5b", Tone.WARNING: "#d18f00", Tone.BAD: "#d64545"}
 _BOX = "max-width:60em;padding:.6em .9em;border:1px solid rgba(128,128,128,.35);border-left:5px solid {};"
-_LINE = "border-bottom:1px solid rgba(128,128,128,.25);padding:.2em .6em;white-space:nowrap;text-align:{}"
+_LINE = "border-bottom:1px solid rgba(128,128,128,.25);padding:.2em .6em;"
+_NUMBER, _TEXT = f"{_LINE}text-align:right;white-space:nowrap", f"{_LINE}text-align:left"
 MOST_ROWS = 40
 
 
@@ -57,14 +58,19 @@ def _table(table: Table) -> Markup:
     rows = [_row("td", row, table) for row in table.rows[:MOST_ROWS]]
     left = len(table.rows) - len(rows)
     more = [element("div", {"style": "opacity:.7"}, f"and {left} more rows")] if left > 0 else []
-    style = {"style": "border-collapse:collapse;margin-top:.6em"}
+    style = {"style": "border-collapse:collapse;margin-top:.6em;color:inherit;font-size:inherit"}
     grid = element("table", style, _row("th", names, table), *rows)
     return element("div", {"style": "overflow-x:auto"}, grid, *more)
 
 
 def _row(name: str, cells: tuple[str, ...], table: Table) -> Markup:
-    sides = ("right" if column.is_number else "left" for column in table.columns)
-    styled = zip(cells, sides, strict=True)
+    """Without the columns that can be spared."""
+    shown = [(cell, column) for cell, column in zip(cells, table.columns, strict=True) if not column.rank]
     return element(
-        "tr", {}, *(element(name, {"style": _LINE.format(side)}, printable(cell)) for cell, side in styled)
+        "tr",
+        {},
+        *(
+            element(name, {"style": _NUMBER if column.is_number else _TEXT}, printable(cell))
+            for cell, column in shown
+        ),
     )
