@@ -298,7 +298,7 @@ def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, 
             return function(*args, **given)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
-        del call.__wrapped__  # type: ignore[attr-defined]
+        del call.__wrapped__
         call.__doc__ = f"{function.__doc__}\n{_documented(rest)}"
         return call
 
