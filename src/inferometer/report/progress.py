@@ -13,6 +13,8 @@ from rich.text import Text
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
+from inferometer.options.effective import Effective
+from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
     NONE,
     curve,
@@ -52,6 +54,13 @@ class Progress(Watcher):
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
+        self._counts_requests = False
+
+    def prepared(self, effective: Effective) -> None:
+        self._counts_requests = counts_requests(effective)
+
+    def _counted(self, text: str) -> str:
+        return in_requests(text) if self._counts_requests else text
 
     def is_interrupted(self) -> bool:
         return self._interrupted()
@@ -107,7 +116,7 @@ class PlainProgress(Progress):
 
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        print(printable(line), file=self._stream, flush=True)
+        print(printable(self._counted(line)), file=self._stream, flush=True)
 
 
 @dataclass(slots=True)
@@ -225,7 +234,8 @@ class LiveProgress(Progress):
         key = (level.mode, level.value)
         if self._done and self._done[-1][0] == key:  # it was measured again, by more workers or for longer
             self._done.pop()
-        self._done = [*self._done, (key, level_sentence(level, with_ok=self._bracket is None))][-LIVE_LINES:]
+        said = self._counted(level_sentence(level, with_ok=self._bracket is None))
+        self._done = [*self._done, (key, said)][-LIVE_LINES:]
         self._draw(is_due=True)
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:

@@ -5,12 +5,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.options.effective import Effective
     from inferometer.stats.level_progress import LevelProgress
     from inferometer.stats.measurement import Level, WindowFigures
 
 
 class Watcher:
     """Is told how it goes on, and asked whether to end. Override what is of interest: this one stays silent."""
+
+    def prepared(self, effective: "Effective") -> None:
+        """It is known what is measured, and how."""
 
     def planned(self, levels: int | None, longest_s: float | None) -> None:
         """So many levels are to come, in so much time at most; None where nobody can tell."""

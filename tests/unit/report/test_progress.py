@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from inferometer.options.effective import Effective
 from inferometer.report.format import curve, time_span
 from inferometer.report.live_figures import LiveFigures
 from inferometer.report.progress import LiveProgress, PlainProgress, Progress
@@ -356,3 +357,19 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
     progress.said("a warning", is_warning=True)
     progress.close()
     assert capsys.readouterr() == ("", "")
+
+
+def test_plain_requests_are_not_called_inferences(build: ModuleType) -> None:
+    level = build.level(build.measurement(100, 3209, 307, 10, (251, 534, 719, 5)))
+    shown, stream = Shown(), io.StringIO()
+    plain = PlainProgress(never, stream, FakeClock(), every_window=True)
+    for progress in (plain, shown.progress):
+        progress.prepared(Effective(service_kind="http"))
+        progress.level_started("concurrency", 1)
+        progress.window_finished(1, build.window(3209, 308_000))
+        progress.level_finished(level)
+        progress.round_finished(1, 1, (("old", 50.0),))
+    for text in (stream.getvalue(), "\n".join(shown.lines)):
+        assert "infer/s" not in text
+        assert "3,209 requests/s" in text
+        assert "50.0 requests/s" in text
