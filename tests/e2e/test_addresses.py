@@ -262,6 +262,24 @@ def test_a_find_names_its_own_command(run: Callable, peer: Callable) -> None:
     assert f"type inferometer find https://{at} fake --slo 'p99<50ms'" in ended.stderr
 
 
+def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callable) -> None:
+    one, other = peer("a page").address, peer("a page").address
+    ended = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", *SHORT)
+    assert ended.code in (0, 2), ended.stderr
+    assert "infer/s" not in ended.stdout + ended.stderr
+    refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
+    assert refused.code == PEER
+    assert (
+        f"{one} looks like an HTTP server of no kind that is known, and has no model 'fake'" in refused.stderr
+    )
+
+
+def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) -> None:
+    at, secured = peer("Triton").address, peer("TLS").address
+    ended = run("inferometer", "compare", at, secured, "fake", *SHORT)
+    assert f"{secured} is a port with TLS; write fake@https://{secured}" in ended.stderr
+
+
 # --- what is understood
 
 READ = (
