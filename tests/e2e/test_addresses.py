@@ -141,6 +141,7 @@ PEERS: dict[str, Callable[[Context], Any]] = {
     "Triton": lambda context: fake(FakeTriton()),
     "OpenAI": lambda context: fake(FakeOpenAi()),
     "a page": lambda context: scripted(page),
+    "a locked page": lambda context: scripted(lambda request: answer(b"no", 401)),
     "metrics": lambda context: scripted(metrics),
     "management": lambda context: scripted(management),
 }
@@ -205,6 +206,8 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'", "{at}/v2"),
     ("a page", "https://{at}/page", USAGE, "{at} speaks no TLS", "http://{at}/page"),
     ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
+    ("a locked page", "{at} -m fake", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
+    ("a locked page", "{at}/page", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
     ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
     ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "{below:2} MODEL"),
     ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "{below:2} fake"),
