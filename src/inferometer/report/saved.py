@@ -16,7 +16,7 @@ from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
-from inferometer.report.documents.study import study_document
+from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.format import first_line
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
@@ -25,7 +25,6 @@ from inferometer.tune.study import Study
 
 Report = Result | Diagnosis | Comparison | Study
 KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study)
-SHOWN = 3  # configurations of a study, beside the model's own
 
 
 def read(path: Path) -> Report:
@@ -53,7 +52,7 @@ def document(report: Report) -> Document:
     elif isinstance(report, Comparison):
         found = comparison_document(report)
     elif isinstance(report, Study):
-        found = study_document(report, SHOWN)
+        found = tuning_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):
