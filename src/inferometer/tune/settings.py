@@ -12,11 +12,13 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.payloads import WORDS, build_payloads
+from inferometer.measure.address import url_of, with_scheme, written_address
 from inferometer.measure.checks import with_api_key
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
+from inferometer.services.address import maybe_server_path
 from inferometer.stats.figures import BY_TAG
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.scoring import Constraint, Goal
@@ -230,7 +232,9 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
             remedy="give one of them",
         )
     if request.url is not None:
-        addresses = Addresses(http=request.url, grpc=request.url)
+        url, options = _written(request.url, options)
+        control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
+        addresses = Addresses(http=url, grpc=url)
         launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
     else:
         launch = LaunchSettings(
@@ -259,6 +263,16 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
     )
 
 
+def _written(url: str, options: Options) -> tuple[str, Options]:
+    """The address as every client reads it, and the options with what its scheme says."""
+    options = replace(options, url=url)
+    written = written_address(options)
+    options = with_scheme(options, written)
+    known = maybe_server_path(written.path.rstrip("/"))
+    path = written.path.rstrip("/") if known is None else known.prefix
+    return url_of(options, written, path), replace(options, url=None)
+
+
 def _constraints(slo: str | None) -> tuple[Constraint, ...]:
     if slo is None:
         return ()
@@ -268,7 +282,11 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput",
             )
-        found.append(Constraint(metric.tag, high=metric.in_unit(term.limit)))
+        limit = metric.in_unit(term.limit)
+        is_least = term.sign.startswith(">")
+        found.append(
+            Constraint(metric.tag, low=limit if is_least else None, high=None if is_least else limit)
+        )
     return tuple(found)

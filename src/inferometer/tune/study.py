@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from inferometer.base.answer_file import notebook_html
 from inferometer.tune.scoring import Goal, RankedVariant, gain, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
@@ -57,7 +58,13 @@ class Study:
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
     def variant(self, name: str) -> ModelVariant:
-        return next(variant for variant in self.variants if variant.name == name)
+        found = next((variant for variant in self.variants if variant.name == name), None)
+        if found is None:
+            raise LookupError(f"no configuration is called '{name}'")
+        return found
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)
 
 
 @dataclass(frozen=True, slots=True)

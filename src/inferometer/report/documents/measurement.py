@@ -29,10 +29,11 @@ from inferometer.report.documents.levels import (
     level_tone,
     levels_section,
     notes_section,
+    promise_section,
     throughput_section,
 )
 from inferometer.report.documents.search import search_section
-from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.format import (
     GIB,
     NONE,
@@ -40,11 +41,13 @@ from inferometer.report.format import (
     has_schedule,
     interval,
     level_label,
+    plain_number,
     plural,
     quantity,
     share,
     when,
 )
+from inferometer.report.promises import promise_sentence
 from inferometer.report.sentences import (
     expert_sentences,
     finding_sentence,
@@ -63,12 +66,15 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
+    timeline = timeline_section(result)
+    is_over_time = is_course(result.effective)
     sections = (
-        search_section(result) or throughput_section(result),
+        timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
+        promise_section(result),
         time_section(result),
         distribution_section(result),
-        timeline_section(result),
+        None if is_over_time else timeline,
         _more_section(result),
         errors_section(result),
         notes_section(result),
@@ -115,7 +121,7 @@ def _verdict(result: Result) -> str:
     if found is None:
         words += ["No request was answered, so there is nothing to report."]
     else:
-        words += [answer(result)] if finding is None else []
+        words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
@@ -127,7 +133,7 @@ def _reservations(result: Result) -> Iterator[str]:
     is_all = result.finding is None and best(result) is not None
     levels: dict[str, list[str]] = {}
     for level in result.levels:
-        for word in verdict_words(level).split(", "):
+        for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
             if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
                 levels.setdefault(word, []).append(level_label(level.mode, level.value))
     everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
@@ -170,13 +176,13 @@ def _is_cut_short(result: Result) -> bool:
 
 def _has_failed(result: Result) -> bool:
     """More than was accepted; a search goes on until something breaks."""
-    return result.finding is None and result.failed_share > float(result.effective.max_error_rate or 0.0)
+    return result.finding is None and result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
 def _figures(result: Result) -> Iterator[Figure]:
     found, finding = best(result), result.finding
     if finding is not None and finding.value:
-        unit = "requests/s" if finding.mode == "request_rate" else "in flight"
+        unit = "req/s" if finding.mode == "request_rate" else "in flight"
         yield Figure("Keeps", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
     if found is None:
         return
@@ -253,8 +259,8 @@ def text_of(value: object) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
+    if isinstance(value, int | float):
+        return plain_number(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(text_of(item) for item in value)
     return str(value)
