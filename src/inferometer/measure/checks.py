@@ -391,7 +391,8 @@ def with_api_key(options: Options) -> Options:
             remedy=f"set it: export {options.api_key_env}=...",
         )
     headers = (*options.headers, ("Authorization", f"Bearer {key}"))
-    return dataclasses.replace(options, headers=headers, api_key_env=None)
+    given = options.given - {"api_key_env"}
+    return dataclasses.replace(options, headers=headers, api_key_env=None, given=given)
 
 
 def check_model(options: Options, model: ModelSpec) -> None:
