@@ -19,6 +19,7 @@ from tests.support.reports import (
     sample_diagnosis,
     sample_result,
     sample_study,
+    sample_text,
 )
 
 NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
@@ -27,6 +28,7 @@ KINDS = {
     "diagnose": sample_diagnosis,
     "compare": sample_comparison,
     "tune": sample_study,
+    "text": sample_text,
 }
 COMPLAINTS = (
     "Runtime.exceptionThrown",

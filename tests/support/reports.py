@@ -39,8 +39,11 @@ from inferometer.stats.measurement import (
     Distribution,
     Estimate,
     FailureGroup,
+    Goodput,
     Level,
     Measurement,
+    Streaming,
+    TokenFigures,
     WindowFigures,
 )
 from inferometer.stats.result import Result
@@ -178,6 +181,29 @@ def _counters(queue_ns: int, compute_ns: int, calls: int) -> Counters:
         compute_infer_ns=parts[1] * calls,
         compute_output_count=calls,
         compute_output_ns=parts[2] * calls,
+    )
+
+
+def sample_text(name: str = "llama") -> Result:
+    """A model that makes text: streams of tokens under a promise."""
+    result = sample_result(name)
+    levels = []
+    for level in result.levels:
+        found, first = level.measurement, sample_latency(30 * level.value)
+        assert found is not None
+        answers = Distribution(100, 96, 30, 12, 200, ())
+        tokens = TokenFigures(
+            *(9600, 96 * found.infer_per_s.value, answers, sample_latency(12 + 2 * level.value)),
+            *(51_200, 512 * found.infer_per_s.value, Distribution(100, 512, 0, 512, 512, ()), 0),
+        )
+        kept = 1.0 - 0.05 * level.value
+        promise = Goodput("ttft<100ms", 90, found.infer_per_s.value * kept, kept)
+        streaming = Streaming(9600, tokens.output_per_s, answers, first, tokens.between)
+        changed = replace(found, tokens=tokens, streaming=streaming, goodput=promise, server=None)
+        levels.append(replace(level, measurement=changed))
+    model = {"name": name, "version": "1"}
+    return replace(
+        result, levels=tuple(levels), model=model, effective=replace(result.effective, service_kind="openai")
     )
 
 

@@ -33,6 +33,7 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
     NONE,
@@ -66,6 +67,7 @@ def measurement_document(result: Result) -> Document:
     sections = (
         search_section(result) or throughput_section(result),
         levels_section(result),
+        tokens_section(result),
         time_section(result),
         distribution_section(result),
         timeline_section(result),
@@ -81,7 +83,7 @@ def measurement_document(result: Result) -> Document:
         facts=facts(result),
         verdict=_verdict(result),
         tone=_tone(result),
-        figures=tuple(_figures(result)),
+        figures=(*_figures(result), *token_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 
