@@ -46,7 +46,7 @@ from inferometer.stats.measurement import (
     TokenFigures,
     WindowFigures,
 )
-from inferometer.stats.result import Result
+from inferometer.stats.result import Finding, JudgedLoad, Result
 from inferometer.stats.series import Series
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study
@@ -184,6 +184,50 @@ def _counters(queue_ns: int, compute_ns: int, calls: int) -> Counters:
     )
 
 
+def sample_search(name: str = "pipeline") -> Result:
+    """The most requests per second that keep a promise, between two loads."""
+    result = sample_result(name)
+    loads = {1: 20.0, 2: 35.0, 3: 41.0, 4: 48.0}
+    levels = tuple(
+        replace(level, mode="request_rate", value=loads[int(level.value)]) for level in result.levels
+    )
+    judged = (
+        JudgedLoad(20.0, "kept"),
+        JudgedLoad(35.0, "kept"),
+        JudgedLoad(41.0, "undecided"),
+        JudgedLoad(48.0, "broken", ("p99",)),
+    )
+    finding = Finding(
+        "p99<120ms", "request_rate", 35.0, 35.0, 48.0, "p99", 20.0, confidence=0.95, judged=judged
+    )
+    return replace(result, levels=levels, finding=finding)
+
+
+def sample_ramp(name: str = "pipeline") -> Result:
+    """Requests due at the times of a schedule that grows; from half of it on not all are answered."""
+    windows = []
+    for number in range(40):
+        asked = 5 + number
+        answered = min(asked, 25)
+        windows.append(
+            WindowFigures(
+                *(0.5 * number, NS_PER_S // 2, answered, 0, 2.0 * answered),
+                *(20_000_000 + 600_000 * max(0, number - 20),) * 2,
+                *(1_000_000, 20_000_000, 45_000_000 + 4_000_000 * max(0, number - 20), 0),
+                answered_count=answered,
+                due_count=asked,
+                sent_count=min(asked, 40),
+                counted_ns=NS_PER_S // 2,
+            )
+        )
+    result = sample_result(name)
+    level = replace(result.levels[0], mode="request_rate", value=49.0, windows=tuple(windows))
+    effective = replace(
+        result.effective, mode="shape_load", schedule="ramp.csv", schedule_s=20.0, request_count=980
+    )
+    return replace(result, levels=(level,), effective=effective)
+
+
 def sample_text(name: str = "llama") -> Result:
     """A model that makes text: streams of tokens under a promise."""
     result = sample_result(name)
@@ -202,9 +246,8 @@ def sample_text(name: str = "llama") -> Result:
         changed = replace(found, tokens=tokens, streaming=streaming, goodput=promise, server=None)
         levels.append(replace(level, measurement=changed))
     model = {"name": name, "version": "1"}
-    return replace(
-        result, levels=tuple(levels), model=model, effective=replace(result.effective, service_kind="openai")
-    )
+    effective = replace(result.effective, service_kind="openai")
+    return replace(result, levels=tuple(levels), model=model, effective=effective)
 
 
 def sample_diagnosis(name: str = "pipeline") -> Diagnosis:

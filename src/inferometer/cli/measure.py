@@ -39,6 +39,8 @@ COMMAND = Command(
         ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
         ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
     ),
+    epilog="To see the first request: --dry-run. `inferometer help load` says more; so do data, slo, duration, output, "
+    "config and preview.",
     takes_words=True,
 )
 

@@ -337,6 +337,8 @@ def _level_settings(
         promise=None if options.slo is None else parse_slo(options.slo),
     )
     if options.periodic_concurrency is not None:
+        if options.duration_s is not None:
+            return replace(common, window_ns=SHORTEST_SLICE_NS, is_whole=True)
         return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
     if agenda is not None:
         window_ns = options.measurement_interval_ms * NS_PER_MS

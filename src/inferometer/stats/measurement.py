@@ -228,6 +228,12 @@ class WindowFigures:
     p50_ns: int = 0  # 0 where nothing ended well
     p99_ns: int = 0
     empty_count: int = 0  # streams without a response, which are not counted
+    answered_count: int | None = None  # well or badly; None in older files, as are the next two
+    due_count: int | None = None  # by the schedule; None by concurrency
+    sent_count: int | None = None
+    counted_ns: int = (
+        0  # the time in which those were due and sent, which is read off a little after the window
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from inferometer.report.documents.levels import (
     throughput_section,
 )
 from inferometer.report.documents.search import search_section
-from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
@@ -64,13 +64,15 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
+    timeline = timeline_section(result)
+    is_over_time = is_course(result.effective)
     sections = (
-        search_section(result) or throughput_section(result),
-        levels_section(result),
         tokens_section(result),
+        timeline if is_over_time else search_section(result) or throughput_section(result),
+        levels_section(result),
         time_section(result),
         distribution_section(result),
-        timeline_section(result),
+        None if is_over_time else timeline,
         _more_section(result),
         errors_section(result),
         notes_section(result),

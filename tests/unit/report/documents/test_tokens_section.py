@@ -24,16 +24,7 @@ def section(result, name="tokens"):
 @pytest.mark.parametrize("written", [terminal, to_html, to_markdown])
 def test_every_form_has_them(written):
     words = written(sample_text())
-    for word in (
-        "TTFT p50",
-        "TTFT p99",
-        "Gap p50",
-        "Tokens/s",
-        "Goodput/s",
-        "Per answer",
-        "Per prompt",
-        "4,800",
-    ):
+    for word in ("TTFT", "Gap", "Tokens/s", "Goodput/s", "answer", "prompt", "96 (12..200)", "4,800"):
         assert word in words
 
 
