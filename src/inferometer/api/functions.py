@@ -49,7 +49,7 @@ def measure(
     options = asked("measure", given | {"model": model, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
+    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)

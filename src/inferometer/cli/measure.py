@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from inferometer.stats.result import Result
 
 TOO_MANY_FAILURES = 1
+PROMISE_BROKEN = 4
 
 COMMAND = Command(
     "inferometer measure",
@@ -106,13 +107,16 @@ def run(given: dict[str, Any]) -> int:
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
+        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
-    """A run that was given up or not answered is no success, whatever share of its requests failed."""
+    """A run that was given up or not answered is no success, whatever share of its requests failed.
+
+    A broken promise comes last: the others say that the run itself went wrong.
+    """
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
@@ -124,7 +128,9 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
-    return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
+    if result.fails_too_often(max_error_rate):
+        return TOO_MANY_FAILURES
+    return PROMISE_BROKEN if result.breaks_promise else 0
 
 
 def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":

@@ -47,7 +47,8 @@ STABILITY_OPTIONS = frozenset(
 
 def option_name(field: str) -> str:
     """How the option of a field is written."""
-    return _BY_FIELD[field].names[0]
+    row = _BY_FIELD[field]
+    return (row.names or row.own or (field,))[0]
 
 
 def kind_of(given: Given) -> str:
@@ -295,6 +296,10 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
         from inferometer.load.plan import parse_shape
 
         parse_shape(given["shape_load"])
+    if "slo" in given:
+        from inferometer.stats.slo import parse_slo
+
+        parse_slo(given["slo"])
 
 
 def make(

@@ -21,8 +21,9 @@ from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, L
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
 from inferometer.stats.level_progress import LevelProgress
-from inferometer.stats.measurement import WindowFigures
+from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
+from inferometer.stats.promises import judge
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
@@ -477,7 +478,14 @@ class LevelRun:
             ("throughput", rate_estimate(whole, self._settings.batch)),
             (latency_name(chosen), latency_estimate(whole, chosen)),
         ]
-        return judge_precision(rule, elapsed_ns, estimates)
+        decision = judge_precision(rule, elapsed_ns, estimates)
+        may_go_on = decision.is_done and elapsed_ns < rule.duration_ns
+        return GO_ON if may_go_on and not self._is_promise_decided(whole, estimates[0][1]) else decision
+
+    def _is_promise_decided(self, whole: Window, throughput: Estimate) -> bool:
+        """Where a promise is judged, more requests may tell what these do not."""
+        promise = self._settings.promise if self._settings.judges_promise else None
+        return promise is None or judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
 
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""

@@ -16,6 +16,7 @@ from inferometer.report.format import (
     quantity,
     share,
 )
+from inferometer.report.promises import outcome_words
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -70,7 +71,7 @@ def _middle_and_tail(times: Distribution) -> str:
 
 
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
-    """What came of a level in a few words: `ok`, or all that is wrong with it; in a search, first what it found."""
+    """What came of a level in a few words: `ok`, or all that is wrong with it; first, whether a promise is kept."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -80,6 +81,8 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors" if level.measurement.request_count else "all failed")
+    if level.promise is not None:
+        words.insert(0, outcome_words(level.promise))
     judged = () if finding is None else finding.judged
     for row in (row for row in judged if row.load == level.value):
         words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
@@ -214,7 +217,7 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
         yield from _tokens(measurement.tokens)
     goodput = measurement.goodput
     if goodput is not None:
-        words = f"Goodput: {quantity(goodput.per_s)} requests/s kept '{goodput.promise}'"
+        words = f"Goodput: {quantity(goodput.per_s)} requests/s within the limits of '{goodput.promise}'"
         yield f"{words}, {share(goodput.share)} of all that ended"
 
 

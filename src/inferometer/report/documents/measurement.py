@@ -29,6 +29,7 @@ from inferometer.report.documents.levels import (
     level_tone,
     levels_section,
     notes_section,
+    promise_section,
     throughput_section,
 )
 from inferometer.report.documents.search import search_section
@@ -46,6 +47,7 @@ from inferometer.report.format import (
     share,
     when,
 )
+from inferometer.report.promises import promise_sentence
 from inferometer.report.sentences import (
     expert_sentences,
     finding_sentence,
@@ -70,6 +72,7 @@ def measurement_document(result: Result) -> Document:
         tokens_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
+        promise_section(result),
         time_section(result),
         distribution_section(result),
         None if is_over_time else timeline,
@@ -119,7 +122,7 @@ def _verdict(result: Result) -> str:
     if found is None:
         words += ["No request was answered, so there is nothing to report."]
     else:
-        words += [answer(result)] if finding is None else []
+        words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
@@ -131,7 +134,7 @@ def _reservations(result: Result) -> Iterator[str]:
     is_all = result.finding is None and best(result) is not None
     levels: dict[str, list[str]] = {}
     for level in result.levels:
-        for word in verdict_words(level).split(", "):
+        for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
             if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
                 levels.setdefault(word, []).append(level_label(level.mode, level.value))
     everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
@@ -174,7 +177,7 @@ def _is_cut_short(result: Result) -> bool:
 
 def _has_failed(result: Result) -> bool:
     """More than was accepted; a search goes on until something breaks."""
-    return result.finding is None and result.failed_share > float(result.effective.max_error_rate or 0.0)
+    return result.finding is None and result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
 def _figures(result: Result) -> Iterator[Figure]:
