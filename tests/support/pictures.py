@@ -18,7 +18,7 @@ from tests.support.reports import (
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT = 1000, 1120
-PAGES: dict[str, Callable[[], Report]] = {
+PAGES: dict[str, Callable[..., Report]] = {
     "measure": sample_result,
     "find": sample_search,
     "ramp": sample_ramp,
