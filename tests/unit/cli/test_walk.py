@@ -149,7 +149,7 @@ LINES = (
     "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2 --time-limit 60s --timeout 5s",
     "HTTP fake -c 1:4 --percentile 95 -l 1000 --binary-search --slo p99<5s --workers 2 -v --export e.json",
     "HTTP fake -b 2 --input INPUT0=1 --shape TEXT:2 --string-length 5 --seed 3",
-    "HTTP fake --data zero --string-data hello --input-tensor-format json --output-tensor-format json --shape TEXT:1 -q",
+    "HTTP fake --data zero --string-data hi --input-tensor-format json --output-tensor-format json --shape TEXT:1 -q",
     "HTTP fake --collect-metrics --metrics-url http://HTTP/metrics --metrics-interval 100",
     "HTTP fake --trace-level TIMESTAMPS --trace-rate 5 --trace-count 3 --log-frequency 2",
     "HTTP fake --shared-memory system --output-shared-memory-size 100",
@@ -293,7 +293,6 @@ def test_every_option_is_used_or_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     walk = Walk(name, seen, capsys)
-    monkeypatch.setattr("inferometer.tune.session.profile", one_trial)
     for line in (*LINES, *OWN_LINES.get(name, ())):
         walk.run(split(line, walk.command, places))
     for path in Path().glob("report.*"):
@@ -319,18 +318,6 @@ OUTPUTS = (
     "HTTP fake -v --max-error-rate 1%",
     "HTTP fake -q",
 )
-
-
-def one_trial(settings: Any, watcher: Any) -> Any:
-    """As far as the search goes before its first request."""
-    from types import SimpleNamespace
-
-    from inferometer.tune.session import _engine
-
-    (model,) = settings.models
-    deployment = SimpleNamespace(addresses=settings.launch.addresses, host=lambda name: None)
-    meter = _engine(settings, watcher)
-    meter._started(meter._setup(model.name, 1, deployment)).instrument.load.apply(None)
 
 
 def _outcome(*_: Any) -> Any:
