@@ -66,7 +66,9 @@ def test_refused_before_any_load(
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     with FakeTriton() as fake:
-        asked = ["-m", "fake", "-u", fake.server.address, *(word.format(tmp=tmp_path) for word in words)]
+        usual = {"-m": "fake", "-u": fake.server.address}
+        asked = [part for name, value in usual.items() if name not in words for part in (name, value)]
+        asked += [word.format(tmp=tmp_path) for word in words]
         ended = (
             run("perf_analyzer", *asked)
             if command == "perf_analyzer"

@@ -47,7 +47,8 @@ STABILITY_OPTIONS = frozenset(
 
 def option_name(field: str) -> str:
     """How the option of a field is written."""
-    return _BY_FIELD[field].names[0]
+    row = _BY_FIELD[field]
+    return (row.names or row.own or ("",))[0]
 
 
 def kind_of(given: Given) -> str:
