@@ -341,3 +341,33 @@ def test_a_file_that_cannot_be_compiled_is_named(run: Run, silent: Greeter, tmp_
     ended = run("inferometer", "measure", f"127.0.0.1:{silent.port}", *words)
     assert ended.code == 2
     assert "cannot be compiled" in ended.stderr
+
+
+def test_one_call_is_shown_with_all_its_messages(run: Run, greeter: Greeter, tmp_path: Path) -> None:
+    url = f"127.0.0.1:{greeter.port}"
+    often = run(
+        *("inferometer", "measure", url, "--grpc-method", f"{SERVICE}/GreetOften"),
+        *("--body", '{"name": "ada", "times": 3}', "--show-reply"),
+    )
+    assert often.code == 0, often.stderr
+    assert ":path: /greeting.Greeter/GreetOften" in often.stdout
+    assert '  name: "ada"\n  times: 3\n' in often.stdout
+    assert often.stdout.count("\n# response ") == 3
+    each = run(
+        *("inferometer", "measure", url, "--grpc-method", f"{SERVICE}/GreetEach"),
+        *("--data", data_file(tmp_path, [{"name": "ada"}, {"name": "bob"}]), "--dry-run"),
+    )
+    assert each.code == 0, each.stderr
+    assert each.stdout.count("greeting.Person (5 bytes)") == 2
+    assert len(greeter.calls) == 1
+
+
+def test_two_replies_where_one_is_due_are_an_error(run: Run, careless: Greeter) -> None:
+    url = f"127.0.0.1:{careless.port}"
+    for method in ("Greet", "GreetAll"):
+        ended = run(
+            *("inferometer", "measure", url, "--grpc-method", f"{SERVICE}/{method}"),
+            *("--body", '{"name": "ada", "times": 2}', "--show-reply"),
+        )
+        assert ended.code == 1
+        assert "the call ended without an error after 2 messages" in ended.stdout

@@ -31,7 +31,6 @@ WORK = (
     ("k6 thresholds", "measure {url} simple -c 2 -n 200 --slo p99<10s"),
     ("a search", "find {url} simple --slo p99<10s -d 2s --by concurrency"),
     ("two models", "compare {url} simple simple -d 300ms --compare-outputs 0"),
-    ("only the address", "measure {url} -d 200ms"),
 )
 
 

@@ -69,6 +69,19 @@ def test_an_openai_style_server_is_found_and_its_only_model(run: Callable) -> No
     assert fake.payloads[0]["model"] == "tiny"
 
 
+@pytest.mark.parametrize("name", ["gpt-3.5", "org/llama-3.1-8B", "qwen2.5:7b"])
+def test_names_of_models_may_look_like_addresses(name: str, run: Callable) -> None:
+    with FakeOpenAi(models=(name, "other")) as fake:
+        for words in (
+            (fake.server.address, name),
+            ("-u", fake.server.address, name),
+            (name, fake.server.address),
+        ):
+            ended = run("inferometer", "measure", *words, *SHORT)
+            assert ended.code == 0, ended.stderr
+            assert fake.payloads[-1]["model"] == name
+
+
 def test_several_models_are_listed(run: Callable) -> None:
     with FakeOpenAi(models=("small", "large")) as fake:
         ended = run("inferometer", "measure", fake.server.address, *SHORT)
@@ -94,7 +107,8 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
         (("a.b:1", "c.d:2"), "Two addresses are given: a.b:1 and c.d:2"),
         (("a.b:1", "-u", "c.d:2"), "Two addresses are given"),
         (("-u", "c.d:2", "a.b:1"), "Two addresses are given"),
-        (("simple",), "The argument 'simple' belongs to no option"),
+        (("simple",), "'simple' is no address; write the address first: localhost:8000 simple"),
+        (("a.b:1", "simple", "other"), "Two models are given: simple and other"),
         (("-H", "Authorization:", "Bearer.abc"), "quote the header"),
         ((), "Failed to parse -m (model name)"),
     ],
@@ -184,7 +198,7 @@ def test_a_request_of_the_users_own(run: Callable, tmp_path: Path) -> None:
             *("--request-count", "8"),
         )
     assert ended.code == 0, ended.stderr
-    assert ended.stdout.startswith("PUT /score · http http")
+    assert "PUT /score · http http" in " ".join(ended.stdout.split())
     assert [(request.method, request.path) for request in server.requests] == [("PUT", "/score")] * 8
     assert [request.body for request in server.requests[:2]] == [b'{"a": 1}', b"b"]
     assert {request.header("X-Key") for request in server.requests} == {"secret"}

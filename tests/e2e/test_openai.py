@@ -144,7 +144,7 @@ def test_goodput_counts_requests_that_keep_the_promise(measured: Callable) -> No
         found = measured(fake, 10, "--streaming", "--slo", "latency<1h, ttft<1h", code=1)
         goodput = found["goodput"]
         assert (goodput["count"], goodput["share"]) == (8, 0.8)
-        found = measured(fake, 10, "--streaming", "--slo", "ttft<0.0001ms")
+        found = measured(fake, 10, "--streaming", "--slo", "ttft<0.0001ms", code=4)
         assert found["goodput"]["count"] == 0
 
 

@@ -12,7 +12,7 @@ from inferometer.base.errors import LocalError
 from inferometer.compare.differences import speedup
 from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
-from inferometer.report.saved import write_page
+from inferometer.report.saved import to_html, write_page
 from tests.support.reports import (
     WINDOWS,
     sample_comparison,
@@ -233,6 +233,20 @@ def test_the_button_gives_the_file_back(kind, shown):
     assert json.loads(taken)
 
 
+def test_a_configuration_is_copied_and_can_be_selected_without_a_script(shown, chromium):
+    study = sample_study()
+    tab = shown(study)
+    text = study.variant("classifier_config_2").text
+    press = "(document.querySelector('.copy').click(), document.querySelector('.copy').textContent)"
+    assert evaluate(tab, press) in ("Copied", "Selected")
+    assert evaluate(tab, "getSelection().toString()").strip() == text.strip()
+    page = to_html(study)
+    assert (
+        '<button type="button" class="copy" hidden>' in page
+    )  # it is shown by the script that makes it work
+    assert evaluate(tab, "getComputedStyle(document.querySelector('pre')).userSelect") == "auto"
+
+
 def test_paper_is_light_and_shows_what_is_folded(shown):
     tab = shown(sample_result(), width=800)
     tab.call("Emulation.setEmulatedMedia", media="print", features=DARK)
@@ -303,7 +317,7 @@ def test_a_browser_that_ends_at_once_is_reported(monkeypatch, tmp_path):
     ids=lambda words: words[1] if words[0] == "inferometer" else words[0],
 )
 def test_every_command_that_measures_writes_its_page(command, run, tmp_path):
-    from inferometer.report.saved import read, to_html
+    from inferometer.report.saved import read
     from tests.support.servers import FakeTriton
 
     page, saved = tmp_path / "page.html", tmp_path / "run.json"

@@ -277,6 +277,26 @@ def test_plain_http_is_shown(run: Callable) -> None:
     assert "<102 bytes: ff d8 00 00 00 00 00 00 ...>" in ended.stdout
 
 
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_it_is_sent_over_tls(protocol: str, certificate: Callable, run: Callable) -> None:
+    chain, context = certificate("server")
+    fake = FakeTriton(answered, tls=context) if protocol == "http" else FakeGrpcTriton(tls=context)
+    with fake:
+        words = ("fake", "--tls-ca", chain, "--show-reply", *(["--grpc"] if protocol == "grpc" else []))
+        ended = run("inferometer", "measure", f"https://{fake.server.address}", *words)
+    assert ended.code == 0, ended.stderr
+    assert ", with TLS\n" in ended.stdout
+    assert len(fake.inferences) == 1
+
+
+def test_a_large_message_waits_for_the_servers_windows(run: Callable) -> None:
+    with FakeGrpcTriton(model=WIDE) as fake:
+        ended = run("inferometer", "measure", fake.server.address, "fake", "--grpc", "--show-reply")
+    assert ended.code == 0, ended.stderr
+    assert "<INPUT0: FP32 [1,100000], 400000 bytes: " in ended.stdout
+    assert len(ended.stdout) < 3000
+
+
 def test_other_commands_show_what_they_would_send(run: Callable) -> None:
     with FakeTriton(answered) as fake:
         there = fake.server.address

@@ -295,3 +295,13 @@ def test_the_wrong_kind_is_named(run: Callable) -> None:
         ended = run("perf_analyzer", "-m", "resnet50", "-u", server.address)
     assert ended.code == 99
     assert "looks like TorchServe: measure it with --service-kind torchserve -i http" in ended.stderr
+
+
+def test_the_form_that_carries_a_file_is_shown(run: Callable, data: str) -> None:
+    words = ("-m", "resnet50", *KIND, "--data", data, "--show-reply")
+    with stub(answer(b"tabby")) as server:
+        ended = run("inferometer", "measure", server.address, *words)
+    assert ended.code == 0, ended.stderr
+    assert 'Content-Disposition: form-data; name="data"; filename="kitten_small.jpg"\n' in ended.stdout
+    assert "\n<256 bytes: 00 01 02 03 04 05 06 07 ...>\n" in ended.stdout
+    assert ended.stdout.endswith("\n\ntabby\n\n")

@@ -37,7 +37,7 @@ WRONG = (
     ("http", "{at}/v2/health/ready", "{at} looks like Triton over HTTP, which takes no inference at", "{at} MODEL"),
     ("http", "{at}/elsewhere -m simple", "which takes no inference at '/elsewhere'", "{at} simple"),
     ("grpc", "{at} -m simple -i http", "{at} looks like Triton over gRPC, and HTTP is asked for", "{at} simple --grpc"),
-    ("grpc", "-u {at} -m simple", "{at} looks like Triton over gRPC, and HTTP is asked for", "{at} simple --grpc"),
+    ("grpc", "{at} -m simple --service-kind triton", "{at} looks like Triton over gRPC", "{at} simple --grpc"),
     ("grpc", "grpcs://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
     ("grpc", "https://{at} -m simple", "{at} speaks no TLS: it looks like Triton over gRPC", "grpc://{at} simple"),
     ("metrics", "{at} -m simple", "{at} is a metrics port, which takes no inference", "{below} simple"),

@@ -81,9 +81,35 @@ def test_precision_is_judged_without_the_slow_start(rig, level_settings):
 
     rule = Precision(precision=0.02, duration_ns=10 * NS_PER_S)
     level = measure_level(rig(cold).instrument, level_settings(**{**TEN_SECONDS, "rule": rule}), ONE)
-    assert len(level.windows) == 9  # three cold ones and six
+    assert len(level.windows) == 7  # a long cold one and six
     assert level.measurement.infer_per_s.value == 200
     assert not level.remarks
+
+
+@pytest.mark.parametrize(
+    ("service_ms", "requests", "windows"),
+    [
+        (2000, 1, [5]),  # as many as there is time for
+        (2000, 4, [20]),
+        (100, 1, [30, 30, 40]),  # what is left is too short for another
+        (20, 1, [50] * 10),
+        (5, 1, [100] * 20),
+    ],
+)
+def test_windows_of_a_slow_model_hold_enough_requests_to_be_judged_by(
+    rig, level_settings, service_ms, requests, windows
+):
+    point = LoadPoint("concurrency", requests, Closed(requests))
+    settings = level_settings(**{**TEN_SECONDS, "rule": Precision(0.0, 10 * NS_PER_S)})
+    level = measure_level(rig(lambda *_: Reply(service_ms * NS_PER_MS)).instrument, settings, point)
+    assert [window.request_count for window in level.windows] == windows
+    assert sum(window.duration_ns for window in level.windows) == 10 * NS_PER_S
+    assert level.measurement.request_count == sum(windows)
+
+
+def test_windows_of_the_classic_rule_are_as_long_as_asked(rig, level_settings):
+    level = measure_level(rig(lambda *_: Reply(700 * NS_PER_MS)).instrument, level_settings(), ONE)
+    assert {window.duration_ns for window in level.windows} == {NS_PER_S}
 
 
 def test_warm_up_is_left_to_the_classic_rule_where_that_is_asked(rig, level_settings):

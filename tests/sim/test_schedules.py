@@ -346,3 +346,13 @@ def test_no_worker_is_added_without_a_request_for_it(level_settings):
     instrument = Instrument(crew, clock, lambda: None, Watcher(), resizable=crew, most_workers=8)
     measure_with_enough_workers(instrument, level_settings(), LoadPoint("concurrency", 3, Closed(3)))
     assert crew.count == 3
+
+
+def test_the_windows_of_a_schedule_say_what_was_asked_sent_and_answered(rig, level_settings):
+    clock_rig = rig(lambda number, sent: Reply(5 * NS_PER_MS))
+    plan = Open(Constant(100.0), count=200)
+    settings = level_settings(window_ns=500 * NS_PER_MS, is_whole=True)
+    level = measure_level(clock_rig.instrument, settings, LoadPoint("request_rate", 100.0, plan, 100.0))
+    for name in ("due_count", "sent_count", "answered_count"):
+        assert sum(getattr(window, name) for window in level.windows) == 200
+    assert len(level.windows) >= 4

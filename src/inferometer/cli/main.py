@@ -113,13 +113,13 @@ def _preview(name: str, given: dict[str, Any]) -> int:
 def _tell(name: str, words: list[str]) -> int:
     """The answer to `help` and `completion`, each with one word at most."""
     if set(words) & {"-h", "--help"}:
-        words = [name] if name == "completion" else []
+        name, words = "help", [name]
     if len(words) > 1:
         raise UsageError(f"'{words[1]}' is one word too many", remedy=f"write inferometer {name} WORD")
     subject = words[0] if words else ""
     if name == "completion":
         print(_completion(subject), end="")
-    elif not subject:
+    elif subject in ("", "help"):
         print(_overview())
     elif subject in OURS:
         return _run_command(subject, ["--help"])
@@ -128,7 +128,7 @@ def _tell(name: str, words: list[str]) -> int:
     else:
         from inferometer.cli.topics import topic_text
 
-        print(topic_text(subject, tuple(COMMANDS)))
+        print(topic_text(subject, (*OURS, *CLASSIC_TUNER)))
     return 0
 
 

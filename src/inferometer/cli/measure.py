@@ -1,5 +1,6 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from inferometer.stats.result import Result
 
 TOO_MANY_FAILURES = 1
+PROMISE_BROKEN = 4
 
 COMMAND = Command(
     "inferometer measure",
@@ -38,6 +40,8 @@ COMMAND = Command(
         ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
         ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
     ),
+    epilog="To see the first request: --dry-run. `inferometer help load` says more; so do data, slo, duration, output, "
+    "config and preview.",
     takes_words=True,
 )
 
@@ -47,18 +51,15 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     words = list(found.pop(WORDS, ()))
     if words and "url" not in found:
-        addresses = [word for word in words if is_address(word)]
+        addresses = sorted(filter(is_address, words), key=lambda word: not _is_surely_address(word))
         if not addresses and len(words) == 1:
             raise UsageError(
                 f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
             )
         found["url"] = (addresses or words)[0]
         words.remove(found["url"])
-    elif any(map(is_address, words)):
-        address = next(word for word in words if is_address(word))
-        raise UsageError(f"Two addresses are given: {found['url']} and {address}", remedy="give one")
     for word in words:
-        if is_address(word):
+        if _is_surely_address(word):
             raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
         if found.setdefault("model", word) != word:
             raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
@@ -66,8 +67,13 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_address(word: str) -> bool:
-    """Whether a word that stands alone can be meant as one: models have neither ports nor hosts in their names."""
+    """Whether a word that stands alone can be meant as one."""
     return word == "localhost" or any(mark in word for mark in ":/.")
+
+
+def _is_surely_address(word: str) -> bool:
+    """Models have neither schemes nor ports in their names, but may be called org/llama-3.1:8b."""
+    return word == "localhost" or re.fullmatch(r"\w+://.*|([^/:]*|\[.*\]):\d+([/?].*)?", word) is not None
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
@@ -101,13 +107,16 @@ def run(given: dict[str, Any]) -> int:
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True))
+        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
-    """A run that was given up or not answered is no success, whatever share of its requests failed."""
+    """A run that was given up or not answered is no success, whatever share of its requests failed.
+
+    A broken promise comes last: the others say that the run itself went wrong.
+    """
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
@@ -119,7 +128,9 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
-    return TOO_MANY_FAILURES if result.failed_share > max_error_rate else 0
+    if result.fails_too_often(max_error_rate):
+        return TOO_MANY_FAILURES
+    return PROMISE_BROKEN if result.breaks_promise else 0
 
 
 def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
@@ -130,11 +141,10 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    if not options.quiet:
-        for warning in setup.warnings:
-            to_stderr(warning)
     growing = None if options.json == STDOUT else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        for warning in setup.warnings:
+            progress.said(warning, is_warning=True)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))

@@ -95,6 +95,10 @@ def _gate(part: str, whole: str, position: int) -> Gate:
     if is_speed and not is_percent:
         what = f"'{name}' is compared with the baseline's, so '{limit}' needs a %"
         raise refuse(what, "limit", f"write {limit}%")
+    if metric.is_share and not is_percent:
+        raise refuse(f"'{name}' is a share, so '{limit}' needs a %", "limit", f"write {limit}%")
+    if name in (ERRORS, "top1", "exact") and not 0 <= float(number) <= 100:
+        raise refuse(f"'{name}' is a share, never '{limit}'", "limit", "write one from 0% to 100%")
     if is_percent and not is_speed and not metric.is_share:
         raise refuse(f"'{name}' has no percent", "limit", f"write {number}")
     value = float(number) / 100 if is_percent and not is_speed else float(number)

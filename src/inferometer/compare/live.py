@@ -182,6 +182,7 @@ def _measure(
 ) -> MeasuredPoints:
     budget = TimeBudget(round((options.duration_s or DURATION_S) * NS_PER_S), options.request_count)
     found = []
+    watcher.prepared(setup.result.effective)
     watcher.planned(level_count(setup.options, setup.last), None)
     for point in points(setup.options, setup.last, LastOutcome()):
         if options.warmup_request_count:

@@ -61,10 +61,13 @@ class TurnSeries:
     def requests(self, turn: int) -> int:
         return sum(window.count for window in self.windows[turn])
 
-    def infer_per_s(self, turn: int) -> float:
+    def per_s(self, turn: int) -> float:
+        """Requests."""
         windows = self.windows[turn]
-        span_ns = windows[-1].end_ns - windows[0].start_ns
-        return self.requests(turn) * self.candidate.level_settings.batch * NS_PER_S / span_ns
+        return self.requests(turn) * NS_PER_S / (windows[-1].end_ns - windows[0].start_ns)
+
+    def infer_per_s(self, turn: int) -> float:
+        return self.per_s(turn) * self.candidate.level_settings.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ def measure_point(
             return all_series
         if any(series.is_cut_short for series in all_series):
             return all_series
-        told = tuple((series.candidate.name, series.infer_per_s(number)) for series in all_series)
+        told = tuple((series.candidate.name, series.per_s(number)) for series in all_series)
         watcher.round_finished(number + 1, rounds, told)
     return all_series
 

@@ -98,6 +98,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
     for warning in setup.warnings:
         watcher.said(warning)
+    watcher.prepared(setup.result.effective)
     watcher.planned(len(LEVELS if wanted is None else wanted), None)
     rows, result = _sweep(setup, watcher, wanted)
     if not rows:

@@ -22,15 +22,15 @@ seen at lower ones as proof that it is broken.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.stats.binomial import at_least, at_most
 from inferometer.stats.intervals import allowed, correlation
+from inferometer.stats.measurement import Keeping
 from inferometer.stats.slo import Slo, Term
 
-Verdict = Literal["kept", "broken", "undecided"]
 Floats = NDArray[np.float64]
 
 # Of each test. A search makes several near the limit, and the ends of its interval have 2.5 % each; a load is looked at
@@ -91,7 +91,7 @@ class Judgement:
     """Of all runs at a load, in the light of all others."""
 
     load: float
-    verdict: Verdict
+    verdict: Keeping
     is_within: bool  # the figures as they were measured are within the limits
     broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
     runs: int = 1  # how often it was measured
@@ -212,7 +212,7 @@ def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
     partly = [Counts(part.requests, part.partly[place], part.total_ns) for part in parts]
     requests, beyond = _total(partly, "requests"), _total(partly, "beyond")
     dispersion = max(1.0, _dispersion(partly))
-    return _at_most(beyond / dispersion, requests / dispersion, share ** PARTS[place]) < PART_ALPHA
+    return at_most(beyond / dispersion, requests / dispersion, share ** PARTS[place]) < PART_ALPHA
 
 
 def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
@@ -235,10 +235,10 @@ def _test(term: Term, parts: Sequence[Counts], least_dispersion: float = 1.0) ->
     if not requests:
         return 0
     dispersion = max(1.0, _dispersion(parts))
-    if _at_least(beyond / dispersion, requests / dispersion, term.share) < BROKEN_ALPHA:
+    if at_least(beyond / dispersion, requests / dispersion, term.share) < BROKEN_ALPHA:
         return 1
     dispersion = max(dispersion, least_dispersion)
-    return -1 if _at_most(beyond / dispersion, requests / dispersion, term.share) < KEPT_ALPHA else 0
+    return -1 if at_most(beyond / dispersion, requests / dispersion, term.share) < KEPT_ALPHA else 0
 
 
 def _test_mean(limit: float, parts: Sequence[Counts]) -> int:
@@ -323,42 +323,6 @@ def _rank_correlation(values: Floats) -> float:
         return 0.0
     signs = np.sign(values[None, :] - values[:, None])
     return float(np.triu(signs, 1).sum()) / (len(values) * (len(values) - 1) / 2)
-
-
-# --- the binomial distribution
-
-
-def _at_most(successes: float, trials: float, share: float) -> float:
-    """Probability of so few of so many, each with this share; between whole numbers it is interpolated."""
-    if successes >= trials:
-        return 1.0
-    count, total = math.floor(successes), math.floor(trials)
-    fraction = successes - count
-    return float(_below(count, total, share) ** (1 - fraction) * _below(count + 1, total, share) ** fraction)
-
-
-def _at_least(successes: float, trials: float, share: float) -> float:
-    if successes < 1:
-        return 1.0
-    count, total = math.floor(successes), math.ceil(trials)
-    fraction = successes - count
-    more, fewer = (max(0.0, 1 - _below(number, total, share)) for number in (count, count - 1))
-    return float(fewer ** (1 - fraction) * more**fraction)
-
-
-_EXACT = 20_000  # terms of the sum; beyond, the normal distribution is as good
-
-
-def _below(count: int, total: int, share: float) -> float:
-    if share <= 0 or count >= total:
-        return 1.0
-    if count > _EXACT:
-        spread = math.sqrt(total * share * (1 - share))
-        return 0.5 * math.erfc((total * share - count - 0.5) / spread / math.sqrt(2))
-    numbers = np.arange(1, count + 1)
-    ratios = np.log((total - numbers + 1) / numbers * share / (1 - share))
-    logarithms = total * math.log1p(-share) + np.concatenate(([0.0], np.cumsum(ratios)))
-    return min(1.0, float(np.exp(logarithms).sum()))
 
 
 def needed_requests(promise: Slo) -> int:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import Judge, Judgement, LoadRun, needed_requests
@@ -66,8 +67,15 @@ class SearchGoal:
 
 def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     """What `find` was asked."""
+    promise = parse_slo(own.slo)
+    for term in promise.terms:
+        if term.figure in ("throughput", "goodput"):
+            raise UsageError(
+                f"'{term.text}': find raises the load, and judges each by times and errors alone",
+                remedy=f"leave out {term.figure}, or use `inferometer measure --slo`",
+            )
     return SearchGoal(
-        promise=parse_slo(own.slo),
+        promise=promise,
         duration_ns=round(own.duration_s * NS_PER_S),
         is_rate=own.by == "rate",
         distribution=options.request_distribution,
@@ -103,6 +111,7 @@ def find(
 def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
     """The result after each level of the search; the last one has the finding."""
     result = setup.result
+    watcher.prepared(result.effective)
     watcher.planned(None, goal.duration_ns / NS_PER_S)
     with start_workers(setup) as load:
         for level, finding in find(make_instrument(setup, load, watcher), setup.level_settings, goal):

@@ -257,6 +257,7 @@ def _judged(wiring: Wiring, head: Head, pieces: Sequence[Piece]) -> Reply:
 
 def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     assert request.call is not None
+    is_single = not wiring.is_streaming and (wiring.has_one_reply or not wiring.is_whole_calls)
     connection = GrpcConnection()
     stream = connection.open(None, request.call, keep=True)
     while True:
@@ -268,11 +269,7 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
             if ending is None:
                 wire.keep(message or b"")
                 ending = _maybe_ending(wiring, message or b"")
-            elif (
-                not ending.code
-                and not (wiring.is_streaming or wiring.is_whole_calls)
-                and len(wire.pieces) != 1
-            ):
+            elif not ending.code and is_single and len(wire.pieces) != 1:
                 ending = Ending(UNKNOWN, f"the call ended without an error after {len(wire.pieces)} messages")
             if ending is not None:
                 return SingleReply(

@@ -17,8 +17,20 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
-from inferometer.stats.measurement import Doubt, Estimate, HostUse, Level, Measurement, Rates, WindowFigures
+from inferometer.stats.measurement import (
+    CUTTING,
+    SPOILING,
+    Doubt,
+    Estimate,
+    HostUse,
+    Level,
+    Measurement,
+    PromiseOutcome,
+    Rates,
+    WindowFigures,
+)
 from inferometer.stats.merge import Subject, measurement, start_figures
+from inferometer.stats.promises import judge
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
@@ -138,7 +150,7 @@ def conclude(raw: RawLevel) -> Level:
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
-    return Level(
+    level = Level(
         mode=raw.point.mode,
         value=float(raw.point.value),
         measurement=found,
@@ -151,6 +163,20 @@ def conclude(raw: RawLevel) -> Level:
         rates=rates,
         host=raw.host,
     )
+    return replace(level, promise=_maybe_outcome(raw, level))
+
+
+def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
+    """A load that was not applied, or not answered as it was sent, does not show that it would keep a promise."""
+    settings, found = raw.settings, level.measurement
+    if settings.promise is None or not settings.judges_promise:
+        return None
+    known = {} if found is None else {"throughput": found.infer_per_s, **dict(found.latency_intervals)}
+    outcome = judge(settings.promise, raw.whole, known)
+    if outcome.verdict != "kept" or level.is_as_asked:
+        return outcome
+    reason = next(remark.text for remark in level.remarks if remark.note in (*CUTTING, *SPOILING))
+    return replace(outcome, verdict="undecided", reason=reason)
 
 
 def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:

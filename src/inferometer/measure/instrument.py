@@ -41,6 +41,7 @@ class LevelSettings:
     has_tokens: bool = False
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
+    judges_promise: bool = False  # of the whole level, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, L
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
 from inferometer.stats.level_progress import LevelProgress
-from inferometer.stats.measurement import WindowFigures
+from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
+from inferometer.stats.promises import judge
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
@@ -53,6 +54,7 @@ LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
 BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
+FEWEST_ENDED = 30  # requests in a window by the precision rule, where there is time for them
 
 
 class LevelRun:
@@ -177,12 +179,33 @@ class LevelRun:
             if self._is_finished and not len(self._rest):
                 return max(self._last_end_ns, self._open.start_ns + 1)
             if self._collected.seen_ns >= end_ns:
-                return end_ns
+                longer_ns = self._longer_ns(end_ns)
+                if not longer_ns:
+                    return end_ns
+                end_ns, self._is_read = end_ns + longer_ns, False
+                continue
             # When interrupted, the classic rule lets the window end; it is compared with others.
             may_stop = isinstance(self._settings.rule, Precision)
             if self._is_given_up or (may_stop and self._instrument.watcher.is_interrupted()):
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
+
+    def _longer_ns(self, end_ns: int) -> int:
+        """How much longer a window must be to hold enough requests to be judged by; 0 when it is long enough.
+
+        The classic rule, whole plans and searches have windows of the length that they ask for.
+        """
+        rule, window_ns = self._settings.rule, self._settings.window_ns
+        if not isinstance(rule, Precision) or rule.is_enough is not None:
+            return 0
+        if self._settings.is_whole or window_ns is None:
+            return 0
+        left_ns = max(0, self.start_ns + rule.duration_ns - end_ns)
+        if self._open.ended_count < FEWEST_ENDED:
+            return min(window_ns, left_ns)
+        length_ns = end_ns - self._open.start_ns
+        # What is left would be too short for another window of this kind.
+        return left_ns if length_ns > window_ns and left_ns < length_ns / 2 else 0
 
     def _fill_to_count(self, count: int) -> int:
         while True:
@@ -455,7 +478,14 @@ class LevelRun:
             ("throughput", rate_estimate(whole, self._settings.batch)),
             (latency_name(chosen), latency_estimate(whole, chosen)),
         ]
-        return judge_precision(rule, elapsed_ns, estimates)
+        decision = judge_precision(rule, elapsed_ns, estimates)
+        may_go_on = decision.is_done and elapsed_ns < rule.duration_ns
+        return GO_ON if may_go_on and not self._is_promise_decided(whole, estimates[0][1]) else decision
+
+    def _is_promise_decided(self, whole: Window, throughput: Estimate) -> bool:
+        """Where a promise is judged, more requests may tell what these do not."""
+        promise = self._settings.promise if self._settings.judges_promise else None
+        return promise is None or judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
 
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""

@@ -39,7 +39,7 @@ from inferometer.services.kind import KINDS, Service
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
-from inferometer.stats.slo import parse_slo
+from inferometer.stats.slo import Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
 IN_PROCESS_KIND = "triton_c_api"
@@ -75,6 +75,7 @@ class Habits:
     """What a command does in a way of its own while a measurement is prepared."""
 
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
+    judges_promise: bool = False  # says of every level whether it keeps the promise
     # After the first look at the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
@@ -334,9 +335,12 @@ def _level_settings(
         ),
         has_tokens=KINDS[options.service_kind].has_tokens,
         is_serial=options.serial_sequences and model.any_sequence,
-        promise=None if options.slo is None else parse_slo(options.slo),
+        promise=None if options.slo is None else _promise(options, options.slo),
+        judges_promise=habits.judges_promise,
     )
     if options.periodic_concurrency is not None:
+        if options.duration_s is not None:
+            return replace(common, window_ns=SHORTEST_SLICE_NS, is_whole=True)
         return replace(common, window_count=options.periodic_concurrency.last, is_whole=True)
     if agenda is not None:
         window_ns = options.measurement_interval_ms * NS_PER_MS
@@ -359,6 +363,24 @@ def _level_settings(
     if options.measurement_mode == "count_windows":
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
+
+
+def _promise(options: Options, text: str) -> Slo:
+    """Refused where it limits what the answers do not have."""
+    promise = parse_slo(text)
+    has_tokens = KINDS[options.service_kind].has_tokens
+    for term in promise.terms:
+        if term.figure == "tpot" and not has_tokens:
+            raise UsageError(
+                f"'{term.text}': the answers of {KINDS[options.service_kind].title} have no tokens",
+                remedy="limit the latency instead",
+            )
+        if term.figure == "ttft" and not (has_tokens or options.streaming):
+            raise UsageError(
+                f"'{term.text}': without a stream an answer comes all at once",
+                remedy="limit the latency instead, or add --streaming",
+            )
+    return promise
 
 
 def _effective(

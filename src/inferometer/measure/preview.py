@@ -73,7 +73,21 @@ def _http_lines(setup: Setup, data: bytes) -> Iterator[str]:
     yield first
     yield from _fields(fields, {name.lower() for name, _ in setup.options.headers})
     yield ""
-    yield from _body_lines(body, {name.lower(): value for name, value in fields}.get(_LENGTH), "inputs")
+    headers = {name.lower(): value for name, value in fields}
+    boundary = headers.get("content-type", "").partition("boundary=")[2].strip('"')
+    if boundary:
+        yield from _form_lines(body, boundary)
+    else:
+        yield from _body_lines(body, headers.get(_LENGTH), "inputs")
+
+
+def _form_lines(body: bytes, boundary: str) -> Iterator[str]:
+    """The parts of a form: heads as they are, what they hold shortened."""
+    mark = f"--{boundary}".encode()
+    for part in body.removesuffix(b"\r\n").removesuffix(b"--").removesuffix(mark).split(mark + b"\r\n")[1:]:
+        head, _, content = part.removesuffix(b"\r\n").partition(b"\r\n\r\n")
+        yield from (f"--{boundary}", head.decode("utf-8", "replace"), "", _words(content))
+    yield f"--{boundary}--"
 
 
 def _call_lines(setup: Setup, request: FirstRequest) -> Iterator[str]:

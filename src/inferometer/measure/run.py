@@ -38,6 +38,7 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
+    watcher.prepared(result.effective)
     watcher.planned(level_count(setup.options, setup.last), limit_s)
     with start_workers(setup) as load:
         try:

@@ -102,7 +102,6 @@ FIND_REFUSED: Mapping[str, str] = {
         ("warmup_s", "warmup_request_count"), "warm the server up with a short `inferometer measure` before"
     ),
     "max_error_rate": "put it into the promise, such as 'p99<50ms, errors<1%'",
-    "junit": "the exit code tells: 1 where no load keeps the promise",
 }
 DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),

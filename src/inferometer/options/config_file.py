@@ -124,8 +124,8 @@ class ConfigFile:
             raise self._error(key, f"{written} is for the command line", "leave it out of the file")
         if (refusal := command.refusal(written, row)) is not None:
             raise self._error(key, refusal.message, refusal.remedy)
-        words = tuple(self._words(row, node))
         try:
+            words = tuple(_words(row, written, node))
             value = _value(row, written, words)
         except UsageError as error:
             raise self._error(node, error.message, error.remedy) from error
@@ -144,35 +144,41 @@ class ConfigFile:
         remedy = f"did you mean '{close}'?" if close else "see --help-all for those there are"
         return self._error(key, f"{what} option '{key.value}'", remedy)
 
-    def _words(self, row: Option, node: yaml.Node) -> Iterator[str]:
-        """A list is several uses of an option that may be given several times, else one with commas."""
-        if not isinstance(node, yaml.SequenceNode):
-            yield from self._entries(row, node)
-        elif row.combine in (appended, named):
-            for part in node.value:
-                yield from self._entries(row, part)
-        elif node.value:
-            yield ",".join(self._word(part) for part in node.value)
-
-    def _entries(self, row: Option, node: yaml.Node) -> Iterator[str]:
-        """`Accept: text/plain` without quotes is a mapping to YAML; so are several of them."""
-        if not isinstance(node, yaml.MappingNode) or row.combine not in (appended, named):
-            yield self._word(node)
-            return
-        mark = "=" if "=" in row.metavar else ":"
-        for key, value in node.value:
-            parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            yield f"{self._word(key)}{mark}{','.join(self._word(part) for part in parts)}"
-
-    def _word(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise self._error(node, "a single value must stand here", "write it without braces and brackets")
-        if _is_null(node):
-            raise self._error(node, "there is no value", "give one, or leave the line out")
-        return str(node.value)
-
     def _error(self, node: yaml.Node, message: str, remedy: str) -> UsageError:
         return UsageError(f"{self.path}:{node.start_mark.line + 1}: {message}", remedy=remedy)
+
+
+# --- words
+
+
+def _words(row: Option, name: str, node: yaml.Node) -> Iterator[str]:
+    """A list is several uses of an option that may be given several times, else one with commas."""
+    if not isinstance(node, yaml.SequenceNode):
+        yield from _entries(row, name, node)
+    elif row.combine in (appended, named):
+        for part in node.value:
+            yield from _entries(row, name, part)
+    elif node.value:
+        yield ",".join(_word(name, part) for part in node.value)
+
+
+def _entries(row: Option, name: str, node: yaml.Node) -> Iterator[str]:
+    """`Accept: text/plain` without quotes is a mapping to YAML; so are several of them."""
+    if not isinstance(node, yaml.MappingNode) or row.combine not in (appended, named):
+        yield _word(name, node)
+        return
+    mark = "=" if "=" in row.metavar else ":"
+    for key, value in node.value:
+        parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        yield f"{_word(name, key)}{mark}{','.join(_word(name, part) for part in parts)}"
+
+
+def _word(name: str, node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise UsageError(f"{name} takes a single value here", remedy="write it without braces and brackets")
+    if _is_null(node):
+        raise UsageError(f"{name} has no value", remedy="give one, or leave the line out")
+    return str(node.value)
 
 
 def hidden_by(fields: Iterable[str], alternatives: Collection[str]) -> set[str]:

@@ -642,8 +642,9 @@ class Options:
     )
     slo: str | None = ours(
         "--slo",
-        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms'. The share and the rate of "
-        "those that keep it are reported as goodput.",
+        "Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is broken "
+        "is exit code 4. latency, ttft and tpot without a percentile are means. Requests that each keep all limits of "
+        "time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
         text("PROMISE"),
         is_main=True,
     )

@@ -18,7 +18,7 @@ from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import GpuFigures, Level, Measurement, ServerMetrics
+from inferometer.stats.measurement import GpuFigures, Level, Measurement, PromiseOutcome, ServerMetrics
 from inferometer.stats.result import Result
 
 Row = tuple[tuple[str, object], ...]
@@ -34,6 +34,7 @@ class Layout:
     has_transport: bool
     has_tokens: bool
     has_goodput: bool
+    has_promise: bool
     has_verdicts: bool
     effective: Effective
     throughput: str = "Inferences/Second"
@@ -141,6 +142,7 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
+        has_promise=any(level.promise is not None for level in result.levels),
         has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
@@ -170,10 +172,12 @@ def _main_row(layout: Layout, level: Level, measurement: Measurement) -> Row:
         if effective.collect_metrics:
             cells += _gpu_cells(measurement.metrics)
     verdict = [("Verdict", verdict_words(level).replace(",", ";"))] if layout.has_verdicts else []
-    return (*cells, *_text_cells(layout, measurement), *verdict)
+    return (*cells, *_text_cells(layout, measurement, level.promise), *verdict)
 
 
-def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str, object]]:
+def _text_cells(
+    layout: Layout, measurement: Measurement, promise: PromiseOutcome | None
+) -> Iterator[tuple[str, object]]:
     """Behind the classic columns: what only servers that make text have, and a promise."""
     tokens, streaming = measurement.tokens, measurement.streaming
     if layout.has_tokens and tokens is not None:
@@ -188,6 +192,8 @@ def _text_cells(layout: Layout, measurement: Measurement) -> Iterator[tuple[str,
         yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
     if layout.has_goodput:
         yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
+    if layout.has_promise:
+        yield "Promise", "" if promise is None else promise.verdict
 
 
 def _gpu_cells(metrics: ServerMetrics | None) -> Iterator[tuple[str, str]]:

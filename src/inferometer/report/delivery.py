@@ -46,7 +46,7 @@ def deliver(answer: "Report", options: "Options", outputs: Outputs) -> None:
     if options.quiet and not _is_on_stdout(options):
         outputs.attempt(SCREEN, lambda: print(printable(found.verdict), flush=True))
     elif not _is_on_stdout(options):
-        outputs.attempt(SCREEN, lambda: show(found))
+        outputs.attempt(SCREEN, lambda: show(found, is_verbose=options.verbose > 0))
     for form in FORMS:
         place = getattr(options, form)
         if place == STDOUT:

@@ -89,6 +89,7 @@ class Messages:
 
     rows: tuple[Message, ...]
     is_ranked: bool = False
+    is_detail: bool = False  # a terminal shows it only to those who want to know more
 
 
 @dataclass(frozen=True, slots=True)

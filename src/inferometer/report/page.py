@@ -490,7 +490,7 @@ def spoken(chart: Chart) -> str:
 def numbers(chart: Chart) -> Table:
     """The points of a chart, to be read."""
     points = [(series.name, p) for series in chart.series for run in series.runs for p in run if p.tip]
-    columns = [Column("Line", is_number=False), Column(chart.x.title), Column(chart.y.title)]
+    columns = [Column("Line", is_number=False, is_name=True), Column(chart.x.title), Column(chart.y.title)]
     has_limits = any(point.y_limits is not None for _, point in points)
     rows = []
     for name, point in points[:NUMBERS]:

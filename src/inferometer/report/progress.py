@@ -13,6 +13,8 @@ from rich.text import Text
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
+from inferometer.options.effective import Effective
+from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
     NONE,
     curve,
@@ -51,6 +53,13 @@ class Progress(Watcher):
 
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
+        self._counts_requests = False
+
+    def prepared(self, effective: Effective) -> None:
+        self._counts_requests = counts_requests(effective)
+
+    def _counted(self, text: str) -> str:
+        return in_requests(text) if self._counts_requests else text
 
     def is_interrupted(self) -> bool:
         return self._interrupted()
@@ -94,7 +103,7 @@ class PlainProgress(Progress):
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
         if number == rounds or self._is_verbose or self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            figures = ", ".join(f"{name} {quantity(rate)} infer/s" for name, rate in rates)
+            figures = ", ".join(f"{name} {quantity(rate)} requests/s" for name, rate in rates)
             self._show(f"{self._label}: round {number} of {rounds}: {figures}")
 
     def level_finished(self, level: Level) -> None:
@@ -106,7 +115,7 @@ class PlainProgress(Progress):
 
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        print(printable(line), file=self._stream, flush=True)
+        print(printable(self._counted(line)), file=self._stream, flush=True)
 
 
 @dataclass(slots=True)
@@ -218,7 +227,8 @@ class LiveProgress(Progress):
         key = (level.mode, level.value)
         if self._done and self._done[-1][0] == key:  # it was measured again, by more workers or for longer
             self._done.pop()
-        self._done = [*self._done, (key, level_sentence(level, with_ok=self._bracket is None))][-LIVE_LINES:]
+        said = self._counted(level_sentence(level, with_ok=self._bracket is None))
+        self._done = [*self._done, (key, said)][-LIVE_LINES:]
         self._draw(is_due=True)
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
@@ -260,7 +270,7 @@ class LiveProgress(Progress):
         yield self._bar(width)
         for name, values in self._rates.items():
             names = min(LONGEST_NAME, max(map(len, self._rates)))
-            yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} infer/s", width)
+            yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} requests/s", width)
         if self._bracket is not None:
             yield from self._bracket.lines(self._level[0], width)
         if not self._rates and self._outlook.level is not None:

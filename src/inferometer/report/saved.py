@@ -1,6 +1,5 @@
 """Any saved result, and the report of any result: which kind it is, the file itself says."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,15 +8,15 @@ from pathlib import Path
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
-from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
+from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
-from inferometer.report.documents.study import study_document
-from inferometer.report.format import first_line
+from inferometer.report.documents.tuning import tuning_document
+from inferometer.report.junit import comparison_cases, junit, result_cases
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.result import Result
@@ -25,7 +24,6 @@ from inferometer.tune.study import Study
 
 Report = Result | Diagnosis | Comparison | Study
 KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study)
-SHOWN = 3  # configurations of a study, beside the model's own
 
 
 def read(path: Path) -> Report:
@@ -53,7 +51,7 @@ def document(report: Report) -> Document:
     elif isinstance(report, Comparison):
         found = comparison_document(report)
     elif isinstance(report, Study):
-        found = study_document(report, SHOWN)
+        found = tuning_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):
@@ -85,39 +83,14 @@ def write_page(path: Path, report: Report) -> None:
     write_file(path, to_html(report))
 
 
-# --- a comparison as JUnit XML
-
-
-def to_junit(comparison: Comparison) -> str:
-    """JUnit XML for CI: one test case for each condition and variant, one for the validity of the whole."""
-    from xml.etree import ElementTree as ET
-
-    rows = tuple(_cases(comparison))
-    suite = ET.Element("testsuite", name="inferometer compare", tests=str(len(rows)))
-    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(sum(row[2] == kind for row in rows)))
-    suite.set("timestamp", _xml(comparison.started_at))
-    for classname, name, kind, message in rows:
-        case = ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name))
-        if kind:
-            ET.SubElement(case, kind, message=_xml(message))
-        if kind == "error":
-            case[0].text = _xml("\n".join(comparison.problems))
-    ET.SubElement(suite, "system-out").text = _xml("\n".join(sentences(comparison)))
-    ET.indent(suite)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
-
-
-def _cases(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
-    """Class, name, what is wrong (nothing: an empty word) and why."""
-    kind, why = ("error", first_line(comparison.problems[0])) if comparison.problems else ("", "")
-    yield comparison.baseline, "the comparison is valid", kind, why
-    outcomes = {FAILED: ("failure", "{text}: {found}"), INCONCLUSIVE: ("skipped", "inconclusive: {found}")}
-    for gate in comparison.gates:
-        kind, why = outcomes.get(gate.outcome, ("", ""))
-        yield gate.variant, f"not {gate.text}", kind, why.format(text=gate.text, found=gate.found)
-
-
-def _xml(text: str) -> str:
-    """Without the characters XML has no way to write."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+def to_junit(report: Comparison | Result) -> str:
+    """The report as JUnit XML, for CI."""
+    if isinstance(report, Comparison):
+        return junit(
+            "inferometer compare",
+            report.started_at,
+            comparison_cases(report),
+            "\n".join(sentences(report)),
+        )
+    verdict = document(report).verdict
+    return junit(f"inferometer {report.command}", report.started_at, result_cases(report), verdict)

@@ -14,9 +14,9 @@ from inferometer.report.format import (
     plain_number,
     plural,
     quantity,
-    rate,
     share,
 )
+from inferometer.report.promises import outcome_words
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -57,7 +57,8 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
     if not level.measurement.request_count:
         return f"{label}: no good answer, {verdict_words(level)}"
     found, said = level.measurement, verdict_words(level)
-    words = f"{label}: {rate(found.infer_per_s)}, p99 {at_percentile(found.latency, 99)}"
+    per_s = f"{quantity(found.infer_per_s.value / found.batch)} requests/s {interval(found.infer_per_s)}"
+    words = f"{label}: {per_s.rstrip()}, p99 {at_percentile(found.latency, 99)}"
     return f"{words}, {said}" if with_ok or said != "ok" else words
 
 
@@ -70,7 +71,7 @@ def _middle_and_tail(times: Distribution) -> str:
 
 
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
-    """What came of a level in a few words: `ok`, or all that is wrong with it; in a search, first what it found."""
+    """What came of a level in a few words: `ok`, or all that is wrong with it; first, whether a promise is kept."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
     if level.measurement is None and not words:
         words.append("no reply")
@@ -80,6 +81,8 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors" if level.measurement.request_count else "all failed")
+    if level.promise is not None:
+        words.insert(0, outcome_words(level.promise))
     judged = () if finding is None else finding.judged
     for row in (row for row in judged if row.load == level.value):
         words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
@@ -156,8 +159,8 @@ def failure_sentence(level: Level, group: FailureGroup) -> str:
 # --- a measurement
 
 
-def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
-    """All there is to say beside the tables; `ports` are the local ones of this host, 0 when not known."""
+def measurement_sentences(measurement: Measurement) -> Iterator[str]:
+    """What there is to say beside the tables."""
     if measurement.streaming is not None:
         yield _streaming(measurement.streaming)
     yield from token_sentences(measurement)
@@ -167,6 +170,10 @@ def measurement_sentences(measurement: Measurement, ports: int) -> Iterator[str]
         yield f"{words}, each {_middle_and_tail(sequences.latency)}"
     if measurement.metrics is not None:
         yield from metrics_sentences(measurement.metrics)
+
+
+def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
+    """How sure each figure is, and what measuring cost; `ports` are the local ones of this host, 0 when not known."""
     rows = [
         f"{'avg' if name == 'mean' else name} {interval(estimate) or 'unknown (too few samples)'}"
         for name, estimate in measurement.latency_intervals
@@ -196,10 +203,10 @@ def _client(client: ClientCost, ports: int) -> str:
             f"loop lag p50 {duration(client.loop_lag_p50_ns)}, at most {duration(client.loop_lag_max_ns)}"
         )
     if client.files:
-        limit = f" of {client.file_limit}" if client.file_limit else ""
-        words.append(f"{client.files}{limit} files open")
+        limit = f" of {client.file_limit:,}" if client.file_limit else ""
+        words.append(f"{client.files:,}{limit} files open")
     if client.connects:
-        among = f" ({ports} local ports)" if ports else ""
+        among = f" ({ports:,} local ports)" if ports else ""
         words.append(f"{plural(client.connects, 'connection')} opened{among}")
     return f"Client: {'; '.join(words)}."
 
@@ -210,7 +217,7 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
         yield from _tokens(measurement.tokens)
     goodput = measurement.goodput
     if goodput is not None:
-        words = f"Goodput: {quantity(goodput.per_s)} requests/s kept '{goodput.promise}'"
+        words = f"Goodput: {quantity(goodput.per_s)} requests/s within the limits of '{goodput.promise}'"
         yield f"{words}, {share(goodput.share)} of all that ended"
 
 

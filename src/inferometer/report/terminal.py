@@ -1,4 +1,4 @@
-"""A document on a terminal: the verdict first, then tables and messages; drawings and details are left to the page."""
+"""A document on a terminal: the answer first, then tables and messages; drawings and details are left to the page."""
 
 import sys
 import textwrap
@@ -26,22 +26,26 @@ def plain_text(text: str, style: str = "", **more: Any) -> Text:
     return Text(printable(text), style=style, **more)
 
 
-def show(document: Document, console: Console | None = None) -> None:
-    """Print the document on stdout, or on another console."""
+def show(document: Document, console: Console | None = None, *, is_verbose: bool = False) -> None:
+    """Print the document on stdout, or on another console; details only if they are wanted."""
     if console is None:  # where stdout is a file or a pipe, as wide as people read
         console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     width = min(WIDTH, console.width)
-    console.print(plain_text(" · ".join((document.title, *filter(None, document.facts)))), width=width)
-    console.print(plain_text(document.verdict, style=f"bold {_STYLES[document.tone]}".strip()), width=width)
+    verdict = plain_text(document.verdict)
+    verdict.stylize(f"bold {_STYLES[document.tone]}".strip(), 0, len(verdict.plain.partition(". ")[0]) + 1)
+    console.print(verdict, width=width)
+    facts = " · ".join((document.title, *filter(None, document.facts)))
+    console.print(plain_text(facts, style="dim"), width=width)
     for section in document.sections:
-        for part in _section(section, width):
+        for part in _section(section, width, is_verbose=is_verbose):
             console.print(part, width=width)
 
 
-def _section(section: Section, width: int) -> Iterator[RenderableType]:
+def _section(section: Section, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
     if section.is_detail:
         return
-    parts = [part for block in section.blocks for part in _block(block, section.title, width)]
+    blocks = [block for block in section.blocks if is_verbose or not getattr(block, "is_detail", False)]
+    parts = [part for block in blocks for part in _block(block, section.title, width)]
     if not parts:
         return
     yield plain_text(f"\n{section.title}", style="bold")

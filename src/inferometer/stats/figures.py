@@ -236,6 +236,15 @@ def _output(name: str, title: str, unit: str, is_higher_better: bool, same: floa
 
 
 METRICS = tuple(_rows())
+_GOODPUT = Metric(
+    "goodput",
+    "Goodput",
+    "%",
+    True,
+    lambda found: None if found.goodput is None else found.goodput.share,
+    short="goodput",
+)
+"""Only of promises, which say what a good request is."""
 OUTPUT_METRICS = (
     _output("snr", "signal-to-noise ratio", "dB", True, same=math.inf),
     _output("cosine", "cosine", "", True, same=1.0),
@@ -247,7 +256,7 @@ OUTPUT_METRICS = (
 )
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
-_BY_SHORT = {metric.short: metric for metric in (*METRICS, *OUTPUT_METRICS) if metric.short}
+_BY_SHORT = {metric.short: metric for metric in (*METRICS, _GOODPUT, *OUTPUT_METRICS) if metric.short}
 _PERCENTILE = re.compile(r"(?:(ttft|tpot) )?(p[1-9]\d?(?:\.\d+)?)")
 
 THROUGHPUT = "perf_throughput"

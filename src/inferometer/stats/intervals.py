@@ -190,11 +190,11 @@ def mean_estimate(value: float, width: Margin | None) -> Estimate:
     return Estimate(value, max(0.0, value - width.down), value + width.up)
 
 
-def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Estimate]:
+def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float, Estimate]:
     """Percentiles with their intervals; of at least one value. Where one has none, those further out have none."""
     whole, parts = series.sorted(), _Parts.of(series)
-    asked = {50, *wanted}
-    found: dict[int, Estimate] = {}
+    asked: set[float] = {50, *wanted}
+    found: dict[float, Estimate] = {}
     for outwards in _outwards(asked):
         clusters: float | None = 1.0  # of the next percentile further in; None when it has no interval
         for p in outwards:
@@ -213,9 +213,9 @@ def percentile_estimates(series: Series, wanted: Iterable[int]) -> dict[int, Est
     return {p: found[p] for p in asked}
 
 
-def _outwards(asked: set[int]) -> tuple[list[int], list[int]]:
+def _outwards(asked: set[float]) -> tuple[list[float], list[float]]:
     """From the median up and down, by steps that do not depend on what is asked, as far as that goes."""
-    steps = {*STEPS, *asked}
+    steps: set[float] = {*STEPS, *asked}
     return (
         [p for p in sorted(steps) if 50 <= p <= max(asked)],
         [p for p in sorted(steps, reverse=True) if min(asked) <= p <= 50],
@@ -300,7 +300,7 @@ class _Parts:
         """Of the mean over all, from the sum in each section."""
         return _ratio_margin(amounts, self._sizes)
 
-    def share(self, border: int, p: int, count: int) -> _Share | None:
+    def share(self, border: int, p: float, count: int) -> _Share | None:
         """Of values up to a border, which is percentile `p`."""
         if not self._pieces:
             below = np.add.reduceat(self._values <= border, self._starts, dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
@@ -159,6 +160,40 @@ class Goodput:
     share: float  # of all that ended, failed ones included
 
 
+Keeping = Literal["kept", "broken", "undecided"]
+"""What became of a promise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermOutcome:
+    """One limit of a promise and the figure it is about: nanoseconds, a share, or inferences per second."""
+
+    name: str  # of the figure: mean, p99, ttft p99, errors, throughput, goodput
+    text: str  # the limit as it was written, such as p99<50ms
+    limit: float
+    found: Estimate | None  # None where no request had it
+    verdict: Keeping
+    reason: str = ""  # why it is not decided, or what decided it where the figure has no interval
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseOutcome:
+    """What became of a promise at a level."""
+
+    promise: str
+    verdict: Keeping
+    terms: tuple[TermOutcome, ...]
+    reason: str = ""  # why a promise whose terms are all kept is not decided
+
+    def of(self, verdict: Keeping) -> tuple[TermOutcome, ...]:
+        return tuple(term for term in self.terms if term.verdict == verdict)
+
+    @property
+    def limits_errors(self) -> bool:
+        """In so many words: otherwise few may fail as a matter of course."""
+        return "errors" in self.promise.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceFigures:
     """Sequences whose last request ended well in the measured time."""
@@ -228,6 +263,12 @@ class WindowFigures:
     p50_ns: int = 0  # 0 where nothing ended well
     p99_ns: int = 0
     empty_count: int = 0  # streams without a response, which are not counted
+    answered_count: int | None = None  # well or badly; None in older files, as are the next two
+    due_count: int | None = None  # by the schedule; None by concurrency
+    sent_count: int | None = None
+    counted_ns: int = (
+        0  # the time in which those were due and sent, which is read off a little after the window
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +338,8 @@ class Rates:
     due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
+CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
+"""What ends a level before its time."""
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
 """What makes a level another one than was asked for."""
 
@@ -315,6 +358,7 @@ class Level:
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
+    promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
     host: HostUse | None = None  # None where it was not watched
 
     def has_remark(self, *notes: Note) -> bool:
@@ -324,7 +368,7 @@ class Level:
     @property
     def is_cut_short(self) -> bool:
         """Something broke in the middle; what was measured until then counts."""
-        return self.is_given_up or self.has_remark(Note.WORKER_LOST)
+        return self.has_remark(*CUTTING)
 
     @property
     def is_given_up(self) -> bool:

@@ -154,3 +154,13 @@ class Result:
         failed = sum(row.failed_count for row in found)
         total = failed + sum(row.request_count for row in found)
         return failed / total if total else 0.0
+
+    def fails_too_often(self, most: float) -> bool:
+        """Whether a larger share failed than is acceptable; where that is none, a promise about errors decides."""
+        is_promised = any(level.promise is not None and level.promise.limits_errors for level in self.levels)
+        return self.failed_share > most and not (is_promised and most == 0)
+
+    @property
+    def breaks_promise(self) -> bool:
+        """At any level."""
+        return any(level.promise is not None and level.promise.verdict == "broken" for level in self.levels)

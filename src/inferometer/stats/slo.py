@@ -1,50 +1,89 @@
-"""A promise about latency and errors, such as `p99<50ms, errors<0.1%`, or of text `ttft<200ms, tpot<20ms`."""
+"""A promise about a load, such as `p99<50ms, errors<0.1%, throughput>100`, or of text `ttft<200ms, tpot<20ms`.
+
+Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft` and `tpot` without a percentile), a
+share or a rate. The limits of time are also what each single request is held to, whatever their percentile: requests
+that keep all of them are the goodput, and `goodput>95%` limits their share.
+"""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.base.units import parse_duration_ns, parse_share
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
 from inferometer.stats.streams import between_ns
 
-_TERM = re.compile(
-    r"\s*(?:(?P<figure>ttft|tpot)(?:[ _](?P<of>p\d{1,2}(?:\.\d+)?))?|(?P<name>[a-z]+|p\d{1,2}(?:\.\d+)?))"
-    r"\s*<=?\s*(?P<limit>[^\s]+)\s*"
+TIMES = ("latency", "ttft", "tpot")
+SHARES = ("errors", "goodput")
+MOST_FAILED = 0.001  # share of requests that may fail where a promise does not say
+_TIME_UNITS = {
+    "ms": NS_PER_MS, "us": NS_PER_US, "s": NS_PER_S, "µs": NS_PER_US, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S,
+}  # fmt: skip
+_UNITS: Mapping[str, Mapping[str, float]] = {
+    **dict.fromkeys(TIMES, _TIME_UNITS),
+    "errors": {"%": 0.01},
+    "goodput": {"%": 0.01},
+    "throughput": {"": 1, "/s": 1, "infer/s": 1},
+}
+"""By figure, how limits are written; the first units are the ones that are suggested."""
+_LARGEST = 1e15
+EXAMPLE = (
+    "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%, throughput>100, "
+    "goodput>95%'"
 )
+_TERM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)")
+_NAME = re.compile(r"(?:(?P<figure>latency|ttft|tpot) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)")
+_LIMIT = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One figure and its limit: nanoseconds, or a share for errors."""
+    """One figure and its limit: nanoseconds, a share of errors or goodput, or inferences per second."""
 
-    name: str  # mean, errors, or a percentile such as p99
+    name: str  # mean, a percentile such as p99, errors, throughput, goodput
     limit: float
     figure: str = "latency"  # ttft is the time to the first token, tpot that from one token to the next
+    sign: str = field(default="<", compare=False)
+    text: str = field(default="", compare=False)  # as it was written
 
     @property
     def label(self) -> str:
-        if self.figure in ("latency", "errors"):
+        if self.figure not in ("ttft", "tpot"):
             return self.name
         return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
+
+    @property
+    def percentile(self) -> float | None:
+        return float(self.name[1:]) if self.figure in TIMES and self.name != "mean" else None
 
     @property
     def share(self) -> float | None:
         """Of requests that may be beyond the limit, or fail; None for a mean."""
         if self.name == "errors":
             return self.limit
-        return None if self.name == "mean" else 1 - float(self.name[1:]) / 100
+        return None if self.percentile is None else 1 - self.percentile / 100
 
     @property
     def metric(self) -> Metric:
         found = named(self.label)
         assert found is not None
         return found
+
+    def is_within(self, value: float) -> bool:
+        """Whether a figure keeps the limit."""
+        if value == self.limit:
+            return self.sign.endswith("=")
+        return value < self.limit if self.sign.startswith("<") else value > self.limit
+
+    def is_each_within(self, durations: Durations) -> NDArray[np.bool_]:
+        """The same of many durations."""
+        return durations <= self.limit if self.sign.endswith("=") else durations < self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +96,78 @@ class Slo:
 
 def parse_slo(text: str) -> Slo:
     """Terms separated by commas; without one about errors, one in a thousand may fail."""
-    terms = tuple(_term(part, text) for part in text.split(","))
-    if not any(term.name == "errors" for term in terms):
-        terms = (*terms, Term("errors", 0.001, "errors"))
+    terms = tuple(_term(" ".join(part.split()), text) for part in text.split(","))
+    names = [term.label for term in terms]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the promise '{text}' limits {twice} twice", remedy="leave out one of the limits")
+    if "goodput" in names and not any(term.figure in TIMES for term in terms):
+        raise UsageError(
+            f"the promise '{text}' has a goodput, and no limit of time that makes a request a good one",
+            remedy="add one, such as latency<2s",
+        )
+    if "errors" not in names:
+        terms = (*terms, Term("errors", MOST_FAILED, "errors", text=f"errors<{MOST_FAILED:.1%}"))
     return Slo(terms, text.strip())
 
 
 def _term(part: str, whole: str) -> Term:
-    match = _TERM.fullmatch(part)
-    if match is None:
-        raise _refusal(part, whole)
-    figure, limit = match["figure"] or "latency", match["limit"]
-    name = match["name"] if match["figure"] is None else match["of"] or "mean"
-    if name == "errors":
-        return Term(name, parse_share(limit, "--slo errors"), "errors")
-    limit_ns = float(parse_duration_ns(limit, f"--slo {part.partition('<')[0].strip()}"))
-    if name in ("mean", "avg", "latency"):
-        return Term("mean", limit_ns, figure)
-    if name.startswith("p") and name[1:] and float(name[1:]) in PERCENTILES:
-        return Term(name, limit_ns, figure)
-    raise _refusal(part, whole)
+    found = _TERM.fullmatch(part)
+    if found is None:
+        raise UsageError(f"'{part}' in the promise '{whole}' is no figure with a limit", remedy=EXAMPLE)
+    written, sign, limit = found["name"], found["sign"], found["limit"]
+    figure, name = _figure(written, part)
+    is_below = figure in TIMES or figure == "errors"
+    if sign.startswith("<") is not is_below:
+        better, right = ("lower", "<") if is_below else ("higher", ">")
+        raise UsageError(
+            f"'{part}' promises the wrong way round: {written} is better when it is {better}",
+            remedy=f"write {written}{right}{sign[1:]}{limit}",
+        )
+    return Term(name, _limit(figure, part, sign, limit), figure, sign, part)
 
 
-def _refusal(part: str, whole: str) -> UsageError:
-    return UsageError(
-        f"'{part.strip()}' in the promise '{whole}' is not understood",
-        remedy="write figures and limits like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%'; "
-        f"percentiles are {', '.join(f'{p:g}' for p in PERCENTILES)}",
-    )
+def _figure(written: str, part: str) -> tuple[str, str]:
+    """What is limited, and which of its statistics."""
+    words = " ".join(written.lower().replace("_", " ").split())
+    if words in TIMES:
+        return words, "mean"
+    if words in _UNITS:
+        return words, words
+    found = _NAME.fullmatch(words)
+    if found is None:
+        raise UsageError(f"'{part}': a promise knows no figure '{written}'", remedy=EXAMPLE)
+    figure, statistic = found["figure"] or "latency", found["statistic"]
+    if not statistic.startswith("p"):
+        return figure, "mean"
+    if (p := float(statistic[1:])) not in PERCENTILES:
+        known = ", ".join(f"p{p:g}" for p in PERCENTILES)
+        raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"take one of {known}")
+    return figure, f"p{p:g}"
+
+
+def _limit(figure: str, part: str, sign: str, written: str) -> float:
+    """In nanoseconds, as a share, or per second. What is ambiguous or can never be kept is refused."""
+    found = _LIMIT.fullmatch(written.lower())
+    if found is None:
+        raise UsageError(f"'{part}': '{written}' is no limit", remedy=EXAMPLE)
+    number, unit, units = found["number"], found["unit"].rstrip(), _UNITS[figure]
+    # No failure at all, or nothing but good requests, can be promised.
+    is_bound = (figure, sign, float(number)) in (("errors", "<=", 0), ("goodput", ">=", 100))
+    if not is_bound and not 0 < float(number) < (100 if figure in SHARES else _LARGEST):
+        between = "above 0 % and below 100 %" if figure in SHARES else "above 0"
+        raise UsageError(f"'{part}': a limit of {figure} is {between}", remedy=EXAMPLE)
+    if unit not in units:
+        what = f"knows no unit '{unit}'" if unit else "has no unit"
+        raise UsageError(f"'{part}' {what}", remedy=f"write {_choices(number, units)}")
+    if unit == "%":
+        return float(number) / 100
+    return float(number) * units[unit]
+
+
+def _choices(number: str, units: Mapping[str, float]) -> str:
+    first = [f"{number}{unit}" for unit in units][:3]
+    return first[0] if len(first) == 1 else f"{', '.join(first[:-1])} or {first[-1]}"
 
 
 # --- a promise and single requests
@@ -108,6 +191,6 @@ def kept(records: Records, promise: Slo, *, is_open: bool) -> int:
     """How many of these good requests are each within all limits of the promise, whatever their percentile."""
     good: NDArray[np.bool_] = np.ones(len(records), dtype=np.bool_)
     for term in promise.terms:
-        if term.figure != "errors":
-            good &= durations_ns(records, term.figure, is_open=is_open) < term.limit
+        if term.figure in TIMES:
+            good &= term.is_each_within(durations_ns(records, term.figure, is_open=is_open))
     return int(good.sum())

@@ -5,12 +5,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inferometer.options.effective import Effective
     from inferometer.stats.level_progress import LevelProgress
     from inferometer.stats.measurement import Level, WindowFigures
 
 
 class Watcher:
     """Is told how it goes on, and asked whether to end. Override what is of interest: this one stays silent."""
+
+    def prepared(self, effective: "Effective") -> None:
+        """It is known what is measured, and how."""
 
     def planned(self, levels: int | None, longest_s: float | None) -> None:
         """So many levels are to come, in so much time at most; None where nobody can tell."""
@@ -34,7 +38,7 @@ class Watcher:
         """A search knows the highest load that keeps its promise, or 0, and the lowest that breaks it, or infinity."""
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
-        """Every variant of a comparison had its turn; `rates` are their infer/s in it."""
+        """Every variant of a comparison had its turn; `rates` are their requests/s in it."""
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         """The tuner wants a configuration measured, or knows its figures already."""

@@ -322,6 +322,10 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         p50_ns=latency.percentile(50),
         p99_ns=latency.percentile(99),
         empty_count=window.empty,
+        answered_count=window.answered_count,
+        due_count=None if window.lag_ns is None else window.expense.due,
+        sent_count=window.expense.sent,
+        counted_ns=window.expense.elapsed_ns,
     )
 
 

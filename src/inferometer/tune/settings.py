@@ -268,7 +268,11 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput",
             )
-        found.append(Constraint(metric.tag, high=metric.in_unit(term.limit)))
+        limit = metric.in_unit(term.limit)
+        is_least = term.sign.startswith(">")
+        found.append(
+            Constraint(metric.tag, low=limit if is_least else None, high=None if is_least else limit)
+        )
     return tuple(found)

@@ -57,7 +57,10 @@ class Study:
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
     def variant(self, name: str) -> ModelVariant:
-        return next(variant for variant in self.variants if variant.name == name)
+        found = next((variant for variant in self.variants if variant.name == name), None)
+        if found is None:
+            raise LookupError(f"no configuration is called '{name}'")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

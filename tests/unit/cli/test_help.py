@@ -31,10 +31,16 @@ def test_a_command_has_the_help_it_gives_itself(name: str) -> None:
     assert inferometer("help", name) == inferometer(name, "--help")
 
 
+def test_the_commands_about_the_program_have_help_too() -> None:
+    assert inferometer("help", "help") == inferometer("help", "--help") == inferometer("help")
+    assert inferometer("completion", "--help") == inferometer("help", "completion")
+    assert inferometer("help", "completion").stdout.startswith("completion: ")
+
+
 def test_there_are_a_dozen_topics() -> None:
     assert len(topics()) >= 12
     assert {"slo", "load", "data", "exit-codes", "config"} <= set(topics())
-    assert set(topics()).isdisjoint(main.COMMANDS)
+    assert set(topics()).isdisjoint((*main.OURS, *main.CLASSIC_TUNER))
 
 
 @pytest.mark.parametrize("name", topics())
@@ -44,7 +50,7 @@ def test_a_page_is_short_and_true(name: str) -> None:
     lines = ended.stdout.splitlines()
     assert lines[0].startswith(f"{name}: ")
     assert len(lines) <= HALF_A_SCREEN
-    assert max(map(len, lines)) <= 85
+    assert max(map(len, lines)) <= 90
     known = {option for command in main.OURS for option in command_named(command).by_name}
     named = set(OPTION.findall(ended.stdout))
     assert named <= known, named - known
@@ -57,7 +63,7 @@ def test_a_page_is_short_and_true(name: str) -> None:
         (("sol",), "did you mean 'slo'?"),
         (("exit-code",), "did you mean 'exit-codes'?"),
         (("measur",), "did you mean 'measure'?"),
-        (("qqqqqqqq",), "there are address, config,"),
+        (("qqqqqqqq",), "there are address, completion,"),
         (("slo", "load"), "write inferometer help WORD"),
     ],
 )

@@ -105,9 +105,9 @@ REFUSED = (
     ("url: a:1\nconcurrency: 0", 2, "must be > 0", ""),
     ("url: [a:1, b:2]\nurl: c:3", 2, "'url' stands there twice", ""),
     ("grpc: true\nprotocol: http", 2, "says otherwise", ""),
-    ("url:", 1, "there is no value", ""),
-    ("url: {a: b}", 1, "a single value", ""),
-    ("url: [[a]]", 1, "a single value", ""),
+    ("url:", 1, "--url has no value", ""),
+    ("url: {a: b}", 1, "takes a single value", ""),
+    ("url: [[a]]", 1, "takes a single value", ""),
     ("streaming: 5", 1, "takes no value", "true or false"),
     ("dry-run: true", 1, "--dry-run is for the command line", ""),
     ("config: x.yaml", 1, "--config is for the command line", ""),
@@ -116,7 +116,7 @@ REFUSED = (
     ("- url", 1, "the file must hold options", ""),
     ("? [a]\n: b", 1, "a name is missing", ""),
     ("&a [*a]", 1, "must hold options", ""),
-    ("header: &a [*a]", 1, "a single value", ""),
+    ("header: &a [*a]", 1, "takes a single value", ""),
     ("header: abc123", 1, "no colon", ""),
 )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from inferometer.options.effective import Effective
 from inferometer.report.format import curve, time_span
 from inferometer.report.live_figures import LiveFigures
 from inferometer.report.progress import LiveProgress, PlainProgress, Progress
@@ -118,7 +119,7 @@ def test_a_low_terminal_shows_fewer_of_the_levels_that_are_done(build: ModuleTyp
         shown.progress.level_finished(build.level(build.measurement(9, 50.0, 307, 1, (1, 2, 3, 4)), value))
     shown.tick(1, 2)
     assert len(shown.lines) == 8
-    assert shown.lines[0].startswith("concurrency 4: 50.0 infer/s")
+    assert shown.lines[0].startswith("concurrency 4: 50.0 requests/s")
 
 
 def test_a_level_that_is_measured_again_is_listed_once(build: ModuleType) -> None:
@@ -128,7 +129,7 @@ def test_a_level_that_is_measured_again_is_listed_once(build: ModuleType) -> Non
         shown.start("concurrency", 4)
         shown.progress.level_finished(build.level(build.measurement(9, rate, 307, 1, (1, 2, 3, 4)), 4))
     assert [line.partition(",")[0] for line in shown.lines[:2]] == [
-        "concurrency 4: 90.0 infer/s",
+        "concurrency 4: 90.0 requests/s",
         "▸ concurrency 4 · level 1 of 2",
     ]
 
@@ -227,8 +228,8 @@ def test_a_comparison_shows_its_rounds() -> None:
     assert shown.lines == [
         "▸ concurrency 4 · level 1 of 2 · round 10 of 20",
         "  ━━━━━━━━━━──────────────────────────────  about 30 s left",
-        "  fp32          ██████████              50.0 infer/s",
-        "  a_very_long…  ██████████              12,345 infer/s",
+        "  fp32          ██████████              50.0 requests/s",
+        "  a_very_long…  ██████████              12,345 requests/s",
     ]
 
 
@@ -307,8 +308,8 @@ def test_a_log_has_a_line_per_level(build: ModuleType) -> None:
             build.level(build.measurement(9, 3208.51, 307, 1, (1, 2, 3, 4), interval=0.01), value)
         )
     assert stream.getvalue().splitlines() == [
-        "concurrency 4: 3,209 infer/s ±1.0 %, p99 5.00 µs, ok",
-        "concurrency 8: 3,209 infer/s ±1.0 %, p99 5.00 µs, ok",
+        "concurrency 4: 3,209 requests/s ±1.0 %, p99 5.00 µs, ok",
+        "concurrency 8: 3,209 requests/s ±1.0 %, p99 5.00 µs, ok",
     ]
 
 
@@ -345,3 +346,19 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
     progress.said("a warning", is_warning=True)
     progress.close()
     assert capsys.readouterr() == ("", "")
+
+
+def test_plain_requests_are_not_called_inferences(build: ModuleType) -> None:
+    level = build.level(build.measurement(100, 3209, 307, 10, (251, 534, 719, 5)))
+    shown, stream = Shown(), io.StringIO()
+    plain = PlainProgress(never, stream, FakeClock(), every_window=True)
+    for progress in (plain, shown.progress):
+        progress.prepared(Effective(service_kind="http"))
+        progress.level_started("concurrency", 1)
+        progress.window_finished(1, build.window(3209, 308_000))
+        progress.level_finished(level)
+        progress.round_finished(1, 1, (("old", 50.0),))
+    for text in (stream.getvalue(), "\n".join(shown.lines)):
+        assert "infer/s" not in text
+        assert "3,209 requests/s" in text
+        assert "50.0 requests/s" in text

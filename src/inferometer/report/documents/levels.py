@@ -13,6 +13,7 @@ from inferometer.report.document import (
     ChartAxis,
     ChartLine,
     ChartPoint,
+    ChartRule,
     Column,
     Depth,
     Message,
@@ -39,10 +40,12 @@ from inferometer.report.format import (
     rate,
     share,
 )
+from inferometer.report.promises import figure_words, judged_levels, outcome_words
 from inferometer.report.sentences import failure_sentence, start_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
+SAME = 0.02  # share by which two throughputs may differ and be the same for all purposes
 NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
 LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
@@ -66,13 +69,16 @@ def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
 
 
 def best(result: Result) -> tuple[Level, Measurement] | None:
-    """The level a reader should look at: of a search the one that was held, else the highest throughput."""
+    """The level a reader should look at: of a search the one that was held, else the lightest load that brings as much
+    as any that keeps what was promised."""
     rows = measured(result)
     if result.finding is not None and result.finding.value:
         rows = tuple(row for row in rows if row[0].value == result.finding.value) or rows
         return rows[-1] if rows else None
-    sound = tuple(row for row in rows if row[0].is_as_asked) or rows
-    return max(sound, key=lambda row: row[1].infer_per_s.value, default=None)
+    kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
+    sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
+    most = max((row[1].infer_per_s.value for row in sound), default=0.0)
+    return next((row for row in sound if row[1].infer_per_s.value >= most * (1 - SAME)), None)
 
 
 def level_tone(said: str) -> Tone:
@@ -127,10 +133,13 @@ def levels_section(result: Result) -> Section | None:
     shown = percentiles(chosen)
     columns = (
         load_column(levels[0]),
-        *map(Column, ("Infer/s", "±95%", "Avg")),
-        *(Column(f"p{p}", rank=1 if p in (90, 95) and p != chosen else 0) for p in shown),
-        *(Column(name, rank=2) for name in ("Slowest", "Requests", "Failed")),
-        *map(Column, ("Errors", "Client CPU")),
+        Column("Infer/s"),
+        Column("±95%", rank=1),
+        Column("Avg", rank=2),
+        *(Column(f"p{p}", rank=2 if p in (90, 95) and p != chosen else 0) for p in shown),
+        *(Column(name, rank=4) for name in ("Slowest", "Requests", "Failed")),
+        Column("Errors"),
+        Column("Client CPU", rank=3),
         *text_columns("Verdict"),
     )
     periodic = result.effective.periodic
@@ -152,6 +161,23 @@ def levels_section(result: Result) -> Section | None:
         names = tuple(map(Column, ("Asked/s", "Sent/s", "Answered/s", *times)))
         blocks.append(Table("Rates, and the time after the send beside the latency", names, rates))
     return Section("levels", "All levels", "", tuple(blocks))
+
+
+def promise_section(result: Result) -> Section | None:
+    """Each figure that a promise limits, at each level; None where nothing was promised."""
+    judged = judged_levels(result)
+    if not judged:
+        return None
+    level, outcome = judged[0]
+    terms = outcome.terms
+    columns = (load_column(level), *(Column(term.text) for term in terms), *text_columns("Promise"))
+    rows = tuple(
+        (level_value(level.mode, level.value), *map(figure_words, outcome.terms), outcome_words(outcome))
+        for level, outcome in judged
+    )
+    tones = tuple(level_tone(row[-1]) for row in rows)
+    table = Table(f"Promise: {outcome.promise}", columns, rows, tones=tones)
+    return Section("promise", table.caption, "", (table,))
 
 
 def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]:
@@ -240,7 +266,20 @@ def throughput_section(result: Result) -> Section | None:
         for p in shown
     ]
     chart = throughput_chart("Latency against throughput, one point for each level", "latency", lines, note)
+    rules = tuple(_promise_rules(result, lines))
+    if rules:
+        chart = replace(chart, y=time_axis("latency", lines, [rule.value for rule in rules]), rules=rules)
     return Section("throughput", "Throughput and latency", _lead(result), (chart,))
+
+
+def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[ChartRule]:
+    """Limits of what is drawn, where they are not far from it."""
+    drawn = [point.y for line in lines for run in line.runs for point in run]
+    for _, outcome in judged_levels(result)[:1]:
+        for term in outcome.terms:
+            is_near = min(drawn) / LOG_RATIO < term.limit < max(drawn) * LOG_RATIO
+            if is_near and any(line.name == f"{term.name} latency" for line in lines):
+                yield ChartRule(term.limit, f"promise: {term.text}")
 
 
 def _lead(result: Result) -> str:

@@ -19,6 +19,7 @@ from inferometer.report.document import (
     Tone,
     text_columns,
 )
+from inferometer.report.documents.answer import answer
 from inferometer.report.documents.breakdown import slowest_step, time_section
 from inferometer.report.documents.levels import (
     best,
@@ -28,10 +29,11 @@ from inferometer.report.documents.levels import (
     level_tone,
     levels_section,
     notes_section,
+    promise_section,
     throughput_section,
 )
 from inferometer.report.documents.search import search_section
-from inferometer.report.documents.timeline import timeline_section
+from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.format import (
     GIB,
     NONE,
@@ -41,18 +43,19 @@ from inferometer.report.format import (
     level_label,
     plural,
     quantity,
-    rate,
     share,
     when,
 )
+from inferometer.report.promises import promise_sentence
 from inferometer.report.sentences import (
+    expert_sentences,
     finding_sentence,
     found_load,
     limit_words,
     measurement_sentences,
     verdict_words,
 )
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 _HOST = ("name", "processor", "cores", "memory_bytes", "system", "python")
@@ -62,12 +65,15 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
+    timeline = timeline_section(result)
+    is_over_time = is_course(result.effective)
     sections = (
-        search_section(result) or throughput_section(result),
+        timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
+        promise_section(result),
         time_section(result),
         distribution_section(result),
-        timeline_section(result),
+        None if is_over_time else timeline,
         _more_section(result),
         errors_section(result),
         notes_section(result),
@@ -114,7 +120,7 @@ def _verdict(result: Result) -> str:
     if found is None:
         words += ["No request was answered, so there is nothing to report."]
     else:
-        words += [_headline(*found)] if finding is None else []
+        words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
@@ -126,7 +132,7 @@ def _reservations(result: Result) -> Iterator[str]:
     is_all = result.finding is None and best(result) is not None
     levels: dict[str, list[str]] = {}
     for level in result.levels:
-        for word in verdict_words(level).split(", "):
+        for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
             if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
                 levels.setdefault(word, []).append(level_label(level.mode, level.value))
     everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
@@ -150,12 +156,6 @@ def _busy_host(level: Level) -> str:
     return f"The machine was busy: {said}." if said else ""
 
 
-def _headline(level: Level, measurement: Measurement) -> str:
-    half, most = (duration(measurement.latency.percentile_ns(p)) for p in (50, 99))
-    where = level_label(level.mode, level.value)
-    return f"{rate(measurement.infer_per_s)} at {where}, half of the requests within {half} and 99 % within {most}."
-
-
 def _tone(result: Result) -> Tone:
     """Follows the verdicts of the levels, and of a search its answer; green only where nothing is wrong."""
     finding, tones = result.finding, [level_tone(verdict_words(level)) for level in result.levels]
@@ -175,7 +175,7 @@ def _is_cut_short(result: Result) -> bool:
 
 def _has_failed(result: Result) -> bool:
     """More than was accepted; a search goes on until something breaks."""
-    return result.finding is None and result.failed_share > float(result.effective.max_error_rate or 0.0)
+    return result.finding is None and result.fails_too_often(float(result.effective.max_error_rate or 0.0))
 
 
 def _figures(result: Result) -> Iterator[Figure]:
@@ -215,8 +215,14 @@ def _more_section(result: Result) -> Section | None:
         return None
     level, measurement = best(result) or rows[-1]
     ports = int(result.host.get("ports") or 0)
-    said = tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement, ports))
-    return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", (Messages(said),))
+    blocks = (
+        Messages(tuple(Message(text, tone=Tone.PLAIN) for text in measurement_sentences(measurement))),
+        Messages(
+            tuple(Message(text, tone=Tone.PLAIN) for text in expert_sentences(measurement, ports)),
+            is_detail=True,
+        ),
+    )
+    return Section("more", f"More figures at {level_label(level.mode, level.value)}", "", blocks)
 
 
 # --- what was asked for, what ran, on which machine and against which server

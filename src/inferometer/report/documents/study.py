@@ -1,4 +1,4 @@
-"""A study as a document: the best variants against the default, and the sentence that recommends one."""
+"""A study as model-analyzer's summary: the best variants against the default, and the sentence that recommends one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -91,6 +91,17 @@ def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -
         yield _best(study, rows, with_gpus=with_gpus)
         yield from _curves(study, rows, with_gpus=with_gpus)
         yield _configuration(study)
+    yield from effects_section(study)
+    front = pareto(study)
+    if len(front) > 1:
+        yield _front(study, front)
+    yield from expected_section(study)
+    yield from not_done_section(study)
+    yield search_section(study)
+
+
+def effects_section(study: Study) -> Iterator[Section]:
+    """What each knob did; nothing where none was turned."""
     effects = main_effects(study)
     if effects:
         tag = study.goals[0].objectives[0][0]
@@ -100,22 +111,26 @@ def _sections(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) -
             for row in effects
         )
         lead = f"Each variant counts with its best load. {effect_sentence(effects)}"
-        table = _table("Main effects", heads, cells, texts=2)
+        table = text_table("Main effects", heads, cells, texts=2)
         yield Section("effects", "What each knob did", lead, (table,), is_detail=True)
-    front = pareto(study)
-    if len(front) > 1:
-        yield _front(study, front)
+
+
+def expected_section(study: Study) -> Iterator[Section]:
+    """Forecasts against what was measured; nothing where there were none."""
     expected = predicted_chart(study)
     if expected is not None:
         yield Section("expected", "Expected and measured", _error(study), (expected,))
-    if study.not_done:
-        yield _not_done(study)
-    yield Section(
-        "search", "The search", f"It ended because {study.ended}." if study.ended else "", (_search(study),)
-    )
 
 
-def _table(caption: str, heads: Sequence[str], cells: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
+def search_section(study: Study) -> Section:
+    """How it was found."""
+    ended = f"It ended because {study.ended}." if study.ended else ""
+    return Section("search", "The search", ended, (_search(study),))
+
+
+def text_table(
+    caption: str, heads: Sequence[str], cells: Sequence[tuple[str, ...]], *, texts: int = 1
+) -> Table:
     columns = tuple(
         Column(head, is_number=place >= texts, is_name=place < texts and head not in LONG_TEXTS)
         for place, head in enumerate(heads)
@@ -224,7 +239,7 @@ def _front(study: Study, front: Sequence[Trial]) -> Section:
         for trial in front[:LISTED]
     )
     lead = "Nothing that was measured gives more throughput at the same or a lower p99 latency than these."
-    table = _table("The Pareto front", heads, cells, texts=2)
+    table = text_table("The Pareto front", heads, cells, texts=2)
     return Section("front", "The Pareto front", lead, (table,), is_detail=True)
 
 
@@ -243,33 +258,37 @@ def _error(study: Study) -> str:
     return f"Half of the {plural(len(errors), 'forecast')} were within {middle:.0f} % of what was measured."
 
 
-def _not_done(study: Study) -> Section:
+def not_done_section(study: Study, worded: Callable[[str], str] = str) -> Iterator[Section]:
+    """Runs that failed and those that were left out, each with its reason; nothing where all were measured."""
     failed = [trial for trial in study.not_done if trial.status is Status.FAILED]
     skipped = [trial for trial in study.not_done if trial.status is Status.SKIPPED]
     blocks: list[Block] = []
     if failed:
-        blocks.append(_reasons("Tried without success", failed))
+        blocks.append(_reasons("Tried without success", failed, worded))
     if skipped:
         heads = ("Configurations", "Why", "Runs")
-        blocks.append(_table("Left out", heads, tuple(_left_out(skipped))[:LISTED], texts=2))
-        blocks.append(replace(_reasons("Left out, one by one", skipped), depth=Depth.LISTING))
-    return Section("not-done", "Runs not done, and why", "", tuple(blocks))
+        blocks.append(text_table("Left out", heads, tuple(_left_out(skipped, worded))[:LISTED], texts=2))
+        blocks.append(replace(_reasons("Left out, one by one", skipped, worded), depth=Depth.LISTING))
+    if blocks:
+        yield Section("not-done", "Runs not done, and why", "", tuple(blocks))
 
 
-def _reasons(caption: str, trials: Sequence[Trial]) -> Table:
-    cells = tuple((trial.name, facts.load_text(trial), trial.reason) for trial in trials[:LISTED])
-    return _table(caption, ("Configuration", "Load", "Why"), cells, texts=3)
+def _reasons(caption: str, trials: Sequence[Trial], worded: Callable[[str], str]) -> Table:
+    cells = tuple(
+        (worded(trial.name), facts.load_text(trial), worded(trial.reason)) for trial in trials[:LISTED]
+    )
+    return text_table(caption, ("Configuration", "Load", "Why"), cells, texts=3)
 
 
-def _left_out(skipped: Sequence[Trial]) -> Iterator[tuple[str, str, str]]:
+def _left_out(skipped: Sequence[Trial], worded: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
     """A row per reason, with those it is the reason for."""
     by_reason: dict[str, list[str]] = {}
     for trial in skipped:
         by_reason.setdefault(trial.reason, []).append(trial.name)
     for reason, runs in sorted(by_reason.items(), key=lambda row: -len(row[1])):
-        names = list(dict.fromkeys(runs))
+        names = [worded(name) for name in dict.fromkeys(runs)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield f"{', '.join(names[:NAMED])}{more}", reason, str(len(runs))
+        yield f"{', '.join(names[:NAMED])}{more}", worded(reason), str(len(runs))
 
 
 def _search(study: Study) -> Facts:
@@ -315,7 +334,7 @@ def across_document(studies: Sequence[Study], top: int) -> Document:
         )
         for study, row in shown
     )
-    table = _table(ACROSS_MODELS, heads, cells, texts=2)
+    table = text_table(ACROSS_MODELS, heads, cells, texts=2)
     names = " and ".join(study.name for study in studies)
     return Document(
         kind=KIND,

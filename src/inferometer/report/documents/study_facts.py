@@ -23,7 +23,7 @@ def constraint_text(row: Constraint) -> str:
     """`Max p99 Latency: 10 ms`."""
     metric = BY_TAG[row.tag]
     bound, value = ("Max", row.high) if row.high is not None else ("Min", row.low)
-    return f"{bound} {metric.title}: {value:g} {metric.unit}".strip()
+    return f"{bound} {metric.title}: {0.0 if value is None else value:g} {metric.unit}".strip()
 
 
 def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:
@@ -39,9 +39,11 @@ def gpu_texts(study: Study) -> tuple[str, ...]:
     """`2 x NAME` and the memory of all; empty without GPUs."""
     if not study.gpus:
         return ()
-    names = [str(row.get("name", "GPU")) for row in study.gpus.values()]
+    gpus = [row if isinstance(row, Mapping) else {} for row in study.gpus.values()]
+    names = [str(row.get("name", "GPU")) for row in gpus]
     counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
-    total = sum(float(row.get("total_memory", 0)) for row in study.gpus.values())
+    sizes = (row.get("total_memory") for row in gpus)
+    total = sum(size for size in sizes if isinstance(size, int | float))
     return (counted, f"Total Available GPU Memory: {total / 1e9:.1f} GB")
 
 

@@ -1,15 +1,18 @@
 """The run as it went: every window of every level, side by side."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 
 from inferometer.base.units import NS_PER_S
+from inferometer.options.effective import Effective
+from inferometer.options.values import Range
 from inferometer.report.document import (
     Chart,
     ChartAxis,
     ChartLine,
     ChartPoint,
+    ChartRule,
     Column,
     Depth,
     Section,
@@ -18,12 +21,21 @@ from inferometer.report.document import (
     text_columns,
 )
 from inferometer.report.documents.levels import RATE_AXIS, time_axis
-from inferometer.report.format import duration, level_label, level_value, quantity
+from inferometer.report.format import (
+    duration,
+    has_schedule,
+    is_periodic,
+    level_label,
+    level_value,
+    quantity,
+)
+from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.result import Result
 
 MARKED = 240  # windows up to which each is a point that can be pointed at
 LISTED = 1000
+_ENDINGS = ("interrupted", "server gone", "no answer", "all failed")  # verdicts that a stretch is marked with
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +64,35 @@ class _Row:
 def timeline_section(result: Result) -> Section | None:
     """Throughput and latency of each window; None for a file without windows."""
     rows = tuple(_rows(result))
-    if not rows or not any(row.window.request_count for row in rows):
+    if not any(row.window.request_count or row.window.failed_count for row in rows):
         return None
-    lead = "Time between levels is left out."
+    words = ["Time between levels is left out."] if len(_by_level(rows)) > 1 else []
     if not all(row.is_counted for row in rows):
-        lead += " Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
+        words.append(
+            "Shaded windows (warm-up, or before the figures settled) are in no figure of the report."
+        )
     chosen = result.effective.percentile
-    blocks = (_throughput(rows), _latency(rows, chosen), _table(rows, chosen))
-    return Section("timeline", "Timeline", lead, blocks, is_detail=True)
+    spans = _spans(rows, has_names=not is_course(result.effective))
+    if result.effective.periodic is not None:
+        first = _ramp(rows, Range(*result.effective.periodic).last)
+    elif all(row.window.due_count is not None for row in rows):
+        first = _rates(rows)
+    else:
+        first = _throughput(rows)
+    found = (first, _latency(rows, chosen)) if any(row.window.request_count for row in rows) else (first,)
+    charts = (replace(chart, spans=spans) for chart in found)
+    return Section("timeline", "Timeline", " ".join(words), (*charts, _table(rows, chosen)), is_detail=True)
+
+
+def is_course(effective: Effective) -> bool:
+    """One level with a course of its own: every window counts, and how they differ is the answer."""
+    return has_schedule(effective) or is_periodic(effective)
 
 
 def _rows(result: Result) -> Iterator[_Row]:
     start_s = 0.0
     for level in result.levels:
-        first = first_counted(level)
+        first = 0 if is_course(result.effective) else first_counted(level)
         for number, window in enumerate(level.windows):
             yield _Row(level, window, start_s + max(0.0, window.start_s), number >= first)
         if level.windows:
@@ -85,12 +112,15 @@ def first_counted(level: Level) -> int:
     return 0
 
 
-def _spans(rows: tuple[_Row, ...]) -> tuple[Span, ...]:
+def _spans(rows: tuple[_Row, ...], *, has_names: bool) -> tuple[Span, ...]:
+    """A stretch for each level with its load, and what cut it short."""
     spans: list[Span] = []
     faded: list[Span] = []
     for group in _by_level(rows):
         level = group[0].level
-        spans.append(Span(group[0].start_s, group[-1].end_s, level_value(level.mode, level.value)))
+        words = [level_value(level.mode, level.value)] if has_names else []
+        words += [word for word in verdict_words(level).split(", ") if word in _ENDINGS]
+        spans.append(Span(group[0].start_s, group[-1].end_s, " ".join(words)))
         left_out = [row for row in group if not row.is_counted]  # the first ones
         if left_out:
             faded.append(Span(left_out[0].start_s, left_out[-1].end_s, is_faded=True))
@@ -109,15 +139,70 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
         x=ChartAxis("seconds"),
         y=RATE_AXIS,
         series=(line, *_failures(rows)),
-        spans=_spans(rows),
         height=250,
+    )
+
+
+def _rates(rows: tuple[_Row, ...]) -> Chart:
+    """What the schedule asked for, what went out, and what came back; where they part, something did not keep up."""
+
+    def per_s(row: _Row, name: str) -> float:
+        count_ns = row.window.duration_ns if name == "answered" else row.window.counted_ns
+        return float(getattr(row.window, f"{name}_count")) * NS_PER_S / max(count_ns, 1)
+
+    lines = tuple(
+        ChartLine(
+            name,
+            tuple(
+                tuple(ChartPoint(row.middle_s, per_s(row, field), _tip(row)) for row in group)
+                for group in _by_level(rows)
+            ),
+            colour,
+            is_dashed=field == "due",
+            has_marks=field == "answered" and len(rows) <= MARKED,
+        )
+        for name, field, colour in (
+            ("asked", "due", "grey"),
+            ("sent", "sent", "blue"),
+            ("answered", "answered", "green"),
+        )
+    )
+    return Chart(
+        title="Requests asked for, sent and answered in each window",
+        x=ChartAxis("seconds"),
+        y=ChartAxis("requests/s"),
+        series=(*lines, *_failures(rows)),
+        height=280,
+    )
+
+
+def _ramp(rows: tuple[_Row, ...], asked: int) -> Chart:
+    """Requests that were begun and answered so far: what lies between them is in flight."""
+    lines = []
+    for name, field, colour in (
+        ("sent so far", "sent_count", "blue"),
+        ("answered so far", "answered_count", "green"),
+    ):
+        totals = accumulate(getattr(row.window, field) or 0 for row in rows)
+        points = tuple(
+            ChartPoint(row.end_s, float(total), f"{row.end_s:.1f} s: {total:,} {name}")
+            for row, total in zip(rows, totals, strict=True)
+        )
+        lines.append(ChartLine(name, (points,), colour, has_marks=len(rows) <= MARKED))
+    return Chart(
+        title="Requests sent and answered so far",
+        x=ChartAxis("seconds"),
+        y=ChartAxis("requests", is_whole=True),
+        series=(*lines, *_failures(rows)),
+        rules=(ChartRule(float(asked), f"asked: {asked:,}"),),
+        height=280,
     )
 
 
 def _failures(rows: tuple[_Row, ...]) -> tuple[ChartLine, ...]:
     """A point at the bottom of each window in which requests failed."""
     failed = [row for row in rows if row.window.failed_count]
-    points = tuple((ChartPoint(row.middle_s, 0.0, f"{row.window.failed_count} failed"),) for row in failed)
+    points = tuple((ChartPoint(row.middle_s, 0.0, f"{row.window.failed_count:,} failed"),) for row in failed)
     return (ChartLine("windows with failures", points, "red"),) if points else ()
 
 
@@ -135,7 +220,6 @@ def _latency(rows: tuple[_Row, ...], chosen: int | None) -> Chart:
         x=ChartAxis("seconds"),
         y=time_axis(lines[0].name if len(lines) == 1 else "latency", lines),
         series=lines,
-        spans=_spans(rows),
         height=270,
     )
 
@@ -157,7 +241,7 @@ def _tip(row: _Row) -> str:
     if window.p99_ns:
         words.append(f"p50 {duration(window.p50_ns)}, p99 {duration(window.p99_ns)}")
     if window.failed_count:
-        words.append(f"{window.failed_count} failed")
+        words.append(f"{window.failed_count:,} failed")
     if not row.is_counted:
         words.append(f"{row.why_not}, not in the figures")
     return ", ".join(words)
@@ -168,7 +252,7 @@ def _table(rows: tuple[_Row, ...], chosen: int | None) -> Table:
     names = ("Level", "From (s)", "To (s)", "Infer/s", headline, "p50", "p99", "Requests", "Failed")
     columns = (*map(Column, names), *text_columns("Counted"))
     lines = tuple(_line(row) for row in rows[:LISTED])
-    caption = "Every window" if len(rows) <= LISTED else f"The first {LISTED} windows of {len(rows)}"
+    caption = "Every window" if len(rows) <= LISTED else f"The first {LISTED:,} windows of {len(rows):,}"
     return Table(caption, columns, lines, Depth.LISTING)
 
 
@@ -181,7 +265,7 @@ def _line(row: _Row) -> tuple[str, ...]:
         f"{row.end_s:.2f}",
         quantity(window.infer_per_s),
         *(duration(ns) if ns else "-" for ns in times),
-        str(window.request_count),
-        str(window.failed_count),
+        f"{window.request_count:,}",
+        f"{window.failed_count:,}",
         "yes" if row.is_counted else f"no: {row.why_not}",
     )

@@ -37,6 +37,22 @@
     });
   }
 
+  // --- texts to be copied; where the browser does not let us, the text is selected, ready for Ctrl-C
+  for (const copy of document.querySelectorAll("button.copy")) {
+    copy.hidden = false;
+    copy.addEventListener("click", () => {
+      const range = document.createRange();
+      range.selectNodeContents(copy.parentNode.querySelector("pre"));
+      const selection = getSelection();
+      selection.removeAllRanges();
+      selection.addRange(range);
+      let done = false;
+      try { done = document.execCommand("copy"); } catch { /* it stays selected */ }
+      copy.textContent = done ? "Copied" : "Selected";
+      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+    });
+  }
+
   // --- what is pointed at: the nearest mark of a chart, or the segment of a bar
   const tip = document.getElementById("tip");
   const show = (words, x, y) => {

@@ -76,7 +76,7 @@ def text(diagnosis, width=100):
 
 def test_the_verdict_comes_first_and_every_step_has_a_row():
     shown = text(DIAGNOSIS)
-    assert shown.splitlines()[1] == "first limits the throughput."
+    assert shown.splitlines()[0] == "first limits the throughput."
     assert "At concurrency 4: 17.4 infer/s, mean latency 229 ms." in shown
     assert "1 of 8, off" in shown
     assert "17.5/s" in shown

@@ -178,3 +178,17 @@ def test_a_level_of_a_search_says_whether_it_keeps_the_promise(build: ModuleType
     ):
         finding = Finding("p99<1ms", level.mode, 1.0, 1.0, 2.0, "p99", 1.0, confidence=0.95, judged=(row,))
         assert verdict_words(level, finding) == says
+
+
+def test_at_60_columns_every_level_keeps_its_figures_and_verdict(build: ModuleType) -> None:
+    text = text_of(plain_sweep(build), width=60)
+    assert max(len(line) for line in text.splitlines()) <= 60
+    assert "client limit" in text
+    assert "13.0 ms" in text
+
+
+def test_what_belongs_to_experts_is_shown_when_asked_for(build: ModuleType) -> None:
+    stream = io.StringIO()
+    show(document(plain_sweep(build)), Console(file=stream, width=100), is_verbose=True)
+    assert "Client: 97 % of a core" in stream.getvalue()
+    assert "Client: " not in text_of(plain_sweep(build))

@@ -1,0 +1,331 @@
+"""The arguments of the Python functions: made from the table of options, so that each is said once.
+
+An argument is called like its option's field. Those of a part stand beside the others: `data`, `input`, `tls_ca`.
+What is given is read like a word of a command line where it is a text, and checked like one in any case.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar, Union
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest
+from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED, TUNE_REFUSED
+from inferometer.options.option import Option, rows
+from inferometer.options.options import OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
+from inferometer.options.values import Range
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_TUNED_WINDOWS = (  # of trials, for those who want them as the classic tool has them
+    "measurement_mode",
+    "measurement_interval_ms",
+    "measurement_request_count",
+    "stability_percentage",
+    "max_trials",
+)
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "measure": {},
+    "find": FIND_REFUSED,
+    "diagnose": DIAGNOSE_REFUSED,
+    "compare": COMPARE_REFUSED,
+    "tune": {name: remedy for name, remedy in TUNE_REFUSED.items() if name not in _TUNED_WINDOWS},
+}
+_FILES = "pass what the function returns to api.save, api.to_html or api.to_markdown"
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("csv", "verbose_csv", "json", "html", "markdown", "junit"), _FILES),
+    **dict.fromkeys(("quiet", "verbose"), "nothing is printed; follow the run with a watcher"),
+}
+"""Options of the commands that have no effect here, and what to do instead."""
+
+# By the name of the field: another name of the argument, and what it takes.
+_NAMES = {
+    "request_rate": "rate",
+    "data.sources": "data",
+    "data.files": "input",
+    "data.shapes": "shape",
+    "tls.ca_file": "tls_ca",
+    "tls.certificate_file": "tls_cert",
+    "tls.key_file": "tls_key",
+    "tls.certificate_type": "tls_cert_type",
+    "tls.key_type": "tls_key_type",
+}
+_PAIRS = "Mapping[str, str] | Sequence[tuple[str, str]]"
+_TAKEN = {
+    "concurrency": "int | Sequence[int] | str | Range | None",
+    "request_rate": "float | Sequence[float] | str | Range | None",
+    "periodic_concurrency": "tuple[int, ...] | str | Range | None",
+    "workers": 'int | Literal["auto"]',
+    "headers": _PAIRS,
+    "data.sources": "str | Path | Sequence[str | Path] | DataOptions",
+    "data.files": _PAIRS,
+    "data.shapes": "Mapping[str, Sequence[int]]",
+}
+_LEVELS = ("concurrency", "request_rate")
+_OLD = {"request_rate": "rate"}  # names of before, which are still understood
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: the option it sets, what it takes and what it is for."""
+
+    name: str
+    field: str  # "data." and the like reach into a part
+    kind: Any  # the type of the field
+    taken: str  # what may be given, as an annotation
+    default: Any
+    option: Option
+
+    @property
+    def help(self) -> str:
+        return self.option.own_help or self.option.help
+
+    def read(self, value: Any) -> Any:
+        """The value for the field; a UsageError says what is wrong with it."""
+        values = self.option.own_values or self.option.values
+        if isinstance(value, Path):
+            value = str(value)
+        if self.field in _LEVELS and not isinstance(value, Range):
+            return self._levels(value)
+        if isinstance(value, str) and values is not None and not _fits(value, self.kind):
+            if self.option.combine is None:
+                return values.read(self.name, value)
+            value = (value,)
+        if self.field == "periodic_concurrency" and isinstance(value, tuple):
+            value = Range(*value)
+        found = _plain(value, self.kind)
+        if not _fits(found, self.kind):
+            raise UsageError(
+                f"{self.name} takes {self.taken}, but is {value!r}", remedy=self.help.split(". ")[0]
+            )
+        return found
+
+    def _levels(self, value: Any) -> Range:
+        """A number, a list of levels, (start, end[, step]), or the word that the command takes."""
+        is_row = isinstance(value, Sequence) and not isinstance(value, str)
+        numbers = list(value) if is_row else [value]
+        if not numbers or any(
+            isinstance(row, bool) or not isinstance(row, int | float | str) for row in numbers
+        ):
+            raise UsageError(
+                f"{self.name} takes {self.taken}, but is {value!r}",
+                remedy="give a number, or a list such as [1, 2, 4]",
+            )
+        between = ":" if isinstance(value, tuple) and len(value) in (2, 3) else ","
+        reads = self.option.own_values or self.option.values
+        assert reads is not None
+        found: Range = reads.read(self.name, between.join(map(str, numbers)))
+        return found
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """Pairs of a mapping and items of a list in the form that the table has."""
+    origin = typing.get_origin(kind)
+    if origin is tuple and isinstance(value, Mapping):
+        return tuple(value.items())
+    if origin is tuple and isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(
+            tuple(row) if isinstance(row, list) else str(row) if isinstance(row, Path) else row
+            for row in value
+        )
+    if isinstance(value, Mapping):
+        return {name: tuple(row) if isinstance(row, list) else row for name, row in value.items()}
+    return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of the type of a field, as far as fields of options have types."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return value in inner
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
+        return len(kinds) == len(value) and all(map(_fits, value, kinds))
+    if origin is not None and isinstance(value, Mapping):
+        return all(_fits(name, inner[0]) and _fits(row, inner[1]) for name, row in value.items())
+    if kind is None or kind is type(None):
+        return value is None
+    if kind in (int, float):
+        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+@cache
+def arguments() -> tuple[Argument, ...]:
+    """Those of a measurement, in the order of the table."""
+    table = {
+        row.field: row
+        for _, members in reversed(OPTIONS)
+        for row in reversed(members)
+        if not row.is_deprecated
+    }
+    found = []
+    for place in fields(Options):
+        part = {"data": DataOptions, "tls": Tls}.get(place.name)
+        for field, name in _places(part, place):
+            row = table.get(name)
+            if row is None or row.instead or name in _ELSEWHERE:
+                continue
+            found.append(_argument(field, name, row))
+    return tuple(found)
+
+
+def _places(part: type | None, place: "Field[Any]") -> Iterable[tuple["Field[Any]", str]]:
+    if part is None:
+        return [(place, place.name)]
+    return [(field, f"{place.name}.{field.name}") for field in fields(part)]
+
+
+def _argument(field: "Field[Any]", name: str, row: Option) -> Argument:
+    called = _NAMES.get(name, name.replace("tls.", "tls_").replace("data.", ""))
+    default = field.default if field.default is not MISSING else {}
+    if name == "request_timeout_s":
+        default = REQUEST_TIMEOUT_S
+    taken = _TAKEN.get(name) or inspect.formatannotation(field.type).replace("typing.", "")
+    taken = taken.replace("tuple[str, ...]", "Sequence[str]")
+    return Argument(called, name, field.type, taken, default, row)
+
+
+def arguments_of(command: str) -> tuple[Argument, ...]:
+    """Those that have an effect in a command."""
+    refused = REFUSED[command]
+    return tuple(row for row in arguments() if row.field not in refused)
+
+
+# --- what was given
+
+
+def asked(command: str, given: Mapping[str, Any], **fixed: Any) -> Options:
+    """The options that these arguments ask for; `fixed` are those that the function decides itself."""
+    from inferometer.measure.checks import changed
+
+    known = {row.name: row for row in arguments()}
+    changes = dict[str, Any]()
+    parts = dict[str, dict[str, Any]]()
+    for name, value in given.items():
+        row = known[_OLD.get(name, name)]
+        if value is None:
+            continue
+        first, dot, rest = row.field.partition(".")
+        if dot and isinstance(value, DataOptions | Tls):
+            changes[first] = value
+        elif dot:
+            parts.setdefault(first, {})[rest] = row.read(value)
+        else:
+            changes[first] = row.read(value)
+    base = Options(request_timeout_s=REQUEST_TIMEOUT_S)
+    for first, values in parts.items():
+        changes[first] = replace(changes.get(first, getattr(base, first)), **values)
+    return changed(base, **changes, **fixed)
+
+
+def read(name: str, value: Any) -> Any:
+    """One argument's value, as `asked` takes it."""
+    return next(row for row in arguments() if row.name == name).read(value)
+
+
+def items(name: str, given: Any) -> tuple[Any, ...]:
+    """One text or path, or several of them."""
+    is_row = isinstance(given, Iterable) and not isinstance(given, str | Path)
+    found = tuple(given) if is_row else (given,)
+    if not all(isinstance(row, str | Path) for row in found):
+        raise UsageError(f"{name} takes a text or several, but is {given!r}", remedy="give a list of texts")
+    return found
+
+
+def expect(name: str, value: object, *kinds: type) -> None:
+    """Refuses a value that is of none of these kinds."""
+    if not isinstance(value, kinds):
+        known = " or ".join(kind.__name__ for kind in kinds)
+        raise UsageError(f"{name} must be a {known}, but is {value!r}", remedy=f"give a {known}")
+
+
+def checked(kind: type[T], **given: Any) -> T:
+    """The options that only one command has: texts are read, and values checked, as the table says."""
+    table = {row.field: row for _, members in rows(kind) for row in members}
+    found = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name not in given or (value := given[field.name]) is None:
+            continue
+        row = _argument(field, field.name, table[field.name])
+        found[field.name] = value if isinstance(value, Path) else row.read(value)
+        if row.option.values is not None and row.option.combine is None and found[field.name] not in ("", ()):
+            row.option.values.check(field.name, found[field.name])
+    return kind(**found)
+
+
+# --- a function that says what it takes, and refuses the rest
+
+
+def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Gives a function that takes `**given` the arguments of a command by name, without those that are `hidden`.
+
+    Whatever does not fit them is a UsageError.
+    """
+
+    def sign(function: Callable[P, R]) -> Callable[P, R]:
+        own = [
+            row for row in inspect.signature(function).parameters.values() if row.kind is not row.VAR_KEYWORD
+        ]
+        taken = {*hidden, *(row.name for row in own)}
+        rest = [row for row in arguments_of(command) if row.name not in taken]
+        signature = inspect.Signature(
+            [*own, *(_parameter(row) for row in rest)],
+            return_annotation=inspect.signature(function).return_annotation,
+        )
+
+        @wraps(function)
+        def call(*args: P.args, **given: P.kwargs) -> R:
+            _check_names(command, signature, given)
+            try:
+                signature.bind(*args, **{_OLD.get(name, name): value for name, value in given.items()})
+            except TypeError as error:
+                raise UsageError(
+                    f"api.{function.__name__}: {error}",
+                    remedy=f"see help(inferometer.api.{function.__name__})",
+                ) from None
+            return function(*args, **given)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = f"{function.__doc__}\n{_documented(rest)}"
+        return call
+
+    return sign
+
+
+def _parameter(row: Argument) -> inspect.Parameter:
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=row.taken
+    )
+
+
+def _documented(rows: Iterable[Argument]) -> str:
+    return "\n".join(f"    {row.name}: {row.help}" for row in rows)
+
+
+def _check_names(command: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+    known = {*signature.parameters, *(old for old, name in _OLD.items() if name in signature.parameters)}
+    fields = {row.name: row.field for row in arguments()} | {old: old for old in _OLD}
+    gone = {row.field: row.instead for _, members in OPTIONS for row in members if row.instead}
+    for name in given:
+        if name in known:
+            continue
+        remedy = _ELSEWHERE.get(name) or REFUSED[command].get(fields.get(name, "")) or gone.get(name)
+        if remedy is not None:
+            raise UsageError(f"'{name}' has no effect in api.{command}", remedy=remedy)
+        near = nearest(name, signature.parameters)
+        raise UsageError(
+            f"api.{command} has no argument '{name}'",
+            remedy=f"did you mean '{near}'?" if near else f"see help(inferometer.api.{command})",
+        )

@@ -1,0 +1,128 @@
+"""An answer as one table for spreadsheets: a row for each figure, step or trial. Times are in µs, shares up to 1."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+
+from inferometer.base.units import NS_PER_US
+from inferometer.compare.comparison import THROUGHPUT, Comparison
+from inferometer.compare.differences import speedup
+from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.report.csv import main_csv, spreadsheet_cell
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.saved import Report
+from inferometer.stats import figures
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.scoring import passes
+from inferometer.tune.study import Study
+from inferometer.tune.trial import Trial
+
+Row = tuple[tuple[str, object], ...]
+"""Cells with their column names; all rows of an answer have the same columns."""
+
+
+def csv_text(answer: Report) -> str:
+    """The whole file; nothing where there is no row to write."""
+    if isinstance(answer, Comparison):
+        return _text(_comparison(answer))
+    if isinstance(answer, Diagnosis):
+        return _text(_diagnosis(answer))
+    if isinstance(answer, Study):
+        return _text(_trial(answer, trial) for trial in answer.trials)
+    return main_csv(answer)
+
+
+def _text(rows: Iterable[Row]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow([name for name, _ in row])
+        writer.writerow([spreadsheet_cell(_cell(value)) for _, value in row])
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _ends(name: str, found: Estimate | None, scale: float = 1.0) -> Iterator[tuple[str, object]]:
+    """A figure with both ends of its interval."""
+    ends = (None, None, None) if found is None else (found.value, found.low, found.high)
+    for title, end in zip((name, f"{name} low", f"{name} high"), ends, strict=True):
+        yield title, None if end is None else end * scale
+
+
+def _comparison(found: Comparison) -> Iterator[Row]:
+    for contrast in found.contrasts:
+        for level in contrast.levels:
+            for row in level.differences:
+                scale = 1.0 if row.metric == THROUGHPUT else 1 / NS_PER_US
+                yield (
+                    ("Variant", contrast.variant),
+                    ("Baseline", found.baseline),
+                    ("Load", level.mode.replace("_", " ")),
+                    ("Value", float(level.value)),
+                    ("Figure", "infer/s" if row.metric == THROUGHPUT else f"{row.metric} latency"),
+                    ("Of the baseline", row.base * scale),
+                    ("Of the variant", row.value * scale),
+                    *_ends("Difference %", row.percent),
+                    *_ends("Times as fast", speedup(row)),
+                    ("Verdict", row.verdict),
+                )
+
+
+def _diagnosis(found: Diagnosis) -> Iterator[Row]:
+    for step in found.steps:
+        yield (
+            ("Model", found.model),
+            ("Concurrency", found.concurrency),
+            ("Step", step.name),
+            ("Depth", step.depth),
+            ("Calls", step.calls),
+            *(
+                (name, ns / NS_PER_US)
+                for name, ns in (
+                    ("Service", step.service_ns),
+                    ("Queue", step.queue_ns),
+                    ("Compute", step.compute_ns),
+                )
+            ),
+            ("Share of latency", step.latency_share),
+            ("Batch", step.batch),
+            ("Instances", step.instances),
+            ("Busy", step.utilisation),
+            ("Bound infer/s", step.bound),
+            ("Limits", "yes" if step.name == found.verdict.step else ""),
+        )
+
+
+def _trial(study: Study, trial: Trial) -> Row:
+    best = study.ranked[0].best if study.ranked else None
+    is_best = best is not None and (trial.name, trial.loads) == (best.name, best.loads)
+    p99 = _estimate(trial, figures.LATENCY_P99)
+    return (
+        ("Model", trial.models),
+        ("Configuration", trial.name),
+        ("Max batch size", facts.each(study, trial.name, facts.batch_size)),
+        ("Dynamic batching", facts.each(study, trial.name, facts.batching)),
+        ("Instances", facts.each(study, trial.name, facts.instances)),
+        ("Load", facts.load_text(trial)),
+        ("Status", trial.status.value),
+        *_ends("Infer/s", _estimate(trial, figures.THROUGHPUT)),
+        *_ends("p99 latency", p99, 1000.0),
+        ("Expected infer/s", dict(trial.predicted).get(figures.THROUGHPUT)),
+        ("Keeps constraints", ("yes" if passes(study.goals, trial) else "no") if trial.is_measured else ""),
+        ("Recommended", "yes" if is_best and trial.is_measured else ""),
+        ("Reason", trial.reason),
+    )
+
+
+def _estimate(trial: Trial, tag: str) -> Estimate | None:
+    """Of several models together only the figure is known."""
+    if len(trial.parts) == 1:
+        return trial.parts[0].figures.estimate(tag)
+    value = trial.combined(tag)
+    return None if value is None else Estimate(value)

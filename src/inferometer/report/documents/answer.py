@@ -1,0 +1,64 @@
+"""What a measurement answers, in one sentence."""
+
+from inferometer.base.notes import Note
+from inferometer.options.values import Range
+from inferometer.report.documents.levels import SAME, best, measured
+from inferometer.report.format import duration, has_schedule, level_label, level_value, plural, rate, share
+from inferometer.report.sentences import verdict_words
+from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.result import Result
+
+NEARLY = 0.1  # share by which a lighter load may be below the best one to be worth a word
+
+
+def answer(result: Result) -> str:
+    """How much, at which load and latency, and whether more load brings more; nothing where nothing was answered."""
+    found = best(result)
+    if found is None:
+        return ""
+    level, measurement = found
+    times = ", ".join(f"p{p} {duration(measurement.latency.percentile_ns(p))}" for p in (50, 99))
+    if has_schedule(result.effective):
+        return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
+    if level.mode == "concurrency":
+        where = level_label(level.mode, level.value)
+        if (periodic := result.effective.periodic) is not None:
+            where = f"concurrency {periodic[0]:g} to {Range(*periodic).last}"
+        more = _beyond(result, level, measurement)
+        return f"{rate(measurement.infer_per_s)} at {where}, {times}{more}."
+    asked = f"{level_value(level.mode, level.value)} requests/s"
+    if not level.is_as_asked:
+        return (
+            f"{rate(measurement.infer_per_s)} where {asked} were asked for, {times}: {verdict_words(level)}."
+        )
+    spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
+    more = (
+        f"; at {level_value(spoilt[0].mode, spoilt[0].value)} it is {verdict_words(spoilt[0])}"
+        if spoilt
+        else ""
+    )
+    return f"Keeps up with {asked}: {times}{more}."
+
+
+def _whole(measurement: Measurement) -> str:
+    """Of load that ends by itself."""
+    count, failed = measurement.request_count, measurement.failed_count
+    if not failed:
+        return f"All {plural(count, 'request')} were answered" if count > 1 else "The request was answered"
+    return f"{count:,} of {plural(count + failed, 'request')} were answered"
+
+
+def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
+    """What loads beside the best one have shown."""
+    rows = [(row, found.infer_per_s.value) for row, found in measured(result) if row.is_as_asked]
+    most = measurement.infer_per_s.value
+    if any(row.value > level.value for row, _ in rows):
+        return ": more load brings no more" if all(value <= most / (1 - SAME) for _, value in rows) else ""
+    lighter = [(row, value) for row, value in rows if row.value < level.value]
+    is_last = all(row.value <= level.value for row in result.levels)
+    if not lighter or not is_last or level.has_remark(Note.CLIENT_LIMITED):
+        return ""
+    near, value = lighter[-1]
+    if value < most * (1 - NEARLY):
+        return ": more load may bring more"
+    return f": {level_label(near.mode, near.value)} already brings {share(value / most)} of it"

@@ -1,0 +1,398 @@
+"""A study as a document: what to run the model with, what else was tried, and how far to trust it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Code,
+    Column,
+    Depth,
+    Document,
+    Figure,
+    Section,
+    Span,
+    Spread,
+    Table,
+    Tone,
+)
+from inferometer.report.documents import study_facts as facts
+from inferometer.report.documents.levels import LOG_RATIO, error_bar
+from inferometer.report.documents.study import (
+    LISTED,
+    effects_section,
+    expected_section,
+    not_done_section,
+    pareto,
+    search_section,
+)
+from inferometer.report.format import NONE, change_text, interval, plain_number, plural, quantity
+from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
+from inferometer.stats.measurement import Estimate
+from inferometer.tune import model_config
+from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
+from inferometer.tune.study import Recommendation, Study, recommend
+from inferometer.tune.trial import ClientLoad, Status, Trial
+from inferometer.tune.variant import ModelVariant
+
+SHOWN = 5  # configurations in the first table, beside the model's own
+OWN = "own config"
+NAME = Column("Configuration", is_number=False, is_name=True)
+
+
+def tuning_document(study: Study) -> Document:
+    """The whole report; the same study gives the same document."""
+    study = replace(study, variants=tuple(map(_checked, study.variants)))
+    found = recommend(study)
+    return Document(
+        kind="Tuning",
+        title=facts.models(study),
+        facts=tuple(_facts(study)),
+        verdict=_verdict(study, found),
+        tone=_tone(study, found),
+        figures=tuple(_figures(study, found)),
+        sections=tuple(_sections(study)),
+    )
+
+
+def _checked(variant: ModelVariant) -> ModelVariant:
+    """With configurations in their normal form: a file may hold anything."""
+    parts = tuple(map(_checked, variant.composing))
+    return replace(variant, config=model_config.normal(variant.config), composing=parts)
+
+
+# --- words
+
+
+def label(study: Study, name: str) -> str:
+    """A configuration as the page calls it: `config 4`; of several models, with theirs."""
+    if len(study.models) > 1:
+        return name.replace(",", " + ")
+    return worded(study, name)
+
+
+def worded(study: Study, text: str) -> str:
+    """A text with the names of configurations as the page has them."""
+    if len(study.models) > 1:
+        return text
+    numbered = study.default_name.removesuffix("default")
+    return text.replace(study.default_name, OWN).replace(numbered, "config ")
+
+
+def _load(trial: Trial) -> str:
+    return ", ".join(dict.fromkeys(map(_load_words, trial.loads)))
+
+
+def _load_words(load: ClientLoad) -> str:
+    batch = "" if load.batch == 1 else f" of batches of {load.batch}"
+    if load.concurrency is not None:
+        return f"concurrency {load.concurrency}{batch}"
+    if load.request_rate is not None:
+        return f"request rate {load.request_rate:g}{batch}"
+    return f"the times in {load.intervals}{batch}"
+
+
+def _promise(study: Study) -> str:
+    """`p99 ≤ 10 ms, errors ≤ 0.1 %`; empty where nothing is asked for."""
+    several = len(study.goals) > 1
+    return "; ".join(
+        (f"{goal.model}: " if several else "") + ", ".join(map(_limit, goal.constraints))
+        for goal in study.goals
+        if goal.constraints
+    )
+
+
+def _limit(row: Constraint) -> str:
+    metric = BY_TAG[row.tag]
+    name = metric.short or metric.title
+    parts = [f"{name} ≤ {row.high:g} {metric.unit}"] if row.high is not None else []
+    parts += [f"{name} ≥ {row.low:g} {metric.unit}"] if row.low is not None else []
+    return ", ".join(parts).strip() or name
+
+
+def _shape(variant: ModelVariant) -> str:
+    """`2 CPU instances, batches up to 8, dynamic batching`."""
+    counted = " and ".join(plural(count, f"{kind} instance") for kind, count in facts.kinds(variant))
+    size = facts.batch_size(variant)
+    batches = "no batches" if size in ("0", "1") else f"batches up to {size}"
+    return f"{counted}, {batches}" + (", dynamic batching" if facts.batching(variant) == "Enabled" else "")
+
+
+def _instances(variant: ModelVariant) -> str:
+    return " + ".join(f"{count} {kind}" for kind, count in facts.kinds(variant))
+
+
+def _shapes(study: Study, name: str) -> str:
+    return facts.each(study, name, _shape)
+
+
+def _gives(trial: Trial) -> str:
+    """`4,706 infer/s with p99 9.2 ms at concurrency 8`."""
+    rate, p99 = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
+    words = [f"{quantity(rate)} infer/s"] if rate is not None else []
+    words += [f"p99 {quantity(p99)} ms"] if p99 is not None else []
+    return f"{' with '.join(words) or 'neither throughput nor latency'} at {_load(trial)}"
+
+
+def _facts(study: Study) -> Iterator[str]:
+    yield from facts.gpu_texts(study) or (facts.hardware(study),)
+    yield f"{plural(facts.count(study), 'measurement')} of {plural(len(study.ranked), 'configuration')}"
+    if study.search:
+        yield f"{study.search} search"
+    if promise := _promise(study):
+        yield f"promise: {promise}"
+
+
+def _verdict(study: Study, found: Recommendation | None) -> str:
+    """What to do, in one sentence."""
+    if found is None:
+        why = next((f": {trial.reason}" for trial in study.not_done if trial.reason), "")
+        return f"No measurement of {facts.models(study)} succeeded, so there is nothing to recommend{why}."
+    best, name = found.best.best, label(study, found.best.name)
+    if not found.does_pass:
+        return f"No configuration keeps the promise ({_promise(study)}); the best without it is {name}: {_gives(best)}."
+    if found.best.name == study.default_name and len(study.ranked) == 1:
+        return f"Only the model's own configuration was measured: {_gives(best)}."
+    if found.best.name == study.default_name:
+        return f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}."
+    words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
+    if found.gain_percent is None:
+        why = "does not keep the promise" if found.has_default else "was not measured"
+        return f"{words}; the model's own configuration {why}."
+    if not found.is_sure:
+        return f"{words}, but its lead over the model's own configuration is inside the spread: measure both again."
+    what = "more" if _is_throughput(study) else "better"
+    return f"{words}, {found.gain_percent:.0f} % {what} than the model's own configuration."
+
+
+def _is_throughput(study: Study) -> bool:
+    return all(tag == THROUGHPUT for goal in study.goals for tag, _ in goal.objectives)
+
+
+def _tone(study: Study, found: Recommendation | None) -> Tone:
+    """Red where the exit code says that nothing was found; green for a gain that is sure."""
+    if found is None or not found.does_pass:
+        return Tone.BAD
+    if found.best.name == study.default_name:
+        return Tone.PLAIN
+    return Tone.GOOD if found.is_sure or found.gain_percent is None else Tone.WARNING
+
+
+def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
+    if found is None:
+        return
+    best = found.best.best
+    yield Figure("Recommended", label(study, best.name), _shapes(study, best.name))
+    rate, p99 = _estimate(best, THROUGHPUT), _estimate(best, LATENCY_P99)
+    if rate is not None:
+        yield Figure(
+            "Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} at {_load(best)}".strip()
+        )
+    if p99 is not None:
+        limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
+        tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
+        yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
+    if found.gain_percent is not None and best.name != study.default_name:
+        detail = "than the own configuration" if found.is_sure else "inside the spread of the measurements"
+        tone = Tone.GOOD if found.is_sure and found.gain_percent > 0 else Tone.PLAIN
+        yield Figure("Gain", change_text(found.gain_percent / 100), detail, tone)
+
+
+def _estimate(trial: Trial, tag: str) -> Estimate | None:
+    """With its interval, where the figure is of one model."""
+    value = trial.combined(tag)
+    if value is None or len(trial.parts) > 1:
+        return None if value is None else Estimate(value)
+    return trial.parts[0].figures.estimate(tag)
+
+
+# --- sections
+
+
+def _sections(study: Study) -> Iterator[Section]:
+    if study.ranked:
+        yield _best_section(study)
+        yield from _front_section(study)
+        yield _configuration_section(study)
+    yield from _trials_section(study)
+    yield from expected_section(study)
+    yield from effects_section(study)
+    yield from not_done_section(study, partial(worded, study))
+    yield search_section(study)
+
+
+def _best_section(study: Study) -> Section:
+    rows = facts.selected(study, SHOWN)
+    own = next((row for row in study.ranked if row.name == study.default_name), None)
+    columns = (
+        NAME,
+        Column("Instances"),
+        Column("Max batch"),
+        Column("Dynamic batching", is_number=False, rank=1),
+        Column("At", is_number=False),
+        *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
+        *((Column("Promise", is_number=False),) if _promise(study) else ()),
+    )
+    cells = tuple(tuple(_best_cells(study, row, own)) for row in rows)
+    tones = tuple(Tone.GOOD if row.does_pass else Tone.BAD for row in rows) if _promise(study) else ()
+    lead = f"{len(rows)} of {plural(len(study.ranked), 'configuration')}, each at its best load."
+    title = "The best configurations"
+    return Section("best", title, lead, (Table(title, columns, cells, tones=tones),))
+
+
+def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
+    best = row.best
+    yield label(study, row.name)
+    yield facts.each(study, row.name, _instances)
+    yield facts.each(study, row.name, facts.batch_size)
+    yield facts.each(study, row.name, lambda variant: facts.batching(variant).lower())
+    yield _load(best)
+    yield from _rate_cells(best)
+    yield _number(best.combined(LATENCY_P99))
+    is_other = own is not None and own.name != row.name
+    yield change_text(gain(study.goals, best, own.best) / 100) if own is not None and is_other else NONE
+    if _promise(study):
+        yield "kept" if row.does_pass else "broken"
+
+
+def _rate_cells(trial: Trial) -> tuple[str, str]:
+    rate = _estimate(trial, THROUGHPUT)
+    return (NONE, NONE) if rate is None else (quantity(rate.value), interval(rate))
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else quantity(value)
+
+
+def _front_section(study: Study) -> Iterator[Section]:
+    """Throughput against latency of all that was measured; the front is what nothing else beats in both."""
+    found = recommend(study)
+    trials = [trial for trial in pool(study.trials) if _place(trial) is not None]
+    if len(trials) < 2 or found is None:
+        return
+    best = found.best.best
+    own = [trial for trial in trials if trial.name == study.default_name]
+    others = [trial for trial in trials if trial.name != study.default_name]
+    lines = [
+        _line(study, "measured", others, "grey"),
+        _line(study, OWN, own, "orange"),
+        _line(study, "front", pareto(study), "blue", is_joined=True),
+        _line(study, "recommended", [trial for trial in trials if _is_same(trial, best)], "green"),
+    ]
+    series = tuple(line for line in lines if line.runs)
+    xs = [point.x for line in series for run in line.runs for point in run if point.x > 0]
+    is_log = bool(xs) and max(xs) / min(xs) > LOG_RATIO
+    x = ChartAxis(
+        f"p99 latency (ms{', log scale' if is_log else ''})",
+        plain_number,
+        Spread.LOG if is_log else Spread.LINEAR,
+    )
+    limit = study.goals[0].limit(LATENCY_P99) if len(study.goals) == 1 else None
+    note = "The front: nothing that was measured gives more throughput at the same or a lower latency."
+    if any(not passes(study.goals, trial) for trial in trials):
+        note += " Hollow points break the promise."
+    spans: tuple[Span, ...] = ()
+    if limit is not None and max(xs, default=0.0) > limit:
+        spans = (Span(limit, max(xs), f"beyond {limit:g} ms", is_faded=True),)
+    y = ChartAxis("throughput (infer/s)")
+    chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
+    yield Section("front", "Throughput against latency", "", (chart, _front_table(study)), is_detail=True)
+
+
+def _place(trial: Trial) -> tuple[float, float] | None:
+    p99, rate = trial.combined(LATENCY_P99), trial.combined(THROUGHPUT)
+    return None if p99 is None or rate is None else (p99, rate)
+
+
+def _is_same(one: Trial, two: Trial) -> bool:
+    return (one.name, one.loads) == (two.name, two.loads)
+
+
+def _line(
+    study: Study, name: str, trials: Sequence[Trial], colour: str, *, is_joined: bool = False
+) -> ChartLine:
+    points = []
+    for trial in trials:
+        place, rate = _place(trial), _estimate(trial, THROUGHPUT)
+        if place is None or rate is None:
+            continue
+        tip = f"{label(study, trial.name)}: {_gives(trial)}"
+        shown = label(study, trial.name) if name == "recommended" else ""
+        is_broken = not passes(study.goals, trial)
+        points.append(
+            ChartPoint(*place, tip, shown, y_limits=error_bar(rate) if shown else None, is_doubtful=is_broken)
+        )
+    runs = (tuple(points),) if is_joined else tuple((point,) for point in points)
+    return ChartLine(name, runs if points else (), colour)
+
+
+def _front_table(study: Study) -> Table:
+    columns = (NAME, Column("At", is_number=False), *map(Column, ("Infer/s", "p99 ms")))
+    cells = tuple(
+        (
+            label(study, trial.name),
+            _load(trial),
+            *map(_number, (trial.combined(THROUGHPUT), trial.combined(LATENCY_P99))),
+        )
+        for trial in pareto(study)[:LISTED]
+    )
+    return Table("The front in numbers", columns, cells, Depth.DETAIL)
+
+
+def _configuration_section(study: Study) -> Section:
+    best = study.ranked[0].name
+    blocks = tuple(
+        Code(f"{part.model}/config.pbtxt", part.text)
+        for variant in facts.variants_of(study, best)
+        for part in variant.with_members
+    )
+    lead = f"Of {label(study, best)}: {_shapes(study, best)}. To be copied into the model repository."
+    return Section("configuration", "The recommended configuration", lead, blocks)
+
+
+def _trials_section(study: Study) -> Iterator[Section]:
+    """Every trial in the order it was made; those that were left out have a section of their own."""
+    trials = [trial for trial in study.trials if trial.status is not Status.SKIPPED]
+    if not trials:
+        return
+    found = recommend(study)
+    columns = (
+        NAME,
+        Column("At", is_number=False),
+        *map(Column, ("Infer/s", "±95%", "Expected", "p99 ms")),
+        Column("Outcome", is_number=False),
+    )
+    rows, tones = [], []
+    for trial in trials[:LISTED]:
+        outcome, tone = _outcome(study, trial, found)
+        figures = _rate_cells(trial) if trial.is_measured else (NONE, NONE)
+        expected = _number(dict(trial.predicted).get(THROUGHPUT))
+        p99 = _number(trial.combined(LATENCY_P99)) if trial.is_measured else NONE
+        rows.append((label(study, trial.name), _load(trial), *figures, expected, p99, outcome))
+        tones.append(tone)
+    lead = f"The first {LISTED} of {len(trials)}." if len(trials) > LISTED else ""
+    table = Table("All trials", columns, tuple(rows), tones=tuple(tones))
+    yield Section("trials", "All trials", lead, (table,), is_detail=True)
+
+
+def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[str, Tone]:
+    if not trial.is_measured:
+        return "failed", Tone.BAD
+    if found is not None and found.does_pass and _is_same(trial, found.best.best):
+        return "recommended", Tone.GOOD
+    broken = [
+        row
+        for place, goal in enumerate(study.goals)
+        for row in goal.constraints
+        if _breaks(row, trial, place)
+    ]
+    return (f"breaks {', '.join(map(_limit, broken))}", Tone.WARNING) if broken else ("ok", Tone.PLAIN)
+
+
+def _breaks(row: Constraint, trial: Trial, part: int) -> bool:
+    value = trial.value(row.tag, part)
+    return value is not None and row.violation(value) > 0

@@ -1,0 +1,99 @@
+"""An answer as JUnit XML, which CI systems show as test cases."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from inferometer.base.notes import Note
+from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
+from inferometer.report.format import first_line, level_label, plural
+from inferometer.report.promises import reasons
+from inferometer.report.sentences import finding_sentence, verdict_words
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
+
+_PROBLEMS = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case; without a problem it is passed."""
+
+    group: str
+    name: str
+    problem: str = ""  # failure, error or skipped
+    message: str = ""
+    text: str = ""  # more of it
+
+
+def junit(name: str, started_at: str, cases: Iterable[Case], said: str) -> str:
+    """The file's text; `said` is for people who look into it."""
+    rows = tuple(cases)
+    suite = ET.Element("testsuite", name=name, tests=str(len(rows)))
+    for attribute, problem in _PROBLEMS:
+        suite.set(attribute, str(sum(row.problem == problem for row in rows)))
+    suite.set("timestamp", _xml(started_at))
+    for row in rows:
+        case = ET.SubElement(suite, "testcase", classname=_xml(row.group), name=_xml(row.name))
+        if row.problem:
+            ET.SubElement(case, row.problem, message=_xml(row.message)).text = _xml(row.text) or None
+    ET.SubElement(suite, "system-out").text = _xml(said)
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    """Without the characters XML has no way to write."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+
+
+def comparison_cases(comparison: Comparison) -> Iterator[Case]:
+    """One for each condition and variant, one for the validity of the whole."""
+    group, name = comparison.baseline, "the comparison is valid"
+    if comparison.problems:
+        yield Case(group, name, "error", first_line(comparison.problems[0]), "\n".join(comparison.problems))
+    else:
+        yield Case(group, name)
+    outcomes = {FAILED: ("failure", "{text}: {found}"), INCONCLUSIVE: ("skipped", "inconclusive: {found}")}
+    for gate in comparison.gates:
+        problem, why = outcomes.get(gate.outcome, ("", ""))
+        yield Case(gate.variant, f"not {gate.text}", problem, why.format(text=gate.text, found=gate.found))
+
+
+def result_cases(result: Result) -> Iterator[Case]:
+    """One for each level: whether it was measured, and keeps what was promised; of a search one for its answer."""
+    group = str(result.model.get("name", "model"))
+    finding = result.finding
+    if finding is not None:
+        problem = "" if finding.value else "failure"
+        yield Case(group, f"keeps {finding.promise}", problem, finding_sentence(finding) if problem else "")
+        return
+    most = float(result.effective.max_error_rate or 0.0)
+    for level in result.levels:
+        problem, why = _problem(level, most if result.fails_too_often(most) else 1.0)
+        name = level_label(level.mode, level.value)
+        yield Case(
+            group, name if level.promise is None else f"{name} keeps {level.promise.promise}", problem, why
+        )
+    for remark in result.remarks:
+        if remark.note is Note.WORKER_LOST:
+            yield Case(group, "the run", "failure", first_line(remark.text))
+
+
+def _problem(level: Level, most_failed: float) -> tuple[str, str]:
+    found = level.measurement
+    if found is None and level.has_remark(Note.INTERRUPTED):
+        return "skipped", "interrupted"
+    if level.is_cut_short or found is None or not found.request_count:
+        return "failure", verdict_words(level)
+    if found.failed_share > most_failed:
+        return "failure", f"{found.failed_count} of {plural(found.ended_count, 'request')} failed"
+    outcome = level.promise
+    if outcome is None or outcome.verdict == "kept":
+        return "", ""
+    return (
+        ("failure", reasons(outcome))
+        if outcome.verdict == "broken"
+        else ("skipped", f"not decided: {reasons(outcome)}")
+    )

@@ -1,0 +1,96 @@
+"""What became of a promise, in words: of a figure, of a level, of all levels."""
+
+from collections.abc import Sequence
+
+from inferometer.report.format import duration, interval, level_label, level_value, quantity, share
+from inferometer.stats.measurement import Keeping, Level, PromiseOutcome, TermOutcome
+from inferometer.stats.promises import INSIDE, TOO_FEW
+from inferometer.stats.result import Result
+
+Judged = tuple[Level, PromiseOutcome]
+
+
+def judged_levels(result: Result) -> tuple[Judged, ...]:
+    """The levels that were held to a promise, by load."""
+    rows = [(level, level.promise) for level in result.levels if level.promise is not None]
+    return tuple(sorted(rows, key=lambda row: row[0].value))
+
+
+def figure_words(term: TermOutcome) -> str:
+    """The figure with its interval: `63.0 ms ±3 %`, `0.5 % (0.1 % to 1.2 %)`."""
+    found = term.found
+    if found is None:
+        return "unknown"
+    if term.name in ("errors", "goodput"):
+        return share(found.value) + (
+            "" if found.limits is None else f" ({' to '.join(map(share, found.limits))})"
+        )
+    value = f"{quantity(found.value)} infer/s" if term.name == "throughput" else duration(found.value)
+    return f"{value} {interval(found)}".rstrip()
+
+
+def term_words(term: TermOutcome) -> str:
+    """`p99 63.0 ms ±3 %`, and what else there is to say of it."""
+    words = f"{term.name} {figure_words(term)}"
+    return f"{words}, {term.reason}" if term.reason else words
+
+
+def outcome_words(outcome: PromiseOutcome) -> str:
+    """`kept`, or which figures are not: `broken: p99`."""
+    names = ", ".join(term.name for term in outcome.of(outcome.verdict))
+    return outcome.verdict if outcome.verdict == "kept" or not names else f"{outcome.verdict}: {names}"
+
+
+def reasons(outcome: PromiseOutcome) -> str:
+    """What decided it, or why nothing did."""
+    return outcome.reason or ", ".join(map(term_words, outcome.of(outcome.verdict)))
+
+
+def promise_sentence(result: Result) -> str:
+    """At which levels the promise is kept, where it is broken, and by what; nothing where none was given."""
+    rows = judged_levels(result)
+    if not rows:
+        return ""
+    promise = f"'{rows[0][1].promise}'"
+    kept, broken, undecided = (_of(rows, verdict) for verdict in ("kept", "broken", "undecided"))
+    said = []
+    if kept:
+        where = _where(kept, rows, "up to" if kept == rows[: len(kept)] else "at", kept[-1])
+        said.append(f"keeps {promise} {where}")
+        if len(rows) == 1:
+            said[-1] += f": {reasons(rows[0][1])}"
+    if broken:
+        is_last = len(broken) > 1 and broken == rows[-len(broken) :]
+        where = _where(broken, rows, "from" if is_last else "at", broken[0])
+        said.append(f"{'broken' if kept else f'breaks {promise}'} {where}: {reasons(broken[0][1])}")
+    if undecided:
+        where = _where(undecided, rows, "at")
+        words = f"not decided {where}" if said else f"not decided {where} whether {promise} is kept"
+        said.append(f"{words}: {reasons(undecided[0][1])}")
+    words = "; ".join(said)
+    advice = " A longer -d can decide it." if _is_time_short(undecided) else ""
+    return f"{words[0].upper()}{words[1:]}.{advice}"
+
+
+def _of(rows: Sequence[Judged], verdict: Keeping) -> tuple[Judged, ...]:
+    return tuple(row for row in rows if row[1].verdict == verdict)
+
+
+def _where(some: Sequence[Judged], rows: Sequence[Judged], word: str, end: Judged | None = None) -> str:
+    """`up to concurrency 8`, `from concurrency 16`, `at concurrency 1, 4`."""
+    if len(some) == len(rows) > 1:
+        return f"at all levels, {level_label(rows[0][0].mode, rows[0][0].value)} to {_value(rows[-1][0])}"
+    if word != "at" and len(some) > 1 and end is not None:
+        return f"{word} {level_label(end[0].mode, end[0].value)}"
+    first = level_label(some[0][0].mode, some[0][0].value)
+    return f"at {', '.join([first, *(_value(level) for level, _ in some[1:])])}"
+
+
+def _value(level: Level) -> str:
+    return level_value(level.mode, level.value)
+
+
+def _is_time_short(undecided: Sequence[Judged]) -> bool:
+    return any(
+        term.reason.startswith((TOO_FEW, INSIDE)) for _, outcome in undecided for term in outcome.terms
+    )

@@ -1,0 +1,159 @@
+"""Whether a level keeps a promise: kept, broken, or not decided.
+
+A figure with an interval is decided by it: all of it within the limit, or all of it beyond. Where a duration has too
+few requests for an interval, those beyond the limit are counted. A p99 below 50 ms says that less than 1 % of the
+requests take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is held
+to the share of an exponential distribution that is beyond its mean. Requests wait together: where sections of a run
+differ more than independent requests would, they count as fewer. Of throughput sections of the time are counted, half
+of which may be below it. Where nothing failed, errors are kept, however few requests there were.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_US
+from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
+from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
+from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
+from inferometer.stats.series import Series
+from inferometer.stats.slo import Slo, Term
+from inferometer.stats.windows import Window
+
+MEAN_SHARE = 1 / math.e
+SECTIONS = 16
+TOO_FEW = "too few requests"
+INSIDE = "the limit lies inside the interval"
+NOTHING = "no request had it"
+
+
+def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> PromiseOutcome:
+    """What the requests of a window, usually one that many were joined to, say about the promise.
+
+    `known` are figures with their intervals by name: throughput, and those of the latency that are computed already.
+    """
+    terms = tuple(_judge_term(term, whole, known) for term in promise.terms)
+    verdicts = {term.verdict for term in terms}
+    verdict: Keeping = (
+        "broken" if "broken" in verdicts else "undecided" if "undecided" in verdicts else "kept"
+    )
+    return PromiseOutcome(promise.text, verdict, terms)
+
+
+def _judge_term(term: Term, whole: Window, known: Mapping[str, Estimate]) -> TermOutcome:
+    durations = _durations(term, whole)
+    found = _share(term, whole) if durations is None else _duration(term, durations, known)
+    if term.figure == "throughput":
+        found = known.get(term.name)
+    verdict, reason = _verdict(term, found, whole)
+    return TermOutcome(term.label, term.text, term.limit, found, verdict, reason)
+
+
+def _durations(term: Term, whole: Window) -> Series | None:
+    if term.figure == "latency":
+        return whole.latency_ns
+    if term.figure == "ttft":
+        return whole.streams.first_ns
+    if term.figure == "tpot":
+        return Series() if whole.tokens is None else whole.tokens.between_ns
+    return None
+
+
+def _share(term: Term, whole: Window) -> Estimate | None:
+    """Of requests that failed, or that were good enough; a share of none at all has no interval to be judged by."""
+    failed = whole.failed_count
+    if term.figure == "errors" and whole.ended_count:
+        return share_estimate(failed, whole.ended_count) if failed else Estimate(0.0)
+    ended = whole.count + failed
+    return share_estimate(whole.kept, ended) if term.figure == "goodput" and ended else None
+
+
+def _duration(term: Term, durations: Series, known: Mapping[str, Estimate]) -> Estimate | None:
+    if not durations.count:
+        return None
+    if term.figure == "latency" and term.name in known:
+        return known[term.name]
+    if term.percentile is None:
+        return mean_estimate(float(durations.mean), mean_margin(durations))
+    return percentile_estimates(durations, [term.percentile])[term.percentile]
+
+
+def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping, str]:
+    if found is None:
+        return "undecided", NOTHING
+    if term.figure == "errors" and found.value == 1:
+        return "broken", ""  # every request failed, however few they were
+    if found.limits is not None:
+        within = [term.is_within(end) for end in found.limits]
+        return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
+    if term.figure == "errors":
+        return "kept", ""
+    is_within, durations = term.is_within(found.value), _durations(term, whole)
+    if durations is None:
+        parts, noun, share = _rates(term, whole, found.value), "sections of the time", 0.5
+    else:
+        parts, noun = _sections(term, durations), "requests"
+        share = MEAN_SHARE if term.share is None else term.share
+    counted = f"{int(parts.beyond.sum())} of {int(parts.sizes.sum())} {noun} beyond the limit"
+    if not _is_proven(parts, share, is_within=is_within):
+        return "undecided", f"{TOO_FEW}: {counted}"
+    return ("kept" if is_within else "broken"), counted
+
+
+# --- figures without an interval
+
+
+class _Sections(NamedTuple):
+    """Of requests that follow each other: how many, their durations added up, and how many are beyond the limit."""
+
+    sizes: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    beyond: NDArray[np.float64]
+    variance: float  # of single durations
+
+
+def _is_proven(parts: _Sections, share: float, *, is_within: bool) -> bool:
+    """Whether so few requests beyond the limit, or so many, are hardly a matter of chance."""
+    beyond, total = float(parts.beyond.sum()), float(parts.sizes.sum())
+    part = beyond / total
+    alike = _dispersion(parts.beyond - parts.sizes * part, parts.sizes, part * (1 - part))
+    if not is_within:
+        return at_least(beyond / alike, total / alike, share) < SIDE
+    # Slow requests come in shorter groups than latency remembers; their own are only known once some are slow.
+    mean = float(parts.totals.sum()) / total
+    waiting = _dispersion(parts.totals - parts.sizes * mean, parts.sizes, parts.variance)
+    alike = max(alike, math.sqrt(waiting))
+    return at_most(beyond / alike, total / alike, share) < SIDE
+
+
+def _sections(term: Term, durations: Series) -> _Sections:
+    rows: list[tuple[float, float, float]]
+    if durations.is_exact:
+        pieces = np.array_split(durations.values(), max(1, min(SECTIONS, durations.count // 2)))
+        rows = [(len(piece), piece.sum(), (~term.is_each_within(piece)).sum()) for piece in pieces]
+    else:  # of a sketch only bins are known: all of the one that the limit is in counts as within
+        sketches = durations.pieces()
+        rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]
+    sizes, totals, beyond = np.array(rows, dtype=np.float64).T
+    return _Sections(sizes, totals, beyond, float(durations.deviation) ** 2)
+
+
+def _rates(term: Term, whole: Window, value: float) -> _Sections:
+    """Whether each section of the time has a rate beyond the limit."""
+    ends = whole.ends.groups()
+    number = max(1, min(SECTIONS, whole.count // 2))
+    edges = np.linspace(0, whole.duration_ns / NS_PER_US, number + 1)
+    counts = np.histogram(np.clip(ends.last_us, edges[0], edges[-1]), edges, weights=ends.counts)[0]
+    rates = value * counts / max(float(counts.mean()), 1.0)
+    beyond = np.array([not term.is_within(rate) for rate in rates], dtype=np.float64)
+    return _Sections(np.ones(number), rates, beyond, float(rates.var()))
+
+
+def _dispersion(rests: NDArray[np.float64], sizes: NDArray[np.float64], variance: float) -> float:
+    """How many times as much sections differ as they would if requests were independent, with this variance each."""
+    if len(rests) < 2 or variance == 0:
+        return 1.0
+    return max(1.0, float(rests @ rests) / (len(rests) - 1) / (float(sizes.mean()) * variance))

@@ -1,0 +1,141 @@
+"""The arguments of the Python functions: those of the table, typed for checkers, and refused in words."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from inferometer import api
+from inferometer.api.arguments import REFUSED, arguments, asked
+from inferometer.base.errors import UsageError
+from inferometer.options.options import MODERN, DataOptions, Tls
+from inferometer.options.values import Range
+from tools.build_api import COMMANDS, files
+
+ELSEWHERE = {"csv", "verbose_csv", "json", "html", "markdown", "junit", "quiet", "verbose", "insecure"}
+OWN_SEED = {"tune": {"data.seed"}}
+
+
+def fields(command):
+    """The options of our own commands that have an effect in this function."""
+    rows = [row for _, members in MODERN for row in members if not row.is_deprecated and not row.instead]
+    known = {row.field for row in rows if row.is_built} - ELSEWHERE - {"tls.verify_peer", "tls.verify_host"}
+    return known - set(REFUSED[command])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_that_has_an_effect_is_a_named_argument(command):
+    names = {row.field: row.name for row in arguments()}
+    parameters = inspect.signature(getattr(api, command)).parameters
+    assert [f for f in fields(command) if names[f] not in parameters and f != "model"] == []
+    assert not any(row.kind is row.VAR_KEYWORD for row in parameters.values())
+    assert all(row.annotation is not row.empty for row in parameters.values())
+    refused = {names[f] for f in REFUSED[command] if f in names} - {"duration_s", "slo", "model_repository"}
+    assert refused.isdisjoint(parameters)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_explains_every_argument(command):
+    function = getattr(api, command)
+    own = set(inspect.signature(inspect.unwrap(function)).parameters)
+    for name in inspect.signature(function).parameters:
+        assert name in own or f"\n    {name}: " in function.__doc__
+    assert inspect.signature(getattr(api.aio, command)) == inspect.signature(function)
+    assert inspect.iscoroutinefunction(getattr(api.aio, command))
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_what_type_checkers_see_is_not_stale(path):
+    assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(files()[path])), (
+        "run python -m tools.build_api"
+    )
+
+
+def wrong(name, *args, **given):
+    return lambda: getattr(api, name)(*args, **given)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (wrong("measure", modell="x"), "no argument 'modell'; did you mean 'model'?"),
+        (wrong("measure", "m", concurency=4), "did you mean 'concurrency'?"),
+        (wrong("measure", "m", colour=4), "no argument 'colour'; see help"),
+        (wrong("measure", "m", concurrency="four"), "concurrency. Invalid value provided: four"),
+        (wrong("measure", "m", concurrency=0), "concurrency. A level must be > 0, but got '0'"),
+        (wrong("measure", "m", concurrency=[1, 1]), "stands twice"),
+        (wrong("measure", "m", concurrency=[]), "concurrency takes int"),
+        (wrong("measure", "m", concurrency=True), "concurrency takes int"),
+        (wrong("measure", "m", concurrency=1.5), "Invalid value provided: 1.5"),
+        (wrong("measure", "m", rate=-1), "rate. A level must be > 0"),
+        (wrong("measure", "m", data=3), "data takes str"),
+        (wrong("measure", "m", url=3), "url takes str | None, but is 3"),
+        (wrong("measure", "m", batch=1.5), "batch takes int | None, but is 1.5"),
+        (wrong("measure", "m", batch=0), "batch must be 1 or more"),
+        (wrong("measure", "m", streaming="yes"), "streaming takes bool"),
+        (wrong("measure", "m", headers={"a": 1}), "headers takes Mapping"),
+        (wrong("measure", "m", shape={"a": "x"}), "shape takes Mapping"),
+        (wrong("measure", "m", duration_s="soon"), "duration_s needs a duration"),
+        (wrong("measure", "m", json="r.json"), "'json' has no effect in api.measure; pass what"),
+        (wrong("measure", "m", quiet=True), "follow the run with a watcher"),
+        (
+            wrong("measure", "m", max_threads=4),
+            "'max_threads' has no effect in api.measure; --max-outstanding",
+        ),
+        (wrong("measure", "m", "n"), "too many positional arguments"),
+        (wrong("measure", 3), "model takes str, but is 3"),
+        (wrong("find", "m"), "missing a required argument: 'slo'"),
+        (wrong("find", "m", slo="p99<1ms", concurrency=4), "'concurrency' has no effect in api.find"),
+        (wrong("find", "m", slo="p99<1ms", by="x"), "by. Unsupported type provided: 'x'"),
+        (wrong("tune", "m", instances=3), "instances takes tuple"),
+        (wrong("tune", "m", repositories=3), "repositories takes a text or several"),
+        (wrong("tune", "m", rate=3), "'rate' has no effect in api.tune"),
+        (wrong("compare", "a", "b", fail_if=3), "fail_if takes a text or several"),
+        (wrong("compare", 3, 4), "a variant must be a str or Result, but is 3"),
+        (wrong("compare", "a", "b", max_error_rate="much"), "max_error_rate needs a share"),
+        (wrong("diagnose", "m", cores=-1), "cores must be"),
+        (wrong("diagnose", "m", apply="yes"), "apply takes bool"),
+        (wrong("load", 3), "path must be a str or Path, but is 3"),
+        (wrong("save", "x", "r.json"), "answer must be a Result or"),
+        (wrong("to_html", 3), "report must be a Result or"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(call, words):
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert words in str(caught.value)
+    assert caught.value.remedy or "A level" in words or "must be" in words
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value"),
+    [
+        ({"concurrency": 4}, "concurrency", Range(4)),
+        ({"concurrency": [1, 2, 8]}, "concurrency", Range.of([1, 2, 8])),
+        ({"concurrency": (1, 4)}, "concurrency", Range(1, 4)),
+        ({"concurrency": (1, 9, 2)}, "concurrency", Range(1, 9, 2)),
+        ({"concurrency": "1:4:x2"}, "concurrency", Range.of([1, 2, 4])),
+        ({"concurrency": range(1, 4)}, "concurrency", Range.of([1, 2, 3])),
+        ({"rate": 12.5}, "request_rate", Range(12.5)),
+        ({"request_rate": Range(10, 20, 5)}, "request_rate", Range(10, 20, 5)),
+        ({"duration_s": "500ms"}, "duration_s", 0.5),
+        ({"precision": "5%"}, "precision", 0.05),
+        ({"headers": {"A": "b"}}, "headers", (("A", "b"),)),
+        ({"headers": [("A", "b")]}, "headers", (("A", "b"),)),
+        ({"data": "zero"}, "data", DataOptions(sources=("zero",))),
+        (
+            {"data": Path("zero"), "shape": {"X": [1, 2]}},
+            "data",
+            DataOptions(("zero",), shapes={"X": (1, 2)}),
+        ),
+        ({"data": DataOptions(seed=3), "string_length": 4}, "data", DataOptions(seed=3, string_length=4)),
+        ({"input": {"X": "1,2"}}, "data", DataOptions(files=(("X", "1,2"),))),
+        ({"tls_ca": Path("/etc/hostname")}, "tls", Tls(ca_file="/etc/hostname")),
+        ({"tls_verify_peer": False}, "tls", Tls(verify_peer=False)),
+        ({"url": None}, "url", None),
+        ({"workers": "auto"}, "workers", "auto"),
+    ],
+)
+def test_what_is_given_becomes_the_field_of_the_table(given, field, value):
+    assert getattr(asked("measure", {"model": "m", **given}), field) == value

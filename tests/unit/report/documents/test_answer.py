@@ -1,0 +1,67 @@
+"""The answer of a measurement in one sentence."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.notes import Note, Remark
+from inferometer.report.documents.answer import answer
+
+
+@pytest.fixture
+def sweep(build):
+    def make(rates, *, mode="concurrency", spoilt=()):
+        levels = []
+        for load, per_s in rates.items():
+            found = (
+                None if per_s is None else build.measurement(9, per_s, 307, 1, (1, 2, 3, 4000), interval=0.01)
+            )
+            remarks = (Remark(Note.OVERLOADED, "too much"),) if load in spoilt else ()
+            levels.append(replace(build.level(found, load, mode=mode), remarks=remarks))
+        return build.result(*levels)
+
+    return make
+
+
+FIGURES = "p50 2.00 µs, p99 4.00 ms"
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ({8: 2350.0}, f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}."),
+        (
+            {4: 1200.0, 8: 2350.0, 16: 2360.0, 32: 2100.0},
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: more load brings no more.",
+        ),
+        (
+            {4: 1200.0, 8: 2350.0},
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: more load may bring more.",
+        ),
+        (
+            {4: 2200.0, 8: 2350.0},
+            f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}: concurrency 4 already brings 94 % of it.",
+        ),
+        ({8: 2350.0, 16: None}, f"2,350 infer/s ±1.0 % at concurrency 8, {FIGURES}."),
+        ({8: None}, ""),
+    ],
+)
+def test_of_a_sweep_by_concurrency(sweep, rates, words):
+    assert answer(sweep(rates)) == words
+
+
+def test_of_rates(sweep):
+    rates = {100: 100.0, 200: 199.0, 400: 231.0}
+    assert answer(sweep({100: 100.0}, mode="request_rate")) == f"Keeps up with 100 requests/s: {FIGURES}."
+    assert answer(sweep(rates, mode="request_rate", spoilt=(400,))) == (
+        f"Keeps up with 200 requests/s: {FIGURES}; at 400 it is overloaded."
+    )
+    assert answer(sweep({400: 231.0}, mode="request_rate", spoilt=(400,))) == (
+        f"231 infer/s ±1.0 % where 400 requests/s were asked for, {FIGURES}: overloaded."
+    )
+
+
+def test_of_a_schedule(sweep):
+    result = sweep({100: 100.0}, mode="request_rate")
+    result = replace(result, effective=replace(result.effective, mode="replay"))
+    assert answer(result) == f"All 9 requests were answered, 100 infer/s ±1.0 % on average, {FIGURES}."

@@ -1,0 +1,97 @@
+"""Load over time: what was asked for, sent and answered in one chart."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.notes import Note, Remark
+from inferometer.base.units import NS_PER_S
+from inferometer.options.effective import Effective
+from inferometer.report.documents.measurement import measurement_document
+from inferometer.report.page import NARROW, WIDE, draw
+from inferometer.stats.measurement import WindowFigures
+from tests.support.reports import sample_result
+
+ASKED, SENT, ANSWERED = (10, 20, 40), (10, 20, 30), (10, 20, 5)
+
+
+def over_time(mode, remarks=(), **effective):
+    """Three windows of half a second."""
+    windows = tuple(
+        WindowFigures(
+            *(0.5 * number, NS_PER_S // 2, answered, 0, 2.0 * answered, 10**6, 10**6, 0, 10**6, 10**6, 0),
+            answered_count=answered,
+            due_count=None if mode == "periodic_concurrency" else asked,
+            sent_count=sent,
+            counted_ns=NS_PER_S // 2,
+        )
+        for number, (asked, sent, answered) in enumerate(zip(ASKED, SENT, ANSWERED, strict=True))
+    )
+    result = sample_result()
+    level = replace(result.levels[0], mode="request_rate", value=46.7, windows=windows, remarks=remarks)
+    return replace(result, levels=(level,), effective=Effective(mode=mode, **effective))
+
+
+def charts(result):
+    (found,) = (row for row in measurement_document(result).sections if row.name == "timeline")
+    return found.blocks
+
+
+@pytest.mark.parametrize(
+    "mode", ["shape_load", "replay", "fixed_schedule", "request_intervals", "request_rate"]
+)
+def test_a_schedule_draws_asked_sent_and_answered(mode):
+    chart = charts(over_time(mode))[0]
+    drawn = {row.name: [(p.x, p.y) for run in row.runs for p in run] for row in chart.series}
+    assert drawn == {
+        name: [(0.25 + 0.5 * n, 2.0 * count) for n, count in enumerate(counts)]
+        for name, counts in (("asked", ASKED), ("sent", SENT), ("answered", ANSWERED))
+    }
+    assert (chart.x.title, chart.y.title) == ("seconds", "requests/s")
+    for width in (WIDE, NARROW):
+        assert draw(chart, width).count("<polyline") == 3
+
+
+def test_a_ramp_of_streams_draws_how_many_were_sent_and_answered_so_far():
+    chart = charts(over_time("periodic_concurrency", periodic=(10.0, 60.0, 10.0)))[0]
+    drawn = {row.name: [(p.x, p.y) for run in row.runs for p in run] for row in chart.series}
+    assert drawn == {
+        "sent so far": [(0.5, 10), (1.0, 30), (1.5, 60)],
+        "answered so far": [(0.5, 10), (1.0, 30), (1.5, 35)],
+    }
+    assert [(rule.value, rule.label) for rule in chart.rules] == [(60.0, "asked: 60")]
+
+
+def test_load_over_time_comes_first_and_counts_as_a_whole():
+    result = over_time("shape_load")
+    found = measurement_document(result)
+    assert found.sections[0].name == "timeline"
+    assert [row.name for row in found.sections].count("timeline") == 1
+    assert not any(span.is_faded or span.label for span in charts(result)[0].spans)
+
+
+def test_a_level_that_was_interrupted_is_marked_where_it_ended():
+    stopped = (Remark(Note.INTERRUPTED, "interrupted"),)
+    (span, *_) = charts(over_time("request_rate", stopped))[0].spans
+    assert span.label == "46.7 interrupted"
+    page = measurement_document(over_time("request_rate", stopped))
+    (chart,) = next(row for row in page.sections if row.name == "throughput").blocks
+    assert chart.series[0].runs[0][0].is_doubtful
+    assert "Hollow: request rate 46.7 (interrupted)." in chart.note
+
+
+def test_windows_of_an_older_file_still_have_their_throughput():
+    result = over_time("request_rate")
+    old = tuple(replace(row, due_count=None, sent_count=None) for row in result.levels[0].windows)
+    chart = charts(replace(result, levels=(replace(result.levels[0], windows=old),)))[0]
+    assert [row.name for row in chart.series] == ["throughput"]
+
+
+def test_a_run_in_which_everything_failed_has_its_course():
+    result = over_time("replay")
+    failed = tuple(
+        replace(row, request_count=0, failed_count=3, p50_ns=0, p99_ns=0) for row in result.levels[0].windows
+    )
+    chart, *rest = charts(replace(result, levels=(replace(result.levels[0], windows=failed),)))
+    assert [row.name for row in chart.series] == ["asked", "sent", "answered", "windows with failures"]
+    assert [type(block).__name__ for block in rest] == ["Table"]

@@ -1,0 +1,72 @@
+"""Every kind of answer as a table for spreadsheets."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from inferometer.report.answer_csv import csv_text
+from inferometer.report.csv import main_csv
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
+
+EVIL = '=HYPERLINK("x")"a\nb'
+
+
+def rows(answer):
+    return list(csv.DictReader(io.StringIO(csv_text(answer))))
+
+
+def test_a_comparison_has_a_row_for_each_figure():
+    found = rows(sample_comparison())
+    assert len(found) == 8
+    first, second = found[:2]
+    assert first["Figure"] == "infer/s"
+    assert [first[name] for name in ("Value", "Of the baseline", "Of the variant")] == ["1", "50", "55"]
+    assert [first[f"Times as fast{end}"] for end in ("", " low", " high")] == ["1.1", "1.085", "1.115"]
+    assert (second["Figure"], second["Of the baseline"], second["Verdict"]) == (
+        "p50 latency",
+        "20000",
+        "faster",
+    )
+    assert found[3]["Difference % low"] == ""
+
+
+def test_a_diagnosis_has_a_row_for_each_step():
+    found = rows(sample_diagnosis())
+    assert [(row["Step"], row["Service"], row["Limits"]) for row in found] == [
+        ("decode", "20000", "yes"),
+        ("network", "4000", ""),
+        ("encode", "1000", ""),
+    ]
+    assert found[2]["Bound infer/s"] == ""
+
+
+def test_a_study_has_a_row_for_each_trial():
+    study = sample_study()
+    found = rows(study)
+    assert len(found) == len(study.trials)
+    (best,) = (row for row in found if row["Recommended"])
+    assert (best["Configuration"], best["Load"], best["Keeps constraints"]) == (
+        "classifier_config_2",
+        "concurrency=16",
+        "yes",
+    )
+    assert (best["p99 latency"], best["Expected infer/s"]) == ("16761.9", "1664.73")
+    assert (found[-3]["Status"], found[-3]["Infer/s"]) == ("failed", "")
+    assert found[-3]["Reason"].endswith("out of memory")
+
+
+def test_a_measurement_has_the_rows_it_always_had():
+    assert csv_text(sample_result()) == main_csv(sample_result())
+
+
+@pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study])
+def test_names_of_others_are_cells_and_no_formulas(make):
+    text = csv_text(make(EVIL))
+    assert {len(row) for row in csv.reader(io.StringIO(text))} == {len(next(csv.reader(io.StringIO(text))))}
+    assert not any(cell.startswith("=") for row in csv.reader(io.StringIO(text)) for cell in row)
+
+
+def test_nothing_to_write_is_an_empty_text():
+    assert csv_text(replace(sample_study(), trials=())) == ""

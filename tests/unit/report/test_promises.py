@@ -1,0 +1,230 @@
+"""A promise in the words, tables, files and exit code of a measurement, which must all say the same."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from inferometer.base.answer_file import from_json, to_json
+from inferometer.base.notes import Note, Remark
+from inferometer.cli.measure import PROMISE_BROKEN, exit_code
+from inferometer.options.effective import Effective
+from inferometer.report.csv import main_csv
+from inferometer.report.document import Chart, Section, Table, Tone
+from inferometer.report.promises import promise_sentence
+from inferometer.report.saved import document, to_html, to_junit, to_markdown
+from inferometer.stats.measurement import Estimate, FailureGroup, Keeping, Level, PromiseOutcome, TermOutcome
+from inferometer.stats.result import Result
+from tests.unit.report import builders as build
+
+MS = 1_000_000
+PROMISE = "p99<50ms"
+FIGURES: dict[str, Estimate] = {
+    "kept": Estimate(40.0 * MS, 39.0 * MS, 41.0 * MS),
+    "broken": Estimate(63.0 * MS, 61.0 * MS, 65.0 * MS),
+    "undecided": Estimate(49.0 * MS, 47.0 * MS, 51.0 * MS),
+}
+
+
+def outcome(verdict: Keeping, promise: str = PROMISE) -> PromiseOutcome:
+    reason = "the limit lies inside the interval" if verdict == "undecided" else ""
+    terms = (
+        TermOutcome("p99", "p99<50ms", 50.0 * MS, FIGURES[verdict], verdict, reason),
+        TermOutcome("errors", "errors<0.1%", 0.001, Estimate(0.0), "kept"),
+    )
+    return PromiseOutcome(promise, verdict, terms)
+
+
+def level(value: float, verdict: Keeping | None, failed: int = 0, *, is_gone: bool = False) -> Level:
+    failures = [FailureGroup("http 500", failed, "boom", 0.0, 1.0)] if failed else []
+    found = build.measurement(
+        1000, 100.0 * value, 40_000, 10, (40_000, 40_000, 40_000, 40_000), failures=failures
+    )
+    remarks = [Remark(Note.SERVER_GONE, "the server gave its last good answer")] if is_gone else []
+    made = build.level(found, value, remarks=remarks)
+    return replace(made, promise=None if verdict is None else outcome(verdict))
+
+
+def result(*verdicts: Keeping) -> Result:
+    return measured([level(2**number, verdict) for number, verdict in enumerate(verdicts)])
+
+
+def measured(levels: Sequence[Level]) -> Result:
+    return replace(build.result(*levels), command="measure")
+
+
+KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
+INSIDE = "the limit lies inside the interval"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ((KEPT,), "Keeps 'p99<50ms' at concurrency 1: p99 40.0 ms ±2.5 %, errors 0 %."),
+        ((KEPT, KEPT), "Keeps 'p99<50ms' at all levels, concurrency 1 to 2."),
+        (
+            (KEPT, KEPT, BROKEN, BROKEN),
+            "Keeps 'p99<50ms' up to concurrency 2; broken from concurrency 4: p99 63.0 ms ±3.2 %.",
+        ),
+        (
+            (KEPT, BROKEN, KEPT),
+            "Keeps 'p99<50ms' at concurrency 1, 4; broken at concurrency 2: p99 63.0 ms ±3.2 %.",
+        ),
+        ((BROKEN,), "Breaks 'p99<50ms' at concurrency 1: p99 63.0 ms ±3.2 %."),
+        (
+            (KEPT, UNDECIDED, BROKEN),
+            "Keeps 'p99<50ms' at concurrency 1; broken at concurrency 4: p99 63.0 ms ±3.2 %; not decided at "
+            f"concurrency 2: p99 49.0 ms ±4.1 %, {INSIDE}. A longer -d can decide it.",
+        ),
+        (
+            (UNDECIDED,),
+            f"Not decided at concurrency 1 whether 'p99<50ms' is kept: p99 49.0 ms ±4.1 %, {INSIDE}. "
+            "A longer -d can decide it.",
+        ),
+    ],
+)
+def test_the_answer_is_one_sentence(verdicts, said):
+    found = result(*verdicts)
+    assert promise_sentence(found) == said
+    assert document(found).verdict.startswith(said)
+
+
+def test_without_a_promise_nothing_is_said_of_one():
+    found = measured([level(1, None)])
+    assert promise_sentence(found) == ""
+    assert "romise" not in to_markdown(found)
+    assert main_csv(found).splitlines()[0].endswith("p99 latency,Verdict")
+
+
+def test_figures_intervals_and_limits_are_in_a_table_of_every_form():
+    found = result(KEPT, BROKEN)
+    text = to_markdown(found)
+    assert "| 1 | 40.0 ms ±2.5 % | 0 % | kept |" in text
+    assert "| 2 | 63.0 ms ±3.2 % | 0 % | broken: p99 |" in text
+    assert "p99&lt;50ms" in to_html(found)
+
+
+def test_the_limit_is_a_line_in_the_chart_of_its_figure():
+    (throughput,) = (row for row in document(result(KEPT, BROKEN)).sections if row.name == "throughput")
+    (chart,) = (block for block in throughput.blocks if isinstance(block, Chart))
+    assert [(rule.value, rule.label) for rule in chart.rules] == [(50 * MS, "promise: p99<50ms")]
+
+
+def test_junit_has_a_case_for_each_level():
+    suite = ET.fromstring(to_junit(result(KEPT, BROKEN, UNDECIDED)).encode())
+    assert dict(suite.items()) == {
+        "name": "inferometer measure",
+        "tests": "3",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+        "timestamp": "2025-01-01T00:00:00Z",
+    }
+    assert [case.get("name") for case in suite.iter("testcase")] == [
+        f"concurrency {value} keeps p99<50ms" for value in (1, 2, 4)
+    ]
+    assert [[(part.tag, part.get("message")) for part in case] for case in suite.iter("testcase")] == [
+        [],
+        [("failure", "p99 63.0 ms ±3.2 %")],
+        [("skipped", f"not decided: p99 49.0 ms ±4.1 %, {INSIDE}")],
+    ]
+
+
+def test_junit_of_levels_that_went_wrong_without_a_promise():
+    levels = [level(1, None), level(2, None, failed=10), level(4, None, is_gone=True), build.level(None, 8)]
+    suite = ET.fromstring(to_junit(measured(levels)).encode())
+    messages = [[part.get("message") for part in case.iter("failure")] for case in suite.iter("testcase")]
+    assert messages == [[], ["10 of 1,010 requests failed"], ["server gone"], ["no reply"]]
+
+
+@pytest.mark.parametrize(
+    ("levels", "code"),
+    [
+        ([level(1, KEPT), level(2, KEPT)], 0),
+        ([level(1, UNDECIDED)], 0),
+        ([level(1, KEPT), level(2, BROKEN)], PROMISE_BROKEN),
+        ([level(1, BROKEN, failed=10)], 1),  # the failures themselves come first
+        ([level(1, BROKEN), level(2, BROKEN, is_gone=True)], 3),
+    ],
+)
+def test_exit_codes(levels, code):
+    assert PROMISE_BROKEN == 4
+    assert exit_code(measured(levels), 0.0) == code
+
+
+def test_a_promise_about_errors_says_how_many_may_fail():
+    """Otherwise none may: whoever promises less than 2 % need not allow them a second time."""
+    promised = [replace(level(1, KEPT, failed=10), promise=outcome(KEPT, "p99<50ms, errors<2%"))]
+    assert exit_code(measured(promised), 0.0) == 0
+    assert exit_code(measured(promised), 0.005) == 1  # asked for beside the promise
+    assert exit_code(measured([level(1, KEPT, failed=10)]), 0.0) == 1
+
+
+# --- all of them at once
+
+
+@some.composite
+def results(draw: some.DrawFn) -> Result:
+    verdicts = draw(some.lists(some.sampled_from((KEPT, BROKEN, UNDECIDED)), min_size=1, max_size=5))
+    levels = [
+        level(
+            2**number,
+            verdict,
+            draw(some.sampled_from((0, 0, 30))),
+            is_gone=draw(some.booleans()) and number > 2,
+        )
+        for number, verdict in enumerate(verdicts)
+    ]
+    most = draw(some.sampled_from((0.0, 0.5)))
+    return replace(measured(levels), effective=Effective(**{**build.EFFECTIVE, "max_error_rate": most}))
+
+
+def cells(section: Section) -> dict[str, str]:
+    """The last cell by the first, of its table."""
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    return {row[0]: row[-1] for row in table.rows}
+
+
+@given(results())
+@settings(max_examples=60, deadline=None)
+def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: Result) -> None:
+    most = found.effective.max_error_rate
+    code = exit_code(found, most)
+    made = document(found)
+    verdicts = {f"{row.value:g}": row.promise.verdict for row in found.levels if row.promise is not None}
+    by_name = {section.name: section for section in made.sections}
+    promised = cells(by_name["promise"])
+    levels = cells(by_name["levels"])
+    for value, verdict in verdicts.items():
+        assert promised[value].split(":")[0] == verdict
+        assert levels[value].startswith(verdict)
+    saved = json.loads(to_json(found))
+    assert {f"{row['value']:g}": row["promise"]["verdict"] for row in saved["levels"]} == verdicts
+    assert from_json(to_json(found), "it", Result) == found
+    table = list(csv.DictReader(io.StringIO(main_csv(found))))
+    assert {row["Concurrency"]: row["Promise"] for row in table} == verdicts
+    suite = ET.fromstring(to_junit(found).encode())
+    problems = {
+        str(case.get("name")).split()[1]: [part.tag for part in case] for case in suite.iter("testcase")
+    }
+    for value, verdict in verdicts.items():
+        if verdict == BROKEN:
+            assert problems[value] == ["failure"]
+        if problems[value] == []:
+            assert verdict == KEPT
+    is_broken = BROKEN in verdicts.values()
+    assert (code != 0) == (suite.get("failures") != "0")
+    assert (code == PROMISE_BROKEN) <= is_broken
+    assert is_broken <= (code != 0)
+    words = made.verdict.lower()
+    assert ("broken" in words or "breaks" in words) == is_broken
+    assert ("keeps" in words) == (KEPT in verdicts.values())
+    assert ("not decided" in words) == (UNDECIDED in verdicts.values())
+    assert is_broken <= (made.tone is Tone.BAD)
+    assert (made.tone is Tone.GOOD) <= (code == 0 and set(verdicts.values()) == {KEPT})

@@ -1,0 +1,185 @@
+"""Whether a level keeps a promise, on requests whose answer is known."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferometer.base import status
+from inferometer.records.records import COLUMNS, from_rows
+from inferometer.stats.binomial import share_estimate
+from inferometer.stats.measurement import Estimate, TermOutcome
+from inferometer.stats.promises import INSIDE, NOTHING, TOO_FEW, judge
+from inferometer.stats.slo import parse_slo
+from inferometer.stats.windows import Window, WindowRules
+
+MS = 1_000_000
+
+
+def window(latencies_ms: Sequence[float], promise: str, failed: int = 0) -> Window:
+    """Requests one after the other, the failed ones last."""
+    rows, now = [], 0
+    for number, latency in enumerate([*latencies_ms, *[1.0] * failed]):
+        end = now + round(latency * MS)
+        code = status.OK if number < len(latencies_ms) else status.HTTP + 500
+        row = dict.fromkeys(COLUMNS, 0) | {
+            "due_ns": now, "sent_ns": now, "wrote_ns": now, "first_ns": end, "end_ns": end,
+            "status": code, "responses": 1,
+        }  # fmt: skip
+        rows.append([row[name] for name in COLUMNS])
+        now = end
+    rules = WindowRules(promise=parse_slo(promise))
+    found = rules.new_window(0)
+    if rows:
+        rules.add(found, from_rows(np.array(rows, dtype=np.int64)))
+    return replace(found, end_ns=max(now, 1))
+
+
+def outcome(latencies_ms: Sequence[float], text: str, failed: int = 0, per_s: Estimate | None = None):
+    known = {} if per_s is None else {"throughput": per_s}
+    return judge(parse_slo(text), window(latencies_ms, text, failed), known)
+
+
+def first(*given, **more) -> TermOutcome:
+    return outcome(*given, **more).terms[0]
+
+
+NOISE = np.random.default_rng(7)
+STEADY = (40 + NOISE.normal(0, 1, 2000)).tolist()  # p90 41.28 ms
+
+
+@pytest.mark.parametrize(
+    ("latencies", "promise", "verdict", "reason"),
+    [
+        (STEADY, "p99<50ms", "kept", ""),
+        (STEADY, "p90<41.28ms", "undecided", INSIDE),
+        (STEADY, "p99<35ms", "broken", ""),
+        (STEADY, "latency<40.5ms", "kept", ""),
+        (STEADY, "mean<40ms", "undecided", INSIDE),
+        (STEADY, "mean<39.5ms", "broken", ""),
+        (
+            [40.0] * 100,
+            "p99<50ms",
+            "undecided",
+            f"{TOO_FEW}: 0 of 100 requests beyond the limit",
+        ),  # one in a hundred could have been missed
+        ([40.0] * 400, "p99<50ms", "kept", ""),
+        ([40.0] * 100, "p90<50ms", "kept", ""),
+        (
+            [60.0] * 3,
+            "p99<50ms",
+            "broken",
+            "3 of 3 requests beyond the limit",
+        ),  # however few: three of three are not one in a hundred
+        ([60.0] * 3, "latency<50ms", "undecided", TOO_FEW),
+        ([60.0] * 6, "latency<50ms", "broken", ""),
+        ([40.0] * 12, "latency<50ms", "kept", ""),
+        ([40.0] * 12, "latency<40ms", "broken", ""),  # the limit itself is not below it
+        ([40.0] * 12, "latency<=40ms", "kept", ""),
+        ([], "p99<50ms", "undecided", NOTHING),
+        (STEADY, "ttft<1s", "undecided", NOTHING),
+    ],
+)
+def test_a_figure_is_kept_broken_or_not_decided(latencies, promise, verdict, reason):
+    found = first(latencies, promise)
+    assert found.verdict == verdict
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("failed", "promise", "verdict"),
+    [
+        (0, "errors<0.1%", "kept"),
+        (0, "errors<=0%", "kept"),
+        (1, "errors<=0%", "broken"),
+        (1, "errors<1%", "undecided"),  # 1 of 101, the interval is 0.03 to 5.4 %
+        (1, "errors<6%", "kept"),
+        (20, "errors<10%", "broken"),
+    ],
+)
+def test_errors_are_judged_by_their_share(failed, promise, verdict):
+    assert first([1.0] * 100, promise, failed=failed).verdict == verdict
+
+
+def test_one_in_a_thousand_may_fail_unless_the_promise_says_otherwise():
+    found = outcome([1.0] * 400, "p99<50ms", failed=20)
+    assert [(term.text, term.verdict) for term in found.terms] == [
+        ("p99<50ms", "kept"),
+        ("errors<0.1%", "broken"),
+    ]
+    assert found.verdict == "broken"
+    assert not found.limits_errors
+    assert outcome([1.0] * 400, "p99<50ms, errors<10%", failed=20).verdict == "kept"
+
+
+@pytest.mark.parametrize(
+    ("per_s", "verdict"),
+    [
+        (Estimate(110, 105, 115), "kept"),
+        (Estimate(101, 99, 103), "undecided"),
+        (Estimate(90, 88, 92), "broken"),
+        (Estimate(90), "broken"),  # as in each section of the time
+        (Estimate(110), "kept"),
+    ],
+)
+def test_throughput_is_judged_by_its_interval_or_by_sections_of_the_time(per_s, verdict):
+    assert first([10.0] * 20, "throughput>100", per_s=per_s).verdict == verdict
+
+
+def test_throughput_without_an_interval_that_changes_is_not_decided():
+    ramp = [15.0] * 20 + [5.0] * 60
+    found = first(ramp, "throughput>100", per_s=Estimate(130))
+    assert (found.verdict, found.reason) == (
+        "undecided",
+        f"{TOO_FEW}: 8 of 16 sections of the time beyond the limit",
+    )
+    assert first([10.0] * 4, "throughput>100", per_s=Estimate(500)).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(0, "kept"), (5, "undecided"), (100, "broken")])
+def test_goodput_is_the_share_of_requests_that_keep_every_limit_of_time(slow, verdict):
+    found = outcome([10.0] * (500 - slow) + [60.0] * slow, "latency<50ms, goodput>99%").terms[1]
+    assert found.found is not None
+    assert found.found.value == 1 - slow / 500
+    assert found.verdict == verdict
+
+
+def test_a_level_that_breaks_one_term_breaks_the_promise():
+    found = outcome(STEADY, "p99<50ms, mean<30ms, p90<41.28ms")
+    assert [term.verdict for term in found.terms] == ["kept", "broken", "undecided", "kept"]
+    assert found.verdict == "broken"
+    assert [term.name for term in found.of("broken")] == ["mean"]
+    assert outcome(STEADY, "p99<50ms, p90<41.28ms").verdict == "undecided"
+
+
+def test_slow_requests_that_come_together_are_not_so_many_as_they_are():
+    """Four of a hundred are too many for a p99 when each is slow by itself, and one stall when all are."""
+    apart, together = [10.0] * 100, [10.0] * 100
+    for number in (10, 35, 60, 85):
+        apart[number] = 60.0
+    together[50:54] = [60.0] * 4
+    assert first(apart, "p99<50ms").verdict == "broken"
+    assert first(together, "p99<50ms").verdict == "undecided"
+
+
+def test_a_figure_beyond_its_limit_is_never_kept_and_one_within_never_broken():
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        count = int(random.integers(1, 60))
+        latencies = random.exponential(40, count) + 1
+        for text in ("p50<40ms", "p90<90ms", "mean<40ms", "p99<200ms"):
+            found = first(latencies.tolist(), text)
+            assert found.found is not None
+            if found.verdict != "undecided":
+                assert (found.found.value < found.limit) is (found.verdict == "kept")
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "low", "high"),
+    [(0, 10, 0.0, 0.3085), (1, 101, 0.00025, 0.0539), (5, 10, 0.1871, 0.8129), (10, 10, 0.6915, 1.0)],
+)
+def test_the_interval_of_a_share_is_the_exact_one(count, total, low, high):
+    found = share_estimate(count, total)
+    assert found.value == count / total
+    assert found.limits == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
