@@ -1,18 +1,21 @@
-"""Hooks of mkdocs: the tables of the command-line reference, made from the table of options, and offline pages."""
+"""Hooks of mkdocs: the tables of both references, made from the table of options, and offline pages."""
 
 from collections.abc import Iterator
 from typing import Any
 
+from inferometer.api.arguments import REFUSED, arguments
 from inferometer.cli import compare, demo, diagnose, find, measure, selftest, serve, tune, view
 from inferometer.cli.main import COMMANDS
 from inferometer.options.command_line import Command
 from inferometer.options.option import Groups, Option
 
-PAGE = "command-line.md"
+PAGE, PYTHON = "command-line.md", "python-api.md"
 MODULES = (measure, find, view, compare, diagnose, tune, serve, selftest, demo)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    if page.file.src_path == PYTHON:
+        return "\n".join([markdown, *_arguments()])
     if page.file.src_path != PAGE:
         return markdown
     shown = (command for module in MODULES for command in _command(module.COMMAND))
@@ -28,6 +31,14 @@ def _commands() -> Iterator[str]:
 def _command(command: Command) -> Iterator[str]:
     yield f"\n## Options of `{command.program}`\n\n{command.description} {command.epilog}"
     yield from _tables(command.groups[:-1])  # the last is about the help itself
+
+
+def _arguments() -> Iterator[str]:
+    yield "\n## Arguments of a measurement\n\nThe functions share them, except where one has no use for it.\n"
+    yield "| argument | takes | | not in |\n|---|---|---|---|"
+    for row in arguments():
+        without = ", ".join(command for command, refused in REFUSED.items() if row.field in refused)
+        yield f"| `{row.name}` | {_cell(f'`{row.taken}`')} | {_cell(row.help)} | {without} |"
 
 
 def _tables(groups: Groups) -> Iterator[str]:

@@ -141,6 +141,7 @@ PEERS: dict[str, Callable[[Context], Any]] = {
     "Triton": lambda context: fake(FakeTriton()),
     "OpenAI": lambda context: fake(FakeOpenAi()),
     "a page": lambda context: scripted(page),
+    "a locked page": lambda context: scripted(lambda request: answer(b"no", 401)),
     "metrics": lambda context: scripted(metrics),
     "management": lambda context: scripted(management),
 }
@@ -205,6 +206,8 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'", "{at}/v2"),
     ("a page", "https://{at}/page", USAGE, "{at} speaks no TLS", "http://{at}/page"),
     ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
+    ("a locked page", "{at} -m fake", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
+    ("a locked page", "{at}/page", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
     ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
     ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "{below:2} MODEL"),
     ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "{below:2} fake"),
@@ -260,6 +263,24 @@ def test_a_find_names_its_own_command(run: Callable, peer: Callable) -> None:
     ended = run("inferometer", "find", at, "-m", "fake", "--slo", "p99<50ms")
     assert ended.code == USAGE
     assert f"type inferometer find https://{at} fake --slo 'p99<50ms'" in ended.stderr
+
+
+def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callable) -> None:
+    one, other = peer("a page").address, peer("a page").address
+    ended = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", *SHORT)
+    assert ended.code in (0, 2), ended.stderr
+    assert "infer/s" not in ended.stdout + ended.stderr
+    refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
+    assert refused.code == PEER
+    assert (
+        f"{one} looks like an HTTP server of no kind that is known, and has no model 'fake'" in refused.stderr
+    )
+
+
+def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) -> None:
+    at, secured = peer("Triton").address, peer("TLS").address
+    ended = run("inferometer", "compare", at, secured, "fake", *SHORT)
+    assert f"{secured} is a port with TLS; write fake@https://{secured}" in ended.stderr
 
 
 # --- what is understood

@@ -13,6 +13,7 @@ from inferometer.compare.differences import speedup
 from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
 from inferometer.report.saved import to_html, write_page
+from inferometer.stats.result import Finding, JudgedLoad
 from tests.support.reports import (
     WINDOWS,
     sample_comparison,
@@ -111,6 +112,23 @@ def test_the_charts_have_the_numbers_of_the_result(shown):
         ".map(track => [...track.children].map(piece => Number(piece.dataset.value)))",
     )
     assert bars == [list(level_pieces(row).values()) for row in rows]
+
+
+def test_the_keys_of_a_legend_stand_beside_their_names(shown):
+    result = sample_result()
+    judged = tuple(
+        JudgedLoad(load, verdict) for load, verdict in ((1, "kept"), (2, "undecided"), (4, "broken"))
+    )
+    finding = Finding("p99<50ms", "concurrency", 1.0, 1.0, 4.0, "p99", 1.0, confidence=0.95, judged=judged)
+    tab = shown(replace(result, finding=finding))
+    looks = evaluate(
+        tab,
+        "[...document.querySelectorAll('#throughput .legend .key')].filter(key => {"
+        " const own = key.getBoundingClientRect(), row = key.parentNode.getBoundingClientRect();"
+        " return own.width > 5 && own.left >= row.left && own.bottom <= row.bottom && own.top >= row.top; })"
+        ".map(key => key.parentNode.textContent)",
+    )
+    assert looks == ["p99 of each load", "kept", "undecided", "not judged", "broken"]
 
 
 def test_the_parts_of_a_bar_are_as_wide_as_their_share(shown):

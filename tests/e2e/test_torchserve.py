@@ -290,6 +290,23 @@ def test_an_address_alone_takes_the_only_model(run: Callable, data: str) -> None
     assert "looks like TorchServe, model 'resnet50' (--service-kind torchserve)." in ended.stderr
 
 
+def test_a_model_that_the_management_api_does_not_list_is_an_error(run: Callable) -> None:
+    first = {
+        "models": [{"modelName": f"m{number}", "modelUrl": ""} for number in range(100)],
+        "nextPageToken": "100",
+    }
+    last = {"models": [{"modelName": "resnet50", "modelUrl": ""}]}
+    documents = {"/models?limit=100": first, "/models?limit=100&nextPageToken=100": last}
+    with stub(answer()) as server, management(documents) as other:
+        words = (server.address, "--management-url", other.address, "--body", "x", "--duration", "200ms")
+        missing = run("inferometer", "measure", *words, "-m", "nobody")
+        assert not any(request.method == "POST" for request in server.requests)
+        there = run("inferometer", "measure", *words, "-m", "resnet50")
+    assert missing.code == 3
+    assert "the server has no model 'nobody'; it has m0, m1" in missing.stderr
+    assert there.code == 0, there.stderr
+
+
 def test_the_wrong_kind_is_named(run: Callable) -> None:
     with stub(answer()) as server:
         ended = run("perf_analyzer", "-m", "resnet50", "-u", server.address)

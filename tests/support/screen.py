@@ -90,13 +90,15 @@ def on_terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
-    own = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environment}
+    # The size and the colours are those of this terminal, not of the one that the tests run on.
+    own = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "COLUMNS": "", "LINES": "", "NO_COLOR": ""}
+    wanted = {**os.environ, **own, **environment}
     process = subprocess.Popen(
         [sys.executable, "-m", "inferometer.cli.main", *words],
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        env={name: value for name, value in {**os.environ, "NO_COLOR": "", **own}.items() if value},
+        env={name: value for name, value in wanted.items() if value},
     )
     screen, shots = Screen(columns), list[str]()
     is_pressed = not interrupt_at

@@ -298,6 +298,7 @@ def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, 
             return function(*args, **given)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        del call.__wrapped__
         call.__doc__ = f"{function.__doc__}\n{_documented(rest)}"
         return call
 
@@ -311,7 +312,7 @@ def _parameter(row: Argument) -> inspect.Parameter:
 
 
 def _documented(rows: Iterable[Argument]) -> str:
-    return "\n".join(f"    {row.name}: {row.help}" for row in rows)
+    return "\n".join(f"    - {row.name}: {row.help}" for row in rows)
 
 
 def _check_names(command: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -34,6 +35,12 @@ T = TypeVar("T")
 def to_json(answer: Answer) -> str:
     """The file's text; the same answer gives the same bytes."""
     return json.dumps(plain(answer), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def notebook_html(answer: Answer) -> str:
+    """What a notebook shows of it. Reports stand above the values they are made of, so theirs is loaded by name."""
+    found: str = import_module("inferometer.report.notebook").fragment(answer)
+    return found
 
 
 def plain(value: Any) -> Any:

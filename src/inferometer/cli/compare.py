@@ -12,7 +12,7 @@ from inferometer.base.writing import Outputs
 from inferometer.cli.measure import is_address, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, PREVIEW, CompareOptions
-from inferometer.options.options import MODERN, Options
+from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import FORMS, check_outputs, deliver
 
 if TYPE_CHECKING:
@@ -135,7 +135,10 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
 def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":
     from inferometer.compare.live import CompareRequest, variants_of
 
-    options = measure_options({**given, "model": next(iter(own.models), "")})
+    found = {**given, "model": next(iter(own.models), "")}
+    if own.urls or any("@" in model for model in own.models):
+        found.setdefault("service_kind", AUTO)
+    options = measure_options(found)
     if own.force:
         raise UsageError(
             "--force is for saved results", remedy="leave it out: live variants get the same load"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from inferometer.base.answer_file import notebook_html
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.result import Result
 
@@ -137,3 +138,6 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.outcome]
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)

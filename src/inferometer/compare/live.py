@@ -56,14 +56,15 @@ class ModelAtServer:
 
 
 def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServer, ...]:
-    """Several models at one server, one model at several servers, or MODEL@URL for each."""
+    """Several models at one server, one model at several servers, or MODEL@URL for each; without any model, the only
+    one of each server, or its page."""
     if len(models) > 1 and len(urls) > 1:
         raise UsageError(
             f"{len(models)} models and {len(urls)} addresses can be paired in several ways",
             remedy="write each variant as -m MODEL@URL",
         )
     pairs: list[tuple[str, str | None]] = []
-    for model in models:
+    for model in models or ("",):
         name, at, url = model.partition("@")
         if at and urls:
             raise UsageError(f"'-m {model}' has an address, and -u gives another", remedy="leave out -u")

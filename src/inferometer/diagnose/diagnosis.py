@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from inferometer.base.answer_file import notebook_html
 from inferometer.stats.result import Result
 
 COMMAND = "diagnose"
@@ -163,3 +164,6 @@ class Diagnosis:
     def best(self) -> ChangeTrial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)

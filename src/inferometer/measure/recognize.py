@@ -162,6 +162,12 @@ def _unless_known(options: Options, written: Address, looks: ServerGuess, comman
 
 def _found_plain(options: Options, written: Address, looks: ServerGuess, command: str) -> Recognized:
     where = f"{host_and_port(options, written)} looks like {looks.title}"
+    if looks.is_locked and (options.model or looks.page_status in (401, 403)):
+        raise PeerError(
+            f"{where}: it wants to know who asks",
+            remedy="give a key with --api-key-env NAME or -H 'Authorization: Bearer ...'; if it has one, say what the "
+            "server is with --service-kind",
+        )
     if options.model:
         url = f"{url_of(options, written)}{written.path}{written.query}"
         raise PeerError(

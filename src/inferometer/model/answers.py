@@ -203,7 +203,7 @@ TFSERVING_METADATA = {
     "metadata": Required({"signature_def": Required({"signature_def": Required(SIGNATURES)})})
 }
 
-TORCHSERVE_MODELS = {"models": Required([{"modelName": Required(text)}])}
+TORCHSERVE_MODELS = {"models": Required([{"modelName": Required(text)}]), "nextPageToken": text}
 TORCHSERVE_MODEL = [
     {
         "modelName": text,

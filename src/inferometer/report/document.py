@@ -148,7 +148,7 @@ class ChartLine:
         if any(len(run) > 1 for run in self.runs):
             return "dashed" if self.is_dashed else ""
         is_hollow = all(point.is_doubtful for run in self.runs for point in run)
-        return "cross" if self.is_crossed else "dot hollow" if is_hollow else "dot"
+        return "cross" if self.is_crossed else "point hollow" if is_hollow else "point"
 
 
 @dataclass(frozen=True, slots=True)

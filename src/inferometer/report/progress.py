@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
@@ -37,6 +37,7 @@ LIVE_LINES = 8  # of levels that are done
 OWN_LINES = 8  # of the block, below those
 REDRAW_NS = NS_PER_S // 4
 PLAIN_PERIOD_NS = 30 * NS_PER_S
+SHORT = 80  # columns, below which units are shortened
 LONGEST_NAME = 12
 WIDEST_CURVE = 40
 WIDEST_FIGURE = 20
@@ -127,38 +128,43 @@ class _Outlook:
     longest_s: float | None = None
     number: int = 0  # of the level that is measured
     level: LevelProgress | None = None
+    length_s: float | None = None  # of that level, or of the last one of which it was known
+    is_most: bool = False  # it may well be less
     rounds: tuple[int, int] = (0, 0)  # of a comparison: done, and all at this level
     round_s: float = 0.0  # since its first round
 
+    def told(self, level: LevelProgress) -> None:
+        """How far its level is."""
+        self.level = level
+        if level.left_s is not None:
+            self.length_s, self.is_most = level.elapsed_s + level.left_s, level.is_most
+
     def left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
-        """And whether it may well be less. The levels to come are taken to last as long as this one."""
+        """And whether it may well be less. Levels of which nothing is known yet are taken to last as long as others."""
         left_s, is_most = None, False
         to_come = None if self.levels is None or self.number > self.levels else self.levels - self.number
         done, rounds = self.rounds
         if done and to_come is not None:
-            each_s = self.round_s / done
-            left_s = each_s * (rounds - done + rounds * to_come)
-        elif self.level is not None and self.level.left_s is not None and to_come is not None:
-            length_s = self.level.elapsed_s + self.level.left_s
-            left_s, is_most = self.level.left_s + to_come * length_s, self.level.is_most
+            left_s = self.round_s / done * (rounds - done + rounds * to_come)
+        elif self.length_s is not None and to_come is not None:
+            left_s, is_most = self._level_left_s + to_come * self.length_s, self.is_most
         limit_s = math.inf if self.longest_s is None else max(0.0, self.longest_s - elapsed_s)
         if limit_s < (math.inf if left_s is None else left_s):
             return limit_s, True
         return left_s, is_most
+
+    @property
+    def _level_left_s(self) -> float:
+        known = None if self.level is None else self.level.left_s
+        return (self.length_s or 0.0) if known is None else known
 
     def part(self, elapsed_s: float) -> float | None:
         """How much is done, by time; of a sweep the levels that are done count as whole ones."""
         left_s, _ = self.left_s(elapsed_s)
         if left_s is None:
             return None
-        if (
-            self.levels
-            and self.longest_s is None
-            and self.level is not None
-            and self.level.left_s is not None
-        ):
-            length_s = self.level.elapsed_s + self.level.left_s
-            return (self.number - 1 + self.level.elapsed_s / max(length_s, 1e-9)) / self.levels
+        if self.levels and self.longest_s is None and self.length_s and not self.rounds[1]:
+            return (self.number - self._level_left_s / self.length_s) / self.levels
         return elapsed_s / max(elapsed_s + left_s, 1e-9)
 
 
@@ -202,7 +208,8 @@ class LiveProgress(Progress):
         self._draw(is_due=True)
 
     def progressed(self, progress: LevelProgress) -> None:
-        before, self._outlook.level = self._outlook.level, progress
+        before = self._outlook.level
+        self._outlook.told(progress)
         if before is not None and before.is_warm_up and not progress.is_warm_up:
             self._figures = LiveFigures()
         self._figures.add(progress)
@@ -259,13 +266,13 @@ class LiveProgress(Progress):
         self._live.update(Group(*self._lines()), refresh=True)
 
     def _lines(self) -> Iterator[Text]:
-        room = self._live.console.height - OWN_LINES
-        for (mode, load), done in self._done[-room:] if room > 0 else ():
+        room, width = self._live.console.height - OWN_LINES, min(WIDTH, self._live.console.width)
+        for (mode, load), words in self._done[-room:] if room > 0 else ():
+            done = words if width >= SHORT else words.replace(" requests/s", "/s")
             if self._bracket is None:
                 yield _line(done, "dim")
             elif mode == self._level[0]:  # a look at one request at a time is none of the search's loads
-                yield _line(f"{done}, {self._bracket.verdict(load)}", "dim")
-        width = min(WIDTH, self._live.console.width)
+                yield _line(done.replace(":", f": {self._bracket.verdict(load)},", 1), "dim")
         yield _line(f"▸ {' · '.join(self._heading())}", "bold")
         yield self._bar(width)
         for name, values in self._rates.items():
@@ -408,7 +415,7 @@ def _trial_words(trial: Any) -> str:
 
     rate, p99_ms = trial.combined(THROUGHPUT), trial.combined(LATENCY_P99)
     figures = [] if rate is None else [f"{quantity(rate)} infer/s"]
-    figures += [] if p99_ms is None else [f"p99 {quantity(p99_ms)} ms"]
+    figures += [] if p99_ms is None else [f"p99 {duration(p99_ms * NS_PER_MS)}"]
     found = ", ".join(figures) or "no throughput, no latency"
     return f"{trial.name}, {_load_words(trial)}: {found if trial.is_measured else trial.reason}"
 

@@ -30,9 +30,9 @@ def figure_words(term: TermOutcome) -> str:
 
 
 def term_words(term: TermOutcome) -> str:
-    """`p99 63.0 ms ±3 %`, and what else there is to say of it."""
+    """`p99 63.0 ms ±3 %`, and in brackets what else there is to say of it."""
     words = f"{term.name} {figure_words(term)}"
-    return f"{words}, {term.reason}" if term.reason else words
+    return f"{words} ({term.reason})" if term.reason else words
 
 
 def outcome_words(outcome: PromiseOutcome) -> str:
@@ -68,7 +68,7 @@ def promise_sentence(result: Result) -> str:
         words = f"not decided {where}" if said else f"not decided {where} whether {promise} is kept"
         said.append(f"{words}: {reasons(undecided[0][1])}")
     words = "; ".join(said)
-    advice = " A longer -d can decide it." if _is_time_short(undecided) else ""
+    advice = " Longer levels (-d), or more requests (-n), can decide it." if _is_time_short(undecided) else ""
     return f"{words[0].upper()}{words[1:]}.{advice}"
 
 

@@ -17,6 +17,7 @@ from inferometer.report.document import Block, Depth, Document, Facts, Messages,
 WIDTH = 100  # lines longer than this are hard to read
 LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
 LEAST_NAME = 28  # the same of names, which are hard to read in pieces
+BROKEN_TEXT = 5  # letters of such a column that are shown in any case
 GAP = 2  # blanks between columns
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
 
@@ -93,6 +94,13 @@ def _table(table: Table, width: int) -> Grid:
     )
     while (is_tight := sum(widths[place] + GAP for place in shown) - GAP > width) and spare:
         shown.remove(spare.pop())
+    # Text can be broken still more; a figure that is cut off would be wrong, so columns on the right go instead.
+    least = [
+        one if table.columns[place].is_number else min(one, BROKEN_TEXT) for place, one in enumerate(widths)
+    ]
+    figures = [place for place in shown[1:] if table.columns[place].is_number]
+    while sum(least[place] + GAP for place in shown) - GAP > width and figures:
+        shown.remove(figures.pop())
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place in shown:
         column = table.columns[place]

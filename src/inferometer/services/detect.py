@@ -77,6 +77,7 @@ class ServerGuess:
     title: str
     scheme: str = ""  # by which it is reached, where that is not the one that was tried
     page_status: int = 0  # of the page that would be measured, where it was asked for
+    is_locked: bool = False  # some of it is told only to those who have a key
 
     @property
     def words(self) -> str:
@@ -196,7 +197,10 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     answers: ProbeAnswers = probe_grpc(connection) if protocol == "grpc" else {}
     answers = answers or probe(connection, page=page, first=first)
     found = recognize(answers)
-    return replace(found, page_status=answers[PAGE].status) if PAGE in answers else found
+    if PAGE not in answers:
+        return found
+    is_locked = any(answer.status in (401, 403) for answer in answers.values())
+    return replace(found, page_status=answers[PAGE].status, is_locked=is_locked)
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:

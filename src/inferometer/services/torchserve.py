@@ -34,6 +34,7 @@ DATA = TensorSpec("data", "BYTES", (1,), optional=True)
 GOOD = 200
 BYTES = "application/octet-stream"
 NEIGHBOUR_TIMEOUT_S = 3.0
+MOST_PAGES = 100  # of its list of models, each of at most a hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,16 @@ class TorchServe(Service):
 
     def models(self) -> list[str]:
         """Names of the models that the management API lists."""
-        return [row["modelName"] for row in self._manage("/models?limit=100", TORCHSERVE_MODELS)["models"]]
+        names: list[str] = []
+        token = ""
+        for _ in range(MOST_PAGES):
+            after = f"&nextPageToken={quote(token, safe='')}" if token else ""
+            page = self._manage(f"/models?limit=100{after}", TORCHSERVE_MODELS)
+            names += [row["modelName"] for row in page["models"]]
+            token = page.get("nextPageToken", "")
+            if not token:
+                break
+        return names
 
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """Nothing is asked: there is no metadata."""

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from inferometer.base.answer_file import notebook_html
+from inferometer.base.errors import UsageError
 from inferometer.base.notes import Remark
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
+from inferometer.stats.frames import frame
 from inferometer.stats.measurement import Level
 
 
@@ -164,3 +168,28 @@ class Result:
     def breaks_promise(self) -> bool:
         """At any level."""
         return any(level.promise is not None and level.promise.verdict == "broken" for level in self.levels)
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)
+
+    def to_pandas(self, *, requests: bool = False) -> Any:
+        """The levels as a table of pandas, if it is installed: a row each, with units in the names of the columns.
+
+        With `requests`, those that were exported (`profile_export`), from their file.
+        """
+        return frame("pandas", self.levels, self._exported() if requests else None)
+
+    def to_polars(self, *, requests: bool = False) -> Any:
+        """The same as a table of polars."""
+        return frame("polars", self.levels, self._exported() if requests else None)
+
+    def _exported(self) -> str:
+        path = str(self.asked.get("profile_export") or "")
+        if not Path(path).is_file():
+            raise UsageError(
+                f"the requests of this run are in no file: '{path}'"
+                if path
+                else "the requests were not kept",
+                remedy="measure with profile_export='requests.json'",
+            )
+        return path

@@ -5,18 +5,20 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.payloads import WORDS, build_payloads
+from inferometer.measure.address import url_of, with_scheme, written_address
 from inferometer.measure.checks import changed, with_api_key
 from inferometer.options.commands import TuneOptions
 from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
+from inferometer.services.address import maybe_server_path
 from inferometer.stats.figures import BY_TAG
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.scoring import Constraint, Goal
@@ -230,7 +232,9 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
             remedy="give one of them",
         )
     if request.url is not None:
-        addresses = Addresses(http=request.url, grpc=request.url)
+        url, options = _written(request.url, options)
+        control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
+        addresses = Addresses(http=url, grpc=url)
         launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
     else:
         launch = LaunchSettings(
@@ -257,6 +261,16 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
         ),
         journal=request.journal,
     )
+
+
+def _written(url: str, options: Options) -> tuple[str, Options]:
+    """The address as every client reads it, and the options with what its scheme says."""
+    options = replace(options, url=url)
+    written = written_address(options)
+    options = with_scheme(options, written)
+    known = maybe_server_path(written.path.rstrip("/"))
+    path = written.path.rstrip("/") if known is None else known.prefix
+    return url_of(options, written, path), replace(options, url=None)
 
 
 def _constraints(slo: str | None) -> tuple[Constraint, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from inferometer.base.answer_file import notebook_html
 from inferometer.tune.scoring import Goal, RankedVariant, gain, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
@@ -61,6 +62,9 @@ class Study:
         if found is None:
             raise LookupError(f"no configuration is called '{name}'")
         return found
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,17 @@ def test_the_time_left_is_what_is_known(planned, told, words: str) -> None:
     assert shown.lines[1].endswith(words)
 
 
+def test_a_level_of_which_nothing_is_known_yet_is_taken_to_last_as_long_as_the_one_before() -> None:
+    shown = Shown(columns=60)
+    shown.progress.planned(4, None)
+    shown.start("concurrency", 1)
+    shown.tick(4, 1, left_s=6.0, is_most=True)
+    shown.start("concurrency", 2)
+    assert shown.lines[1].endswith("at most 30 s left")
+    bar = shown.lines[1].split()[0]
+    assert bar.count("━") / len(bar) == pytest.approx(0.25, abs=0.02)
+
+
 def test_without_colour_the_bar_still_shows_how_far_it_is() -> None:
     shown = Shown(no_color=True, columns=60)
     shown.progress.planned(1, None)
@@ -210,11 +221,11 @@ def test_a_search_shows_the_bracket_closing_in(build: ModuleType) -> None:
         "  kept 100 ━               ◆                ╌ broken 1,600",
         "  kept 200 ━━━━━━━━━     ◆   ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ broken 400",
     ]
-    assert [line.rpartition(", ")[2] for line in shown.lines if line.startswith("request rate")] == [
-        "kept",
-        "broken",
-        "broken",
-        "undecided",
+    assert [line.split(", ")[0] for line in shown.lines if line.startswith("request rate")] == [
+        "request rate 100: kept",
+        "request rate 1,600: broken",
+        "request rate 400: broken",
+        "request rate 300: undecided",
     ]
 
 

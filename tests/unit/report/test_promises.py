@@ -80,12 +80,12 @@ INSIDE = "the limit lies inside the interval"
         (
             (KEPT, UNDECIDED, BROKEN),
             "Keeps 'p99<50ms' at concurrency 1; broken at concurrency 4: p99 63.0 ms ±3.2 %; not decided at "
-            f"concurrency 2: p99 49.0 ms ±4.1 %, {INSIDE}. A longer -d can decide it.",
+            f"concurrency 2: p99 49.0 ms ±4.1 % ({INSIDE}). Longer levels (-d), or more requests (-n), can decide it.",
         ),
         (
             (UNDECIDED,),
-            f"Not decided at concurrency 1 whether 'p99<50ms' is kept: p99 49.0 ms ±4.1 %, {INSIDE}. "
-            "A longer -d can decide it.",
+            f"Not decided at concurrency 1 whether 'p99<50ms' is kept: p99 49.0 ms ±4.1 % ({INSIDE}). "
+            "Longer levels (-d), or more requests (-n), can decide it.",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_junit_has_a_case_for_each_level():
     assert [[(part.tag, part.get("message")) for part in case] for case in suite.iter("testcase")] == [
         [],
         [("failure", "p99 63.0 ms ±3.2 %")],
-        [("skipped", f"not decided: p99 49.0 ms ±4.1 %, {INSIDE}")],
+        [("skipped", f"not decided: p99 49.0 ms ±4.1 % ({INSIDE})")],
     ]
 
 

@@ -318,3 +318,18 @@ def test_a_promise_limits_the_figures_it_names(slo, expected):
 def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():
     with pytest.raises(UsageError, match=r"--slo names p99\.9"):
         settings_of(TuneOptions(slo="p99.9<10ms"), changed(Options(), model="m"))
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "found"),
+    [
+        ("localhost:9", "http", "localhost:9"),
+        (":9/v2", "http", "localhost:9"),
+        ("grpc://h:9", "grpc", "http://h:9"),
+        ("grpcs://h", "grpc", "https://h:8001"),
+        ("https://h/x/v2/models/m", "http", "https://h:443/x"),
+    ],
+)
+def test_the_address_of_a_server_to_tune_is_taken_apart(url: str, protocol: str, found: str) -> None:
+    launch = settings_of(TuneOptions(url=url), changed(Options(), model="m")).launch
+    assert (launch.control.protocol, launch.addresses.http, launch.addresses.grpc) == (protocol, found, found)

@@ -9,6 +9,7 @@ from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 
 NEARLY = 0.1  # share by which a lighter load may be below the best one to be worth a word
+SURE = 0.1  # half of the interval, up to which anything is said of other loads
 
 
 def answer(result: Result) -> str:
@@ -50,6 +51,9 @@ def _whole(measurement: Measurement) -> str:
 
 def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
     """What loads beside the best one have shown."""
+    unsure = measurement.infer_per_s.relative_half_width
+    if unsure is None or unsure > SURE:
+        return ""
     rows = [(row, found.infer_per_s.value) for row, found in measured(result) if row.is_as_asked]
     most = measurement.infer_per_s.value
     if any(row.value > level.value for row, _ in rows):

@@ -41,6 +41,7 @@ from inferometer.report.format import (
     has_schedule,
     interval,
     level_label,
+    plain_number,
     plural,
     quantity,
     share,
@@ -181,7 +182,7 @@ def _has_failed(result: Result) -> bool:
 def _figures(result: Result) -> Iterator[Figure]:
     found, finding = best(result), result.finding
     if finding is not None and finding.value:
-        unit = "requests/s" if finding.mode == "request_rate" else "in flight"
+        unit = "req/s" if finding.mode == "request_rate" else "in flight"
         yield Figure("Keeps", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
     if found is None:
         return
@@ -258,8 +259,8 @@ def text_of(value: object) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
+    if isinstance(value, int | float):
+        return plain_number(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(text_of(item) for item in value)
     return str(value)

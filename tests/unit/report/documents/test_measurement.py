@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Column, Document, Section, Table
 from inferometer.report.documents.breakdown import slowest_step
 from inferometer.report.saved import document
 from inferometer.report.sentences import finding_sentence, verdict_words
@@ -192,3 +193,13 @@ def test_what_belongs_to_experts_is_shown_when_asked_for(build: ModuleType) -> N
     show(document(plain_sweep(build)), Console(file=stream, width=100), is_verbose=True)
     assert "Client: 97 % of a core" in stream.getvalue()
     assert "Client: " not in text_of(plain_sweep(build))
+
+
+@pytest.mark.parametrize("width", [20, 30, 45, 60])
+def test_where_figures_do_not_fit_columns_go_but_none_is_cut(width: int) -> None:
+    table = Table("Rates", tuple(map(Column, "abcdefg")), (tuple(f"{n}.1234567" for n in range(7)),))
+    stream = io.StringIO()
+    found = Document("kind", "title", (), "Verdict.", (Section("rates", "Rates", "", (table,)),))
+    show(found, Console(file=stream, width=width))
+    cells = stream.getvalue().splitlines()[-1].split()
+    assert cells == [f"{n}.1234567" for n in range((width + 2) // 11)]

@@ -43,8 +43,8 @@ def test_a_broken_load_is_told_by_name_shape_and_colour():
     (chart,) = charts(searched())
     kept, undecided, broken = chart.series[1:]
     assert [(row.name, row.colour, row.key) for row in (kept, undecided, broken)] == [
-        ("kept", "green", "dot"),
-        ("undecided", "grey", "dot hollow"),
+        ("kept", "green", "point"),
+        ("undecided", "grey", "point hollow"),
         ("broken", "red", "cross"),
     ]
     assert [[point.x for run in row.runs for point in run] for row in (kept, undecided, broken)] == [

@@ -1,0 +1,106 @@
+"""Answers in a notebook: a fragment that brings nothing along and obeys no text of others; and tables of figures."""
+
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.report.saved import document
+from tests.support.nasty import NASTY, with_texts
+from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
+
+SAMPLES = (sample_result, sample_comparison, sample_diagnosis, sample_study)
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], set(), ""
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen |= {tag, *(name for name, _ in attrs)}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def read(html):
+    tags = Tags()
+    tags.feed(html)
+    tags.close()
+    assert tags.open == []
+    return tags
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.__name__)
+def test_a_notebook_shows_the_verdict_and_the_main_table(sample):
+    answer = sample()
+    shown = read(answer._repr_html_())
+    assert document(answer).verdict in shown.text
+    assert "table" in shown.seen
+    assert shown.seen <= {"div", "span", "b", "table", "tr", "th", "td", "style", "title"}
+    assert "url(" not in answer._repr_html_()
+    assert len(answer._repr_html_()) < 40_000
+
+
+@pytest.mark.parametrize("sample", SAMPLES[:3], ids=lambda sample: sample.__name__)
+def test_texts_of_others_stay_text(sample):
+    for text in NASTY:
+        answer = with_texts(sample(), lambda _, text=text: text)
+        assert read(answer._repr_html_()).seen <= {
+            "div", "span", "b", "table", "tr", "th", "td", "style", "title"
+        }  # fmt: skip
+
+
+# --- tables
+
+
+def library(monkeypatch, name):
+    """Stands for a package that is not installed here: it keeps what it is given."""
+    module = ModuleType(name)
+    module.DataFrame = lambda columns: SimpleNamespace(columns=columns)  # type: ignore[attr-defined]
+    module.read_parquet = lambda path: SimpleNamespace(path=path)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_levels_are_rows_with_units_in_the_names(monkeypatch, name):
+    library(monkeypatch, name)
+    result = sample_result()
+    columns = getattr(result, f"to_{name}")().columns
+    assert columns["concurrency"] == [level.value for level in result.levels]
+    assert columns["rate_per_s"] == [None] * len(result.levels)
+    found = result.levels[0].measurement
+    assert columns["infer_per_s"][0] == found.infer_per_s.value
+    assert columns["latency_p99_ms"][0] == found.latency.percentile_ns(99) / 1e6
+    assert columns["requests"][0] == found.request_count
+    assert {len(column) for column in columns.values()} == {len(result.levels)}
+
+
+def test_what_to_install_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"to_pandas\(\) needs pandas, .*: pip install pandas"):
+        sample_result().to_pandas()
+
+
+def test_requests_come_from_the_export(monkeypatch, tmp_path):
+    library(monkeypatch, "pandas")
+    path = tmp_path / "x.json"
+    path.write_text(
+        '{"experiments":[{"experiment":{"mode":"request_rate","value":5.0},"requests":'
+        '[{"timestamp":1000000,"response_timestamps":[2000000,4000000]}],"window_boundaries":[]}]}'
+    )
+    result = replace(sample_result(), asked={"profile_export": str(path)})
+    columns = result.to_pandas(requests=True).columns
+    assert (columns["rate_per_s"], columns["latency_ms"], columns["responses"]) == ([5.0], [3.0], [2])
+    table = replace(result, asked={"profile_export": str(path.rename(tmp_path / "x.parquet"))})
+    assert table.to_pandas(requests=True).path.endswith("x.parquet")
+    with pytest.raises(UsageError, match="the requests were not kept"):
+        replace(result, asked={}).to_pandas(requests=True)
