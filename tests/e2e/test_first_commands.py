@@ -57,8 +57,8 @@ def test_levels_are_those_that_were_asked_for(server: FakeTriton, run: Callable[
 def test_by_rate_nothing_is_held_back_unless_asked(server: FakeTriton, run: Callable[..., Ended]):
     words = (server.server.address, "simple", "-r", "100", "-d", "300ms", "-q", "--json", "-")
     assert json.loads(run("inferometer", "measure", *words).stdout)["asked"]["max_outstanding"] is None
-    words = (*words, "--max-outstanding", "3")
-    assert json.loads(run("inferometer", "measure", *words).stdout)["asked"]["max_outstanding"] == 3
+    found = json.loads(run("inferometer", "measure", *words, "--max-outstanding", "3").stdout)
+    assert found["asked"]["max_outstanding"] == 3
 
 
 ANSWERED = (
