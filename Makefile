@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs dist clean
+.PHONY: help demo test tests test-live fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -89,6 +89,9 @@ FUZZ_SEED  ?= 1
 fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
 	PYTHONPATH=. $(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
+
+pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
+	PYTHONPATH=. $(PYTHON) -m tests.support.pictures
 
 side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
 	$(PYTHON) -m benchmarks.side_by_side

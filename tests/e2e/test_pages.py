@@ -12,8 +12,10 @@ from inferometer.base.errors import LocalError
 from inferometer.compare.differences import speedup
 from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
+from inferometer.report.saved import KINDS as ANSWERS
 from inferometer.report.saved import to_html, write_page
 from inferometer.stats.result import Finding, JudgedLoad
+from tests.support.pictures import FOLDER, PAGES, place, taken
 from tests.support.reports import (
     WINDOWS,
     sample_comparison,
@@ -23,12 +25,7 @@ from tests.support.reports import (
 )
 
 NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
-KINDS = {
-    "measure": sample_result,
-    "diagnose": sample_diagnosis,
-    "compare": sample_comparison,
-    "tune": sample_study,
-}
+KINDS = PAGES
 COMPLAINTS = (
     "Runtime.exceptionThrown",
     "Runtime.consoleAPICalled",
@@ -296,6 +293,20 @@ def test_the_page_becomes_a_picture_and_a_pdf(chromium, tmp_path):
     assert width == 700
     assert height > 1500
     assert pdf(chromium, page).startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_the_documentation_shows_every_kind_of_page(kind, chromium):
+    """`make pictures` takes them anew."""
+    stored = place(kind).read_bytes()
+    assert len(stored) < 150_000
+    assert stored[16:24] == taken(chromium, kind)[16:24]  # width and height
+    words = (FOLDER.parent / "reports.md").read_text()
+    assert f"](images/{place(kind).name})" in words
+
+
+def test_every_kind_of_answer_has_a_picture():
+    assert {type(make()) for make in PAGES.values()} == set(ANSWERS)
 
 
 def test_a_long_run_stays_readable(shown):

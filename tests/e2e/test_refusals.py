@@ -45,7 +45,7 @@ REFUSED = (
     ("an address without a port number", ("-u", "localhost:http"), ("localhost:http", "host:port")),
     ("an address of another scheme", ("-u", "ftp://localhost:1"), ("ftp",)),
     ("a host nobody knows", ("-u", "no-such-host.invalid:8000"), ("no-such-host.invalid",)),
-    ("a port nobody listens on", ("-u", "127.0.0.1:1"), ("failed to get model metadata", "127.0.0.1:1")),
+    ("a port nobody listens on", ("-u", "127.0.0.1:1"), ("127.0.0.1:1", "Connection refused")),
     ("no CA file", ("--ssl-https-ca-certificates-file", "{tmp}/absent.pem"), ("absent.pem",)),
 )
 FILES = {
@@ -67,7 +67,7 @@ def test_refused_before_any_load(
         (tmp_path / name).write_text(text)
     with FakeTriton() as fake:
         usual = {"-m": "fake", "-u": fake.server.address}
-        asked = [part for name, value in usual.items() if name not in words for part in (name, value)]
+        asked = [word for name, value in usual.items() if name not in words for word in (name, value)]
         asked += [word.format(tmp=tmp_path) for word in words]
         ended = (
             run("perf_analyzer", *asked)

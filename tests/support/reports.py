@@ -39,11 +39,14 @@ from inferometer.stats.measurement import (
     Distribution,
     Estimate,
     FailureGroup,
+    Goodput,
     Level,
     Measurement,
+    Streaming,
+    TokenFigures,
     WindowFigures,
 )
-from inferometer.stats.result import Result
+from inferometer.stats.result import Finding, JudgedLoad, Result
 from inferometer.stats.series import Series
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study
@@ -179,6 +182,72 @@ def _counters(queue_ns: int, compute_ns: int, calls: int) -> Counters:
         compute_output_count=calls,
         compute_output_ns=parts[2] * calls,
     )
+
+
+def sample_search(name: str = "pipeline") -> Result:
+    """The most requests per second that keep a promise, between two loads."""
+    result = sample_result(name)
+    loads = {1: 20.0, 2: 35.0, 3: 41.0, 4: 48.0}
+    levels = tuple(
+        replace(level, mode="request_rate", value=loads[int(level.value)]) for level in result.levels
+    )
+    judged = (
+        JudgedLoad(20.0, "kept"),
+        JudgedLoad(35.0, "kept"),
+        JudgedLoad(41.0, "undecided"),
+        JudgedLoad(48.0, "broken", ("p99",)),
+    )
+    finding = Finding(
+        "p99<120ms", "request_rate", 35.0, 35.0, 48.0, "p99", 20.0, confidence=0.95, judged=judged
+    )
+    return replace(result, levels=levels, finding=finding)
+
+
+def sample_ramp(name: str = "pipeline") -> Result:
+    """Requests due at the times of a schedule that grows; from half of it on not all are answered."""
+    windows = []
+    for number in range(40):
+        asked = 5 + number
+        answered = min(asked, 25)
+        windows.append(
+            WindowFigures(
+                *(0.5 * number, NS_PER_S // 2, answered, 0, 2.0 * answered),
+                *(20_000_000 + 600_000 * max(0, number - 20),) * 2,
+                *(1_000_000, 20_000_000, 45_000_000 + 4_000_000 * max(0, number - 20), 0),
+                answered_count=answered,
+                due_count=asked,
+                sent_count=min(asked, 40),
+                counted_ns=NS_PER_S // 2,
+            )
+        )
+    result = sample_result(name)
+    level = replace(result.levels[0], mode="request_rate", value=49.0, windows=tuple(windows))
+    effective = replace(
+        result.effective, mode="shape_load", schedule="ramp.csv", schedule_s=20.0, request_count=980
+    )
+    return replace(result, levels=(level,), effective=effective)
+
+
+def sample_text(name: str = "llama") -> Result:
+    """A model that makes text: streams of tokens under a promise."""
+    result = sample_result(name)
+    levels = []
+    for level in result.levels:
+        found, first = level.measurement, sample_latency(30 * level.value)
+        assert found is not None
+        answers = Distribution(100, 96, 30, 12, 200, ())
+        tokens = TokenFigures(
+            *(9600, 96 * found.infer_per_s.value, answers, sample_latency(12 + 2 * level.value)),
+            *(51_200, 512 * found.infer_per_s.value, Distribution(100, 512, 0, 512, 512, ()), 0),
+        )
+        kept = 1.0 - 0.05 * level.value
+        promise = Goodput("ttft<100ms", 90, found.infer_per_s.value * kept, kept)
+        streaming = Streaming(9600, tokens.output_per_s, answers, first, tokens.between)
+        changed = replace(found, tokens=tokens, streaming=streaming, goodput=promise, server=None)
+        levels.append(replace(level, measurement=changed))
+    model = {"name": name, "version": "1"}
+    effective = replace(result.effective, service_kind="openai")
+    return replace(result, levels=tuple(levels), model=model, effective=effective)
 
 
 def sample_diagnosis(name: str = "pipeline") -> Diagnosis:

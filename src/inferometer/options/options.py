@@ -642,10 +642,13 @@ class Options:
     )
     slo: str | None = ours(
         "--slo",
-        "Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is broken "
-        "is exit code 4. latency, ttft and tpot without a percentile are means. Requests that each keep all limits of "
-        "time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
+        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
+        "those that keep it are reported as goodput.",
         text("PROMISE"),
+        own="--slo",
+        own_help="Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is "
+        "broken is exit code 4. latency, ttft and tpot without a percentile are means. Requests that each keep all "
+        "limits of time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
         is_main=True,
     )
     max_error_rate: float = ours(

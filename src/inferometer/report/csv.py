@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
@@ -76,11 +75,6 @@ def write_csv(result: Result, path: Path) -> tuple[Path, ...]:
         outputs.attempt(name, partial(write_file, name, part))
     outputs.settle()
     return tuple(name for name, _ in files)
-
-
-def csv_text(answer: Any) -> str:
-    """An answer's table."""
-    return main_csv(answer)
 
 
 def main_csv(result: Result) -> str:

@@ -61,10 +61,11 @@ def _is_on_stdout(options: "Options") -> bool:
 
 def _text(answer: "Report", form: str) -> str:
     from inferometer.base import answer_file
-    from inferometer.report import csv, saved
+    from inferometer.report import saved
+    from inferometer.report.answer_csv import csv_text
 
     texts: dict[str, Callable[[Any], str]] = {
-        "csv": csv.csv_text,
+        "csv": csv_text,
         "json": answer_file.to_json,
         "html": saved.to_html,
         "markdown": saved.to_markdown,

@@ -264,7 +264,9 @@ class _Room:
     def _is_free(self, box: _Box) -> bool:
         width, height = self._size
         is_inside = box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
-        return is_inside and not _meets(box, self._texts)
+        return is_inside and not _meets(
+            (box[0] - _LETTER / 2, box[1], box[2] + _LETTER / 2, box[3]), self._texts
+        )
 
 
 def _box(x: float, y: float, anchor: str, words: str) -> _Box:

@@ -93,4 +93,5 @@ def to_junit(report: Comparison | Result) -> str:
             "\n".join(sentences(report)),
         )
     verdict = document(report).verdict
-    return junit(f"inferometer {report.command}", report.started_at, result_cases(report), verdict)
+    text = junit(f"inferometer {report.command}", report.started_at, result_cases(report), verdict)
+    return in_requests(text) if counts_requests(report.effective) else text

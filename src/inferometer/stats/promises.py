@@ -20,7 +20,7 @@ from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
 from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.series import Series
-from inferometer.stats.slo import Slo, Term
+from inferometer.stats.slo import SHARES, Slo, Term
 from inferometer.stats.windows import Window
 
 MEAN_SHARE = 1 / math.e
@@ -63,12 +63,15 @@ def _durations(term: Term, whole: Window) -> Series | None:
 
 
 def _share(term: Term, whole: Window) -> Estimate | None:
-    """Of requests that failed, or that were good enough; a share of none at all has no interval to be judged by."""
+    """Of requests that failed, or that were good enough. Where none failed, or all were good and all must be, it has no
+    interval: there is nothing to judge."""
     failed = whole.failed_count
     if term.figure == "errors" and whole.ended_count:
         return share_estimate(failed, whole.ended_count) if failed else Estimate(0.0)
     ended = whole.count + failed
-    return share_estimate(whole.kept, ended) if term.figure == "goodput" and ended else None
+    if term.figure != "goodput" or not ended:
+        return None
+    return Estimate(1.0) if whole.kept == ended and term.limit == 1 else share_estimate(whole.kept, ended)
 
 
 def _duration(term: Term, durations: Series, known: Mapping[str, Estimate]) -> Estimate | None:
@@ -89,7 +92,7 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
     if found.limits is not None:
         within = [term.is_within(end) for end in found.limits]
         return ("kept", "") if all(within) else ("undecided", INSIDE) if any(within) else ("broken", "")
-    if term.figure == "errors":
+    if term.figure in SHARES:
         return "kept", ""
     is_within, durations = term.is_within(found.value), _durations(term, whole)
     if durations is None:

@@ -49,7 +49,6 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
 @pytest.mark.parametrize(
     "given",
     [
-        {"csv": "x.csv"},
         {"replay": "x"},
         {"shape_load": "x"},
         {"fixed_schedule": True},

@@ -141,7 +141,7 @@ def test_no_two_texts_overlap_and_none_is_cut_off(chart):
             assert is_inside((left, top), drawing), words
             assert is_inside((right, bottom), drawing), words
         for (one, a), (other, b) in combinations(found, 2):
-            apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+            apart = a[2] + 3 <= b[0] or b[2] + 3 <= a[0] or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
             assert apart, (one, other)
 
 

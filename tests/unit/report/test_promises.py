@@ -228,3 +228,10 @@ def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: R
     assert ("not decided" in words) == (UNDECIDED in verdicts.values())
     assert is_broken <= (made.tone is Tone.BAD)
     assert (made.tone is Tone.GOOD) <= (code == 0 and set(verdicts.values()) == {KEPT})
+
+
+def test_plain_http_has_requests_in_junit_too():
+    term = TermOutcome("throughput", "throughput>200", 200.0, Estimate(100.0, 99.0, 101.0), BROKEN)
+    made = replace(level(1, None), promise=PromiseOutcome("throughput>200", BROKEN, (term,)))
+    found = replace(measured([made]), effective=Effective(**{**build.EFFECTIVE, "service_kind": "http"}))
+    assert 'failure message="throughput 100 requests/s ±1.0 %"' in to_junit(found)

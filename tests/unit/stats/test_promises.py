@@ -145,6 +145,12 @@ def test_goodput_is_the_share_of_requests_that_keep_every_limit_of_time(slow, ve
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize(("slow", "verdict"), [(0, "kept"), (1, "broken")])
+def test_all_requests_can_be_promised_to_be_good(slow, verdict):
+    found = outcome([10.0] * 50 + [60.0] * slow, "latency<50ms, goodput>=100%")
+    assert found.terms[1].verdict == verdict
+
+
 def test_a_level_that_breaks_one_term_breaks_the_promise():
     found = outcome(STEADY, "p99<50ms, mean<30ms, p90<41.28ms")
     assert [term.verdict for term in found.terms] == ["kept", "broken", "undecided", "kept"]

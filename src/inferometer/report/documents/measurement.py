@@ -34,6 +34,7 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import is_course, timeline_section
+from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
     NONE,
@@ -69,6 +70,7 @@ def measurement_document(result: Result) -> Document:
     timeline = timeline_section(result)
     is_over_time = is_course(result.effective)
     sections = (
+        tokens_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
         promise_section(result),
@@ -87,7 +89,7 @@ def measurement_document(result: Result) -> Document:
         facts=facts(result),
         verdict=_verdict(result),
         tone=_tone(result),
-        figures=tuple(_figures(result)),
+        figures=(*_figures(result), *token_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 

@@ -69,18 +69,18 @@ def _chart(
         by_verdict.setdefault(verdict, []).append(point)
     title, load = _FIGURES[figure], "request rate" if finding.mode == "request_rate" else "concurrency"
     limits = [term.limit for term in terms]
+    spans = tuple(_band(finding, rows))
+    band = "The band is where the limit lies, t" if spans else "T"
     return Chart(
         title=f"{title} at each {load} that was tried",
         x=ChartAxis(f"{load} (requests/s)") if load == "request rate" else ChartAxis(load, is_whole=True),
         y=ChartAxis("share", share) if figure == "errors" else time_axis(title.lower(), lines, limits),
         series=(*lines, *(verdict_line(verdict, found) for verdict, found in by_verdict.items())),
-        spans=tuple(_band(finding, rows)),
+        spans=spans,
         rules=tuple(
             ChartRule(term.limit, f"promise: {term.label} < {_text(term, term.limit)}") for term in terms
         ),
-        note=" ".join(
-            ("The band is where the limit lies, the dashed line is the promise.", *not_drawn(result))
-        ),
+        note=" ".join((f"{band}he dashed line is the promise.", *not_drawn(result))),
     )
 
 

@@ -11,7 +11,6 @@ from inferometer.report.document import (
     ChartPoint,
     Code,
     Column,
-    Depth,
     Document,
     Figure,
     Section,
@@ -300,7 +299,7 @@ def _front_section(study: Study) -> Iterator[Section]:
         spans = (Span(limit, max(xs), f"beyond {limit:g} ms", is_faded=True),)
     y = ChartAxis("throughput (infer/s)")
     chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
-    yield Section("front", "Throughput against latency", "", (chart, _front_table(study)), is_detail=True)
+    yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
 
 
 def _place(trial: Trial) -> tuple[float, float] | None:
@@ -328,19 +327,6 @@ def _line(
         )
     runs = (tuple(points),) if is_joined else tuple((point,) for point in points)
     return ChartLine(name, runs if points else (), colour)
-
-
-def _front_table(study: Study) -> Table:
-    columns = (NAME, Column("At", is_number=False), *map(Column, ("Infer/s", "p99 ms")))
-    cells = tuple(
-        (
-            label(study, trial.name),
-            _load(trial),
-            *map(_number, (trial.combined(THROUGHPUT), trial.combined(LATENCY_P99))),
-        )
-        for trial in pareto(study)[:LISTED]
-    )
-    return Table("The front in numbers", columns, cells, Depth.DETAIL)
 
 
 def _configuration_section(study: Study) -> Section:

@@ -20,6 +20,7 @@ from tests.support.reports import (
     sample_diagnosis,
     sample_result,
     sample_study,
+    sample_text,
 )
 
 NASTY = "</script><script>document.title='owned'</script><!--"
@@ -28,6 +29,7 @@ REPORTS = {
     "diagnose": sample_diagnosis,
     "compare": sample_comparison,
     "tune": sample_study,
+    "text": sample_text,
 }
 
 

@@ -83,6 +83,7 @@ def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
 def test_an_open_interval_goes_to_the_end_of_what_was_tried(ends, band):
     (chart,) = charts(searched(low=ends[0], high=ends[1]))
     assert [(span.start, span.end) for span in chart.spans] == band
+    assert ("The band" in chart.note) == bool(band)
 
 
 def test_failed_requests_are_drawn_where_there_are_any():

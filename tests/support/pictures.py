@@ -1,0 +1,53 @@
+"""Pictures of every kind of page for the documentation: `python -m tests.support.pictures` takes them anew."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from inferometer.report.chromium import Tab, browsing, picture
+from inferometer.report.saved import Report, write_page
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_ramp,
+    sample_result,
+    sample_search,
+    sample_study,
+    sample_text,
+)
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+WIDTH, HEIGHT = 1000, 1120
+PAGES: dict[str, Callable[..., Report]] = {
+    "measure": sample_result,
+    "find": sample_search,
+    "ramp": sample_ramp,
+    "text": sample_text,
+    "compare": sample_comparison,
+    "diagnose": sample_diagnosis,
+    "tune": sample_study,
+}
+"""What each picture is of, by the command, or by what is special about it."""
+
+
+def place(kind: str) -> Path:
+    return FOLDER / f"page-{kind}.png"
+
+
+def taken(tab: Tab, kind: str) -> bytes:
+    """The upper part of a page, as a screen shows it."""
+    with TemporaryDirectory(prefix="inferometer-pictures-") as folder:
+        page = Path(folder) / "page.html"
+        write_page(page, PAGES[kind]())
+        return picture(tab, page, width=WIDTH, height=HEIGHT)
+
+
+def all_taken() -> Iterator[tuple[str, bytes]]:
+    with browsing() as tab:
+        for kind in PAGES:
+            yield kind, taken(tab, kind)
+
+
+if __name__ == "__main__":
+    for name, data in all_taken():
+        place(name).write_bytes(data)
