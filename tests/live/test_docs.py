@@ -98,6 +98,8 @@ def _plain(request: Request) -> Act | None:
     """A KServe v2 server without Triton's extensions; on the same port, TorchServe's predictions."""
     if request.path.startswith("/predictions/"):
         return answer_json({"tabby": 0.9})
+    if request.path == "/ping":
+        return answer_json({"status": "Healthy"})
     if request.path == "/v2":
         return answer_json({"name": "mlserver", "version": "1.7.1", "extensions": []})
     return answer_json({}, 404) if request.path.endswith(("/config", "/stats", "/index")) else None
