@@ -65,6 +65,8 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
+        if any(mark in name for mark in ":/.") or name == "localhost":
+            remedy = f"an address is measured with: inferometer measure {' '.join(words)}"
         raise UsageError(f"there is no command '{name}'", remedy=remedy)
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command

@@ -105,15 +105,8 @@ def _no_count_with(field: str) -> Rule:
 
 def _count_covers(field: str) -> Rule:
     return Rule(
-        lambda a: field in a and 0 < _counts(a) < int(a[field].start),
+        lambda a: field in a and 0 < _counts(a) < a[field].last,
         f"request-count can not be less than {field.replace('_', '-')}",
-    )
-
-
-def _count_of_one(field: str) -> Rule:
-    return Rule(
-        lambda a: _counts(a) > 0 and field in a and a[field].start < (a[field].end or 0),
-        f"request-count not supported with multiple {field.replace('_', '-')} values in one run",
     )
 
 
@@ -194,7 +187,6 @@ RULES = (
         "The --request-parameter option is only supported by gRPC. Use -i grpc.",
     ),
     *map(_count_covers, _RANGES),
-    *map(_count_of_one, _RANGES),
     *map(_no_count_with, (*AGENDAS, "periodic_concurrency")),
     Rule(
         lambda a: "fixed_schedule" in a and not names_data(a),

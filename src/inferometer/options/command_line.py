@@ -113,6 +113,10 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
     """What was given, by field. Values are checked; combinations are not."""
     by_name = command.by_name
     given: dict[str, Any] = {}
+    for word in () if command.takes_last else argv:
+        name = f"-{word.partition('=')[0]}"
+        if len(name) > len("--x") and not word.startswith("--") and name in by_name:
+            raise UsageError(f"'{word}' has one dash", remedy=f"write -{word}")
     for name, row, value in _uses(argv, by_name, takes_words=command.takes_words):
         if isinstance(value, Ask):
             return value
@@ -221,7 +225,26 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
 
+_OTHER_TOOLS = {
+    "--vus": "-c",
+    "--users": "-c",
+    "--clients": "-c",
+    "--qps": "--rate",
+    "--rps": "--rate",
+    "--iterations": "-n",
+    "--threads": "--workers",
+    "--body-file": "--body",
+    "--backend": "--service-kind",
+    "--endpoint-type": "--service-kind",
+    "--time": "--duration",
+    "--output": "--json",
+}
+"""What wrk, k6, vegeta, locust, hey and aiperf call it."""
+
+
 def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
+    if _OTHER_TOOLS.get(name) in by_name:
+        return f"it is {_OTHER_TOOLS[name]} here"
     found = nearest(
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )

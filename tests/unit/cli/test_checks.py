@@ -123,7 +123,6 @@ def asked(**values: Any) -> Options:
         ({"concurrency": 4}, "concurrency must be a Range, but is 4"),
         ({"request_rate": Range(-1)}, "The start of the range must be > 0"),
         ({"concurrency": Range(2), "request_count": 1}, "can not be less than concurrency"),
-        ({"concurrency": Range(2, 4), "request_count": 9}, "multiple concurrency"),
         ({"batch": 0}, "batch must be 1 or more, but is 0"),
         ({"batch": "2"}, "batch must be a whole number, but is '2'"),
         ({"workers": 0}, "workers must be 1 or more"),

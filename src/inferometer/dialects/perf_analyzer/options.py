@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
+from inferometer.base.errors import UsageError
 from inferometer.measure.checks import KindRules, make
 from inferometer.options.command_line import Ask, Command, read
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
@@ -68,11 +69,36 @@ _KIND_RULES: KindRules = {
 """The service kinds about which the classic tool is stricter than we are."""
 
 
+def _count_of_one(field: str) -> tuple[Rule, Rule]:
+    """A count is for one level, and covers it."""
+    name = field.replace("_", "-")
+
+    def counts(given: Given) -> int:
+        return int(given.get("request_count", 0)) if field in given else 0
+
+    return (
+        Rule(
+            lambda given: 0 < counts(given) < int(given[field].start),
+            f"request-count can not be less than {name}",
+        ),
+        Rule(
+            lambda given: counts(given) > 0 and given[field].start < (given[field].end or 0),
+            f"request-count not supported with multiple {name} values in one run",
+        ),
+    )
+
+
+_COUNT_RULES = (*_count_of_one("concurrency"), *_count_of_one("request_rate"))
+
+
 def parse_classic(argv: Sequence[str]) -> Options | Ask:
     """The options of the script."""
     given = read(argv, COMMAND)
     if isinstance(given, Ask):
         return given
+    for rule in _COUNT_RULES:
+        if given.get("model") and rule.is_broken(given):
+            raise UsageError(rule.message)
     defaults = {"url": _URL} if given.get("service_kind") == "torchserve" else {}
     return make(given, defaults=defaults, kind_rules=_KIND_RULES, is_lenient=True)
 

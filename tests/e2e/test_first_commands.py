@@ -1,0 +1,88 @@
+"""What people who know other tools type first works, or is answered with what to type."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.commands import Ended
+from tests.support.servers import FakeModel, FakeTriton
+
+
+@pytest.fixture
+def server() -> Iterator[FakeTriton]:
+    with FakeTriton(model=FakeModel("simple")) as fake:
+        yield fake
+
+
+WORK = (
+    ("wrk", "measure {url} simple -c 8 -d 300ms"),
+    ("vegeta", "measure {url} simple -r 200 --duration=300ms"),
+    ("a sweep", "measure {url} simple -c 1,2,4 -d 200ms"),
+    ("factors", "measure {url} simple -c 1:4:x2 -d 200ms"),
+    ("ab and hey", "measure -n 50 -c 4 http://{url} -m simple"),
+    ("aiperf", "measure --model simple --url {url} --concurrency 2 --request-count 20"),
+    ("perf_analyzer", "measure -m simple -u {url} --concurrency-range 1:2 -d 200ms --input-data zero"),
+    ("curl's habits", "measure {url} simple -n 10 -H X-Team:vision --timeout 5s"),
+    ("hyperfine", "measure {url} simple --warmup 200ms -n 20"),
+    ("locust", "measure {url} simple -c 4 --time-limit 1s -d 300ms"),
+    ("a program", "measure {url} simple -c 2 -n 20 -q --json -"),
+    ("a spreadsheet", "measure {url} simple -c 1,2 -n 20 -q -f -"),
+    ("k6 thresholds", "measure {url} simple -c 2 -n 200 --slo p99<10s"),
+    ("a search", "find {url} simple --slo p99<10s -d 2s --by concurrency"),
+    ("two models", "compare {url} simple simple -d 300ms --compare-outputs 0"),
+)
+
+
+@pytest.mark.parametrize("line", [line for _, line in WORK], ids=[who for who, _ in WORK])
+def test_it_works(server: FakeTriton, run: Callable[..., Ended], line: str):
+    ended = run("inferometer", *line.format(url=server.server.address).split())
+    assert ended.code in (0, 2) if line.startswith("compare") else ended.code == 0  # 2: inconclusive
+    assert len(server.inferences) >= 10
+    assert ended.stdout
+
+
+def test_levels_are_those_that_were_asked_for(server: FakeTriton, run: Callable[..., Ended]):
+    words = (server.server.address, "simple", "-n", "8", "-q", "--json", "-")
+    for levels, expected in (
+        ("2,4,1", [2, 4, 1]),
+        ("1:3", [1, 2, 3]),
+        ("1:8:x2", [1, 2, 4, 8]),
+        ("2:8:3", [2, 5, 8]),
+    ):
+        found = json.loads(run("inferometer", "measure", *words[:2], "-c", levels, *words[2:]).stdout)
+        assert [level["value"] for level in found["levels"]] == expected
+
+
+def test_by_rate_nothing_is_held_back_unless_asked(server: FakeTriton, run: Callable[..., Ended]):
+    words = (server.server.address, "simple", "-r", "100", "-d", "300ms", "-q", "--json", "-")
+    assert json.loads(run("inferometer", "measure", *words).stdout)["asked"]["max_outstanding"] is None
+    found = json.loads(run("inferometer", "measure", *words, "--max-outstanding", "3").stdout)
+    assert found["asked"]["max_outstanding"] == 3
+
+
+ANSWERED = (
+    ("measure simple -c 4", "write the address first: localhost:8000 simple"),
+    ("measure {url} simple --vus 8", "it is -c here"),
+    ("measure {url} simple --qps 100", "it is --rate here"),
+    ("measure {url} simple -rate=200", "write --rate=200"),
+    ("measure {url} simple -t 2", "write the levels with -c"),
+    ("measure {url} simple --concurency 4", "did you mean --concurrency?"),
+    ("measure {url} simple --ulr x", "did you mean --url?"),
+    ("mesure {url} simple", "did you mean 'measure'?"),
+    ("{url} simple -c 8", "inferometer measure {url} simple -c 8"),
+    ("measure {url} simple --max-threads 8", "--max-outstanding"),
+    ("measure {url} simple --sync", "--max-outstanding"),
+    ("measure {url} simple -z", "write --data zero"),
+)
+
+
+@pytest.mark.parametrize(("line", "answer"), ANSWERED)
+def test_it_is_answered_with_what_to_type(
+    server: FakeTriton, run: Callable[..., Ended], line: str, answer: str
+):
+    ended = run("inferometer", *line.format(url=server.server.address).split())
+    assert ended.code == 2
+    assert answer.format(url=server.server.address) in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert not server.inferences
