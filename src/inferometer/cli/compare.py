@@ -70,9 +70,10 @@ def run(given: dict[str, Any]) -> int:
     names = given.pop(WORDS, ())
     own = own_options(given, CompareOptions)
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    reports = Options(**{name: given[name] for name in (*FORMS, "quiet") if name in given})
+    plain = (*FORMS, "quiet", "max_error_rate")
+    reports = Options(**{name: given[name] for name in plain if name in given})
     check_outputs(reports)
-    terms = Terms(conditions, given.get("max_error_rate", 0.0))
+    terms = Terms(conditions, reports.max_error_rate)
     comparison = _saved(names, terms, own) if names else _live(given, terms, own)
     outputs = Outputs()
     with consistent(*names) if names else nullcontext():
@@ -137,7 +138,7 @@ def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "
 
     found = {**given, "model": next(iter(own.models), "")}
     if own.urls or any("@" in model for model in own.models):
-        found.setdefault("service_kind", AUTO)
+        found.setdefault("service_kind", "dynamic_grpc" if "grpc_method" in found else AUTO)
     options = measure_options(found)
     if own.force:
         raise UsageError(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from inferometer.base.answer_file import write
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS, main
 from inferometer.load.workers import Workers
@@ -35,7 +36,7 @@ WALKED: dict[str, Command] = {
     for name in COMMANDS
     if name not in (*CLASSIC_TUNER, *WITHOUT_OPTIONS)
 }
-LOADING = ("measure", "find")
+LOADING = ("measure", "find", "compare", "diagnose")
 REACHED = 77
 
 
@@ -112,6 +113,8 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     for name, text in FILES.items():
         Path(name).write_text(text)
+    for name in ("base.json", "new.json"):
+        write(sample_result(), Path(name))
 
 
 def _control(request: Request) -> Any:
@@ -162,7 +165,7 @@ LINES = (
     "HTTP fake --measurement-mode count_windows --measurement-request-count 5 -s 20 --max-trials 3",
     "HTTP fake -p 100",
     "SEQUENCES fake -r 5 --num-of-sequences 2 --serial-sequences --sequence-length 3",
-    "SEQUENCES fake --sequence-length-variation 10 --sequence-id-range 1:9",
+    "SEQUENCES fake --sequence-length-variation 10 --sequence-id-range 1:99",
     "GRPC fake --grpc --grpc-compression-algorithm gzip --connections 2 --request-parameter a:1:int",
     "GRPC fake --grpc --streaming --periodic-concurrency-range 1:2 --request-period 2 --export e.json",
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
@@ -237,8 +240,10 @@ def completed(name: str, words: list[Word]) -> list[Word]:
     """With what the command cannot do without."""
     if name == "find" and "--slo" not in dict(words):
         return [*words, ("--slo", "p99<5s")]
+    if name == "compare" and [option for option, _ in words].count("-m") == 1:
+        return [*words, ("-m", dict(words)["-m"])]
     alone = [word for word in words if not word[0]]
-    if name == "compare" and len(alone) < 3 and "-u" not in dict(words):
+    if name == "compare" and alone and not any(str(word[1]).endswith(".json") for word in alone):
         return [*words, alone[-1]]
     return words
 
@@ -298,8 +303,8 @@ def test_every_option_is_used_or_refused(
     for path in Path().glob("report.*"):
         path.unlink()
     monkeypatch.setattr(*ANSWERS[name])
-    for line in OUTPUTS:
-        walk.run(split(f"{line}", walk.command, places))
+    for line in (*OUTPUTS, *OWN_OUTPUTS.get(name, ())):
+        walk.run(split(line, walk.command, places))
     missing = sorted(
         row.names[-1]
         for row in usable(walk.command)
@@ -318,6 +323,9 @@ OUTPUTS = (
     "HTTP fake -v --max-error-rate 1%",
     "HTTP fake -q",
 )
+
+
+OWN_OUTPUTS = {"diagnose": ("HTTP fake --apply --write-config configs",)}
 
 
 def _outcome(*_: Any) -> Any:
