@@ -60,6 +60,12 @@ def test_ramp_begins_slowly_and_ends_fast():
     assert schedule.due_ns(500) == NEVER
 
 
+def test_a_ramp_down_to_nothing_ends_with_its_last_request_at_its_end():
+    schedule = Ramps(((10 * NS_PER_S, 100.0, 0.0),))
+    assert schedule.due_ns(499) == pytest.approx(10 * NS_PER_S, rel=1e-3)
+    assert schedule.due_ns(374) == pytest.approx(5 * NS_PER_S, rel=1e-3)  # three quarters in half the time
+
+
 def test_pieces_follow_each_other():
     schedule = Ramps(((NS_PER_S, 10.0, 10.0), (NS_PER_S, 100.0, 100.0)))
     times = [schedule.due_ns(number) for number in range(110)]

@@ -30,6 +30,10 @@ def write(writer, value, times=()):
     writer.written += 1
 
 
+def test_a_ring_takes_little_memory():
+    assert CELLS * 8 < 12 * 2**20
+
+
 @given(st.lists(st.integers(0, CAPACITY // 3), min_size=1, max_size=6))
 def test_every_row_comes_out_once_also_around_the_end(bursts):
     writer, reader = make_ring()
