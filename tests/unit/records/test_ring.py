@@ -30,6 +30,13 @@ def write(writer, value, times=()):
     writer.written += 1
 
 
+def test_a_writer_knows_whether_it_has_kept_times():
+    writer, _ = make_ring()
+    assert not writer.has_stamps
+    writer.stamp((1, 2))
+    assert writer.has_stamps
+
+
 def test_a_ring_takes_little_memory():
     assert CELLS * 8 < 12 * 2**20
 
