@@ -90,6 +90,12 @@ def test_batches_form_from_whoever_waits():
     assert on.throughput == pytest.approx(8 * off.throughput, rel=0.08)
 
 
+def test_a_batch_is_full_when_its_requests_hold_as_many_items():
+    station = Station("batched", 0.010, max_batch=8, is_batching=True)
+    found = predict(Pipeline((station,), items=4, variation=0.0), 16)
+    assert found.batches["batched"] == pytest.approx(8, rel=0.02)  # two requests of four
+
+
 def test_batches_that_cost_as_much_per_inference_bring_nothing():
     station = Station("batched", 0.0, 0.010, max_batch=8)
     off = predict(Pipeline((station,)), 16)

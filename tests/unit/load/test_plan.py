@@ -43,6 +43,13 @@ def test_poisson_is_the_same_for_the_same_seed_and_for_every_stride():
     assert third.due_ns(0) != every[0]
 
 
+def test_arrivals_that_lie_behind_are_forgotten():
+    schedule = Poisson(100.0, 7)
+    for number in range(5000):
+        schedule.due_ns(number)
+    assert len(schedule._due) == 513  # one that was asked for, and the next ones
+
+
 def test_listed_ends():
     assert [Listed((5, 7)).due_ns(number) for number in range(3)] == [5, 7, NEVER]
 
