@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import NEVER, Arrivals, Closed, Constant, Intervals, Listed, Open, Poisson, Ramps
+from inferometer.load.plan import (
+    NEVER,
+    Arrivals,
+    Closed,
+    Constant,
+    Intervals,
+    Listed,
+    Open,
+    Periodic,
+    Poisson,
+    Ramps,
+)
 
 
 @given(st.floats(0.1, 1e5), st.integers(0, 10**7))
@@ -48,6 +59,11 @@ def test_arrivals_that_lie_behind_are_forgotten():
     for number in range(5000):
         schedule.due_ns(number)
     assert len(schedule._due) == 513  # one that was asked for, and the next ones
+
+
+def test_one_worker_does_all_of_a_periodic_plan():
+    plan = Periodic(1, 9, 2, 10)
+    assert [plan.share(index, 3) for index in range(3)] == [plan, Closed(0, 0), Closed(0, 0)]
 
 
 def test_listed_ends():
