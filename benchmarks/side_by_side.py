@@ -29,7 +29,7 @@ from benchmarks.classic_output import csv_figures, duration_s, printed_figures
 from benchmarks.parts import real_perf_analyzer
 
 # Between asking for counters and having them. Nobody can say on which side of the reading a request counts that ended
-# in this time; where a server that answers from its cache keeps both cores busy, the call takes as long as this.
+# in this time; with a server that keeps both cores busy half of the calls take 1.5 ms, and one in ten 6 ms.
 READING_S = 0.003
 FIXTURE_MODELS = ROOT / "tests" / "live" / "models"
 RATE = 30  # requests per second
