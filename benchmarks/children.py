@@ -51,7 +51,7 @@ def run(
         is_clean = not end_group(child.pid)
         sink.seek(0)
         output = sink.read().decode(errors="replace")
-    name = " ".join(command)
+    name = " ".join((Path(command[0]).name, *command[1:]))  # where it lies says nothing elsewhere
     if is_late:
         raise BenchError(f"'{name}' did not end within {timeout_s:g} s")
     if child.returncode != 0:

@@ -28,7 +28,7 @@ def main() -> int:
     shares = sum(family.share for family in chosen)
     began, total, failed = time.process_time(), 0, 0
     for family in chosen:
-        found = run(family, cases=max(1, asked.cases * family.share // shares), seed=asked.seed)
+        found = run(family, cases=-(-asked.cases * family.share // shares), seed=asked.seed)
         total += found.cases
         failed += len(found.failures)
         rate = found.cases / max(found.seconds, 1e-9)

@@ -307,8 +307,8 @@ class _Simulation:
     def _batch(self, place: _Place) -> int:
         """How many requests go into the next execution; 0 to wait for more."""
         waiting = len(place.queue)
-        if place.most == 1 or waiting >= place.most:
-            return min(waiting, place.most)
+        if waiting >= place.most:
+            return place.most
         fitting = [size for size in place.wanted if size <= waiting]
         if fitting:
             return fitting[-1]

@@ -71,6 +71,11 @@ def test_a_sleeping_step_needs_no_core():
     assert predict(pipeline, 8).throughput == pytest.approx(400, rel=0.02)
 
 
+def test_a_step_that_sleeps_and_computes_takes_as_long_as_both():
+    pipeline = Pipeline((replace(SLOW, cpu=0.4),), variation=0.0, cores=Cores(1))
+    assert predict(pipeline, 1).latency_s == pytest.approx(0.010, rel=1e-3)
+
+
 def test_work_outside_the_steps_takes_cores_too():
     pipeline = Pipeline((QUICK,), outside_s=0.008, outside_cpu_s=0.008, cores=Cores(1), variation=0.0)
     assert predict(pipeline, 8).throughput == pytest.approx(100, rel=0.02)
@@ -83,6 +88,12 @@ def test_batches_form_from_whoever_waits():
     assert off.batches["batched"] == 1
     assert on.batches["batched"] == pytest.approx(8, rel=0.05)
     assert on.throughput == pytest.approx(8 * off.throughput, rel=0.08)
+
+
+def test_a_batch_is_full_when_its_requests_hold_as_many_items():
+    station = Station("batched", 0.010, max_batch=8, is_batching=True)
+    found = predict(Pipeline((station,), items=4, variation=0.0), 16)
+    assert found.batches["batched"] == pytest.approx(8, rel=0.02)  # two requests of four
 
 
 def test_batches_that_cost_as_much_per_inference_bring_nothing():

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import NEVER, Arrivals, Closed, Constant, Intervals, Listed, Open, Poisson, Ramps
+from inferometer.load.plan import (
+    NEVER,
+    Arrivals,
+    Closed,
+    Constant,
+    Intervals,
+    Listed,
+    Open,
+    Periodic,
+    Poisson,
+    Ramps,
+)
 
 
 @given(st.floats(0.1, 1e5), st.integers(0, 10**7))
@@ -43,6 +54,18 @@ def test_poisson_is_the_same_for_the_same_seed_and_for_every_stride():
     assert third.due_ns(0) != every[0]
 
 
+def test_arrivals_that_lie_behind_are_forgotten():
+    schedule = Poisson(100.0, 7)
+    for number in range(5000):
+        schedule.due_ns(number)
+    assert len(schedule._due) == 513  # one that was asked for, and the next ones
+
+
+def test_one_worker_does_all_of_a_periodic_plan():
+    plan = Periodic(1, 9, 2, 10)
+    assert [plan.share(index, 3) for index in range(3)] == [plan, Closed(0, 0), Closed(0, 0)]
+
+
 def test_listed_ends():
     assert [Listed((5, 7)).due_ns(number) for number in range(3)] == [5, 7, NEVER]
 
@@ -58,6 +81,12 @@ def test_ramp_begins_slowly_and_ends_fast():
     assert times[124] == pytest.approx(5.0, abs=0.01)  # a quarter of the requests in half the time
     assert times[-1] == pytest.approx(10.0, abs=0.01)
     assert schedule.due_ns(500) == NEVER
+
+
+def test_a_ramp_down_to_nothing_ends_with_its_last_request_at_its_end():
+    schedule = Ramps(((10 * NS_PER_S, 100.0, 0.0),))
+    assert schedule.due_ns(499) == pytest.approx(10 * NS_PER_S, rel=1e-3)
+    assert schedule.due_ns(374) == pytest.approx(5 * NS_PER_S, rel=1e-3)  # three quarters in half the time
 
 
 def test_pieces_follow_each_other():

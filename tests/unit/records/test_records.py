@@ -56,6 +56,10 @@ def test_good_and_failed_are_parted():
     assert len(MIXED.good.failed) == 0
 
 
+def test_totals_begin_with_nothing():
+    assert Totals() == Totals(sent=0, good=0, failed=0, cut_off=0, unsent=0, resent=0)
+
+
 def test_totals_count_every_record_once():
     cut_off, unsent = (5, status.CANCELLED, ()), (6, status.CONNECT, ())
     rows = records((1, 0, ()), (2, 0, ()), (3, 0, ()), (4, status.RESET, ()), cut_off, unsent)

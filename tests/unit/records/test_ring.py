@@ -30,6 +30,17 @@ def write(writer, value, times=()):
     writer.written += 1
 
 
+def test_a_writer_knows_whether_it_has_kept_times():
+    writer, _ = make_ring()
+    assert not writer.has_stamps
+    writer.stamp((1, 2))
+    assert writer.has_stamps
+
+
+def test_a_ring_takes_little_memory():
+    assert CELLS * 8 < 12 * 2**20
+
+
 @given(st.lists(st.integers(0, CAPACITY // 3), min_size=1, max_size=6))
 def test_every_row_comes_out_once_also_around_the_end(bursts):
     writer, reader = make_ring()

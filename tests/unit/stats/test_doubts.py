@@ -17,7 +17,7 @@ from inferometer.stats.doubts import (
 )
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
-from inferometer.stats.series import Series
+from inferometer.stats.series import BINS_PER_OCTAVE, Series
 
 MS = 1_000_000
 RNG = np.random.default_rng(3)
@@ -194,6 +194,17 @@ def test_two_kinds_of_requests_are_two_hills_with_a_valley(latencies, share):
     assert (None if found is None else found.share) == (
         None if share is None else pytest.approx(share, abs=0.05)
     )
+
+
+def test_requests_in_the_valley_up_to_its_lowest_place_are_of_the_quick_kind():
+    hill = (30, 40, 30)
+    counts = (*hill, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, *hill)
+    latencies = [
+        10 * 2 ** (place / BINS_PER_OCTAVE) for place, count in enumerate(counts) for _ in range(count)
+    ]
+    found = two_modes(spread(latencies))
+    assert found is not None
+    assert found.share == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """One table of figures, whatever the language that names them."""
 
+from dataclasses import replace
+
 import pytest
 
 from inferometer.compare.gates import parse_gates
@@ -53,6 +55,15 @@ def test_a_figure_comes_in_its_unit_with_its_interval():
     assert BY_TAG["perf_error_rate"].estimate(measurement).value == 100 * measurement.failed_share
     sending = measurement.send_ns + measurement.receive_ns
     assert BY_TAG["perf_client_send_recv"].estimate(measurement).value == sending / 1e6
+
+
+def test_the_servers_figures_are_of_one_request():
+    counted = replace(found().server.counters, success_count=500, execution_count=250, queue_ns=10**9)
+    measurement = replace(found(), server=replace(found().server, counters=counted))
+    assert BY_TAG["perf_server_batch"].estimate(measurement).value == 8.0  # 2,000 inferences
+    assert BY_TAG["perf_server_queue"].estimate(measurement).value == 2.0  # milliseconds
+    for tag in ("perf_server_batch", "perf_server_queue"):
+        assert BY_TAG[tag].estimate(replace(found(), server=None)) is None
 
 
 def test_what_was_not_measured_is_none():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferometer.base.errors import UsageError
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import (
@@ -10,6 +11,7 @@ from inferometer.tune.scoring import (
     best_first,
     gain,
     is_better,
+    objectives,
     passes,
     rank,
     score,
@@ -45,6 +47,15 @@ def test_score_is_the_difference_relative_to_the_mean():
 def test_objectives_count_by_their_weights():
     both = Goal("m", ((THROUGHPUT, 3.0), (LATENCY_P99, 1.0)))
     assert score([both], FAST, SLOW) == pytest.approx(0.75 * 1.0 - 0.25 * 2 / 3)
+
+
+def test_weights_are_above_zero_and_those_of_a_list_are_alike():
+    assert objectives({THROUGHPUT: 0.5, LATENCY_P99: 2}, "here") == ((THROUGHPUT, 0.5), (LATENCY_P99, 2.0))
+    listed = objectives([THROUGHPUT, LATENCY_P99], "here")
+    assert len({weight for _, weight in listed}) == 1
+    for weight in (0, -1):
+        with pytest.raises(UsageError, match=f"has weight {weight}"):
+            objectives({THROUGHPUT: weight}, "here")
 
 
 def test_models_count_by_their_weights():

@@ -243,6 +243,20 @@ def test_the_usual_reply_within_another_is_part_of_that(before: bytes, after: by
     assert decoder.received == len(before + SIZED + after)
 
 
+def test_the_line_of_a_chunk_may_come_in_two_parts_far_behind_the_first():
+    chunk = b"1388\r\n" + 5000 * b"x" + b"\r\n"
+    decoder = ReplyDecoder()
+    begun, rest = chunked(chunk + chunk[:1]), chunk[1:] + b"0\r\n\r\n"
+    assert not decoder.receive(begun, len(begun))
+    assert decoder.receive(rest, len(rest))
+
+
+def test_two_lengths_are_refused_and_both_named():
+    raw = reply_with("Content-Length: 3", "Content-Length: 4")
+    with pytest.raises(PeerError, match="two Content-Lengths, 3 and 4"):
+        ReplyDecoder().receive(raw, len(raw))
+
+
 def test_more_different_heads_than_are_remembered():
     decoder = ReplyDecoder()
     for n in range(5000):
