@@ -335,7 +335,7 @@ def test_a_model_may_have_dots_in_its_name(words: str, shown: str, run: Callable
     [
         ("metrics", "{at} is a metrics port"),
         ("OpenAI", "only Triton's models can be tuned; measure it as it is: inferometer measure {at} tiny"),
-        ("a page", "and has no model 'tiny'; check the port and the path; or, for the page itself, type inferometer measure"),
+        ("a page", "and has no model 'tiny'; check the port and the path; or, for the page itself, type"),
     ],
 )  # fmt: skip
 def test_only_triton_is_tuned(name: str, says: str, run: Callable, peer: Callable) -> None:
