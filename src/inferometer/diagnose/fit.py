@@ -28,8 +28,10 @@ _INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to te
 _PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
 _TELLING = 3  # executions of a size; fewer may be the first ones
 _DISTINCT = 0.02  # how unlike requests and inferences of batches must be to tell their costs apart
-_TURNS = -0.1  # scaling of a GPU whose instances were not seen at work together: switching costs a little
-_LEAST_TURNS = -0.6
+_TURN = 0.2  # what it costs a GPU to turn to another execution, where that was not seen
+_DEAREST_TURN = 20.0
+_ALL_BESIDE = -0.98  # nearly all of them fit beside each other
+_DEAR_TURN = 0.5  # to see whether it makes a difference
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
@@ -68,7 +70,7 @@ def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
         if row.items == plain.items and row.steps
     ]
     # Where it is known how long a GPU is busy, nothing more than that fits into its time.
-    return calibrate(measured, plain, 1.0 if rows[-1].gpu_share is None else 0.0)
+    return calibrate(measured, plain, -1.0 if rows[-1].gpu_share is None else 0.0)
 
 
 def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
@@ -107,7 +109,7 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
         outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light)),
         cores=cores,
         items=last.items,
-        devices=Devices(max((step.setup.gpus for step, _, _ in last.walk()), default=1), _TURNS),
+        devices=Devices(max((step.setup.gpus for step, _, _ in last.walk()), default=1), _TURN),
         variation=_VARIATION if light.variation is None else min(max(light.variation, _STEADY), 1.0),
     )
 
@@ -265,10 +267,12 @@ def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
 def _gpu_line(name: str, rows: Sequence[Observation], fixed_s: float, item_s: float) -> tuple[float, float]:
     """Seconds on a GPU of an execution, fixed and per inference: its part of the time they were busy.
 
-    Steps on the same GPUs share that time as they share the work. Where nobody knows how busy the GPUs are, a step is
+    Where executions took turns, so did what the turns cost; rows without are better. Steps on the same GPUs share that
+    time as they share the work. Where nobody knows how busy the GPUs are, a step is
     taken to keep one busy as long as it works.
     """
-    points = [found for row in rows if (found := _maybe_gpu_point(name, row)) is not None]
+    alone = [row for row, step, _ in _seen(name, rows) if row.gpu_share is not None and _is_alone(row, step)]
+    points = [found for row in alone or rows if (found := _maybe_gpu_point(name, row)) is not None]
     if not points:
         return fixed_s, item_s
     total = sum(weight for _, _, weight in points)
@@ -342,17 +346,18 @@ def _server_core_s(light: Observation) -> float:
 # --- the cores
 
 
-def calibrate(rows: Sequence[Measured], pipeline: Pipeline, most_turns: float = 1.0) -> Pipeline:
+def calibrate(rows: Sequence[Measured], pipeline: Pipeline, least_turn: float = -1.0) -> Pipeline:
     """The pipeline with the scaling of the GPUs, and the speed and scaling of the cores, that explain the rows best.
 
     Rows in which hardly ever two jobs want a core or a GPU at once tell nothing; then it stays as it is.
     """
     useful = [row for row in rows if row.throughput > 0]
-    if any(_tells(row, (_turning(row.pipeline, 0.0), _turning(row.pipeline, -0.3))) for row in useful):
-        span = _LEAST_TURNS, most_turns
-        turns = _minimum(lambda value: _misfit(useful, partial(_turning, scaling=value))[0], span)
-        pipeline = _turning(pipeline, turns)
-        useful = [replace(row, pipeline=_turning(row.pipeline, turns)) for row in useful]
+    if any(_tells(row, (_turning(row.pipeline, 0.0), _turning(row.pipeline, _DEAR_TURN))) for row in useful):
+        span = math.log(2 + least_turn), math.log(2 + _DEAREST_TURN)
+        place = _minimum(lambda value: _misfit(useful, partial(_turning, turn=math.exp(value) - 2))[0], span)
+        turn = math.exp(place) - 2
+        pipeline = _turning(pipeline, turn)
+        useful = [replace(row, pipeline=_turning(row.pipeline, turn)) for row in useful]
     if not any(_tells(row, (_scaled(row.pipeline, 1.0), _scaled(row.pipeline, 0.5))) for row in useful):
         return pipeline
     scaling = _minimum(
@@ -386,8 +391,8 @@ def _scaled(pipeline: Pipeline, scaling: float) -> Pipeline:
     return replace(pipeline, cores=replace(pipeline.cores, scaling=scaling))
 
 
-def _turning(pipeline: Pipeline, scaling: float) -> Pipeline:
-    return replace(pipeline, devices=replace(pipeline.devices, scaling=scaling))
+def _turning(pipeline: Pipeline, turn: float) -> Pipeline:
+    return replace(pipeline, devices=replace(pipeline.devices, turn=max(turn, _ALL_BESIDE)))
 
 
 def _slowed(station: Station, factor: float) -> Station:

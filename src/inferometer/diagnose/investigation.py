@@ -14,6 +14,8 @@ from inferometer.diagnose.suggest import Circumstances
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
+WORSE = -0.05  # measured loss that is no noise
+SURE = 0.15  # predicted gain below which nothing is tried after such a loss
 OFF = 0.15  # of the measured throughput, from which a prediction was wrong
 PROBES = (8,)
 GPU_PROBES = (4, 8, 32)
@@ -59,15 +61,18 @@ class Investigation:
             (
                 row
                 for row in self.found.suggestions
-                if row.change.can_apply
-                and row.gain > ENOUGH + self._doubt
-                and not self._is_mistake(row.change)
+                if row.change.can_apply and row.gain > self._enough and not self._is_mistake(row.change)
             ),
             None,
         )
 
+    @property
+    def _enough(self) -> float:
+        """Once something made it worse, the model has to be surer."""
+        return (SURE if any(trial.gain < WORSE for trial in self.trials) else ENOUGH) + self._doubt
+
     def _is_mistake(self, change: Change) -> bool:
-        """Whether it, or less of the same, was tried and did not help."""
+        """Whether it, or less of the same, was tried and did not help; what did harm is not even tried with less."""
         for trial in self.trials:
             tried = trial.suggestion.change
             if (tried.model, tried.kind) != (change.model, change.kind) or trial.is_kept:
@@ -75,7 +80,9 @@ class Investigation:
             if change.kind != INSTANCES:
                 return True
             before, after, wanted = int(tried.before), int(tried.after), int(change.after)
-            if (wanted >= after > before) or (wanted <= after < before):
+            is_same_way = (wanted > before) == (after > before)
+            is_further = abs(wanted - before) >= abs(after - before)
+            if is_same_way and (is_further or trial.gain < WORSE):
                 return True
         return False
 
@@ -140,7 +147,11 @@ def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> 
         return []
     count = step.setup.instances
     was, now = before.devices, after.devices
-    if step.setup.device == GPU_DEVICE and count > 1 and abs(was.scaling - now.scaling) > _WORDS:
+    if (
+        step.setup.device == GPU_DEVICE
+        and count > 1
+        and abs(was.work(count) / now.work(count) - 1) > _LEARNED
+    ):
         told.append(
             f"{count} executions at once on the GPU get done what {now.work(count):.2g} do alone, not "
             f"{was.work(count):.2g}"

@@ -89,16 +89,17 @@ class Cores:
 class Devices:
     """The GPUs all steps share.
 
-    n executions at once on one of them get done what `n ** scaling` do alone: 0 where they take turns at no cost, less
-    where switching between them costs, up to 1 where they fit beside each other.
+    Executions on the same one take turns. `turn` is what it costs to go from one of them to another, as a share of the
+    work that is done in between: 0 where it costs nothing, -1 where all fit beside each other and none has to wait.
     """
 
     count: int = 1
-    scaling: float = 0.0
+    turn: float = 0.0
 
     def work(self, jobs: float) -> float:
         """How many GPUs' worth of work so many executions get done together."""
-        return min(jobs, self.count) * math.pow(max(1.0, jobs / self.count), self.scaling)
+        each = max(1.0, jobs / self.count)
+        return min(jobs, self.count) / (1 + self.turn * (1 - 1 / each))  # the next is another one, mostly
 
     def speed(self, jobs: float) -> float:
         """Of each of so many; 1 is the speed of one alone."""

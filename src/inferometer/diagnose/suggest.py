@@ -20,7 +20,7 @@ from inferometer.diagnose.diagnosis import (
 )
 from inferometer.diagnose.diagnosis import CPU as CPU_VERDICT
 from inferometer.diagnose.fit import undisturbed
-from inferometer.diagnose.gpu import room_for_instances
+from inferometer.diagnose.gpu import EXHAUSTED, room_for_instances
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
@@ -137,6 +137,8 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     if not station.gpu_s(1):
         return sorted(count for count in wanted if station.instances < count <= most)
     room = room_for_instances(situation.top)
+    if (situation.top.gpu_share or 0.0) >= EXHAUSTED:
+        room = 0
     if room is not None:
         most = min(most, station.instances + room)
     wanted |= {1, station.instances // 2, most}  # fewer of them may leave each other alone
