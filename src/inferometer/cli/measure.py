@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
@@ -143,7 +144,7 @@ def run(given: dict[str, Any]) -> int:
 def exit_code(result: "Result", max_error_rate: float) -> int:
     """A run that was given up or not answered is no success, whatever share of its requests failed.
 
-    A broken promise comes last: the others say that the run itself went wrong.
+    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
     """
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
@@ -156,9 +157,15 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
+    if was_interrupted(result):
+        return INTERRUPTED
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
+
+
+def was_interrupted(result: "Result") -> bool:
+    return any(level.has_remark(Note.INTERRUPTED) for level in result.levels)
 
 
 def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
