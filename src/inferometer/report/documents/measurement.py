@@ -127,7 +127,7 @@ def _verdict(result: Result) -> str:
     found, finding = best(result), result.finding
     words = [] if finding is None else [finding_sentence(finding)]
     if found is None:
-        words += [_nothing_good(result)]
+        words += [promise_sentence(result) if finding is None else "", _nothing_good(result)]
     else:
         words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
@@ -139,13 +139,15 @@ def _verdict(result: Result) -> str:
 def _nothing_good(result: Result) -> str:
     """Why there are no figures."""
     found = [level.measurement for level in result.levels if level.measurement is not None]
-    groups = sorted((group for row in found for group in row.failures), key=lambda group: -group.count)
-    if not groups:
-        return "No request was answered, so there is nothing to report."
     failed = sum(row.failed_count for row in found)
-    said = ": ".join(word for word in (groups[0].kind, first_line(groups[0].example)) if word)
-    who = f"All {failed:,} requests" if failed > 1 else "The request"
-    return f"{who} failed, so there is nothing to report: {said}".rstrip(".") + "."
+    if not failed:
+        return "No request was answered, so there is nothing to report."
+    words = f"Every request failed ({failed:,} in all), so there is nothing to report."
+    group = max((group for row in found for group in row.failures), key=lambda row: row.count, default=None)
+    if group is None:
+        return words
+    said = ": ".join(word for word in (group.kind, first_line(group.example)) if word)
+    return f"{words} Most often: {said.rstrip('.')}."
 
 
 def _reservations(result: Result) -> Iterator[str]:

@@ -215,7 +215,7 @@ def test_failures_are_the_answer_where_nothing_ended_well(build: ModuleType) -> 
     page = measurement_document(build.result(build.level(found, 1)))
     assert page.tone is Tone.BAD
     assert page.verdict.startswith(
-        "All 1,042 requests failed, so there is nothing to report: http 503: not ready."
+        "Every request failed (1,042 in all), so there is nothing to report. Most often: http 503: not ready."
     )
 
 
