@@ -205,7 +205,7 @@ def times_scale(block: Differences) -> Scale:
 
 
 def _is_near(scale: Scale, one: float, other: float) -> bool:
-    """Whether their texts would meet on a phone. Near the ends of the axis they slide inwards, so as not to leave it."""
+    """Whether their texts would meet on a phone. Near the ends of the axis they slide inwards, to stay on it."""
     middles, widths = [], []
     for tick in (one, other):
         place, width = scale.place(tick), len(_times_tick(tick)) * _LETTER_SHARE

@@ -161,7 +161,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         near = [label(study, row.name) for row in _near(study, found.best)]
         if not near:
             return f"{words}."
-        return f"{words} by more than the spread of the measurements; {few_words(near)} may be as good."
+        return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
     words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
     if found.gain_percent is None:
         why = "does not keep the promise" if found.has_default else "was not measured"

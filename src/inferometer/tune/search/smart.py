@@ -391,6 +391,7 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
             reason = f"expected to reach at most {quantity(most)} infer/s, and {reached}"
             if most > best:
-                reason = f"the search ended first: expected to reach {quantity(likely)} infer/s, at most {quantity(most)}"
+                reach = f"{quantity(likely)} infer/s, at most {quantity(most)}"
+                reason = f"the search ended first: expected to reach {reach}"
         parts = state.candidates.parts(row)
         yield SkippedProposal(Proposal(parts, predicted=predicted(state, row)), reason)
