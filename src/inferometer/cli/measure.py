@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
@@ -18,7 +19,7 @@ from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
-from inferometer.report.delivery import STDOUT, check_outputs, deliver
+from inferometer.report.delivery import check_outputs, deliver, is_stdout
 from inferometer.services.kind import KINDS
 
 if TYPE_CHECKING:
@@ -129,13 +130,13 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
@@ -143,7 +144,7 @@ def run(given: dict[str, Any]) -> int:
 def exit_code(result: "Result", max_error_rate: float) -> int:
     """A run that was given up or not answered is no success, whatever share of its requests failed.
 
-    A broken promise comes last: the others say that the run itself went wrong.
+    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
     """
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
@@ -156,9 +157,15 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
+    if was_interrupted(result):
+        return INTERRUPTED
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
+
+
+def was_interrupted(result: "Result") -> bool:
+    return any(level.has_remark(Note.INTERRUPTED) for level in result.levels)
 
 
 def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
@@ -169,7 +176,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    growing = None if options.json == STDOUT else options.json
+    growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         for warning in setup.warnings:
             progress.said(warning, is_warning=True)
