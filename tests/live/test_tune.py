@@ -73,7 +73,16 @@ class Trials(Watcher):
 def tune(tmp_path, models, *words) -> Ended:
     return call(
         *("inferometer", "tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--journal", str(tmp_path / "journal")),
+        *(
+            "--instances",
+            "1:2",
+            "--max-batch",
+            "1:4",
+            "--load",
+            "1:8",
+            "--journal",
+            str(tmp_path / "journal"),
+        ),
         *words,
         folder=tmp_path,
     )
