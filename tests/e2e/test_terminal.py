@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from inferometer.base.signals import INTERRUPTED
 from tests.support.screen import Seen, on_terminal
 from tests.support.servers import FakeTriton
 
@@ -63,6 +64,7 @@ def test_ctrl_c_ends_in_order_and_gives_the_terminal_back() -> None:
             ["measure", fake.server.address, "fake", "-d", "60s", "--precision", "0.001"],
             interrupt_at="no errors",
         )
+    assert seen.code == INTERRUPTED
     assert any("stopping; Ctrl-C again ends at once" in block for block in blocks(seen)[-3:])
     assert "interrupted" in seen.last
     assert "▸" not in seen.last

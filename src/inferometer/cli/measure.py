@@ -1,7 +1,6 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
 import re
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -9,14 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.base.messages import messages_shown
-from inferometer.base.notes import Note
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
-from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
-from inferometer.measure.checks import STABILITY_OPTIONS, make
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import WORDS, Command
-from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import STDOUT, check_outputs, deliver
 
@@ -79,6 +75,10 @@ def _is_surely_address(word: str) -> bool:
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
     """What was given by field, with the defaults of our own commands: a level ends when its figures are precise, at
     the latest after `duration_s`. Where no kind is asked for, the address is asked what it is."""
+    from secrets import randbits
+
+    from inferometer.measure.checks import STABILITY_OPTIONS, make
+
     found = with_words(given)
     if "grpc_method" in found:
         found.setdefault("service_kind", "dynamic_grpc")
@@ -88,7 +88,7 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
         found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
     defaults: dict[str, Any] = {
         "request_timeout_s": REQUEST_TIMEOUT_S,
-        "sequence_ids": (secrets.randbits(62) + 1, None),  # two runs at once never share an id
+        "sequence_ids": (randbits(62) + 1, None),  # two runs at once never share an id
     }
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
@@ -101,6 +101,7 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any]) -> int:
+    from inferometer.base.messages import messages_shown
     from inferometer.measure.prepare import Habits, prepare
     from inferometer.measure.run import run as measure
 
@@ -108,8 +109,9 @@ def run(given: dict[str, Any]) -> int:
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
-        result = run_and_report(setup, partial(measure, setup))
-    return exit_code(result, options.max_error_rate)
+        return run_and_report(
+            setup, partial(measure, setup), partial(exit_code, max_error_rate=options.max_error_rate)
+        )
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
@@ -117,6 +119,8 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
     A broken promise comes last: the others say that the run itself went wrong.
     """
+    from inferometer.base.notes import Note
+
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
@@ -133,10 +137,12 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     return PROMISE_BROKEN if result.breaks_promise else 0
 
 
-def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
+def run_and_report(
+    setup: "Setup", start: "Callable[[Progress], Iterator[Result]]", code_of: "Callable[[Result], int]"
+) -> int:
     """Run it with progress on stderr; show the result, and write it to the files that were asked for.
 
-    The JSON file grows with every level.
+    The JSON file grows with every level. The exit code is that of the result, unless the user ended the run.
     """
     from inferometer.base.answer_file import write
 
@@ -152,7 +158,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))
     outputs.settle()
-    return result
+    return INTERRUPTED if progress.is_interrupted() else code_of(result)
 
 
 def _export(journal: "RequestJournal") -> None:
@@ -168,6 +174,7 @@ def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Pro
     from rich.console import Console
 
     from inferometer.base.signals import Interrupts
+    from inferometer.base.units import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
 
     is_drawn = can_draw(sys.stderr) and not verbose
