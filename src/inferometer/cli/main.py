@@ -10,6 +10,7 @@ from inferometer import __version__
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
 from inferometer.base.text import nearest, to_stderr
+from inferometer.base.threads import limit_threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,7 @@ OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 
 
 def main(argv: list[str] | None = None) -> int:
+    limit_threads()
     words = sys.argv[1:] if argv is None else argv
     name = words[0] if words and words[0] in COMMANDS else ""
     said = f"inferometer {name}".rstrip()

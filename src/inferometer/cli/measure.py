@@ -171,20 +171,21 @@ def _export(journal: "RequestJournal") -> None:
 @contextmanager
 def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Progress"]:
     """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
-    from rich.console import Console
-
     from inferometer.base.signals import Interrupts
     from inferometer.base.units import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
 
     is_drawn = can_draw(sys.stderr) and not verbose
     with Interrupts(is_silent=is_drawn or is_quiet).caught() as interrupts:
-        progress = (
-            Progress(interrupts.is_asked)
-            if is_quiet
-            else LiveProgress(interrupts.is_asked, Console(stderr=True))
-            if is_drawn
-            else PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))
-        )
+        if is_quiet:
+            progress = Progress(interrupts.is_asked)
+        elif is_drawn:
+            from rich.console import Console
+
+            progress = LiveProgress(interrupts.is_asked, Console(stderr=True))
+        else:
+            progress = PlainProgress(
+                interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose)
+            )
         with closing(progress):
             yield progress
