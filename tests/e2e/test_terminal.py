@@ -53,7 +53,8 @@ def test_without_colours_none_are_used() -> None:
 
 def test_a_terminal_that_cannot_go_back_gets_lines() -> None:
     with FakeTriton() as fake:
-        seen = on_terminal(["measure", fake.server.address, "fake", "-d", "1s"], TERM="dumb")
+        seen = on_terminal(["measure", fake.server.address, "fake", "-d", "1s"], columns=60, TERM="dumb")
+    assert max(map(len, seen.shots[0].splitlines())) <= 60
     assert "▸" not in "".join(seen.shots)
     assert "concurrency 1: " in seen.last
 

@@ -47,7 +47,7 @@ elif command == "tune":
 elif command == "profile":
     put("8s", "--budget")
 elif is_load and not (command == "compare" and any(word.endswith(".json") for word in words)):
-    if not any("localhost:" in word for word in words):
+    if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
     for place in os.environ["DOC_PLACES"].split():
         port, address = place.split("=")
@@ -55,7 +55,7 @@ elif is_load and not (command == "compare" and any(word.endswith(".json") for wo
     if name == "perf_analyzer":
         words += ["-p", "150", "-r", "3", "-s", "999999"]
     elif not has("-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
-        put("3s" if command == "find" or "ensemble_image" in words else "300ms", "-d")
+        put("6s" if command == "find" else "3s" if has("ensemble_image") else "300ms", "-d")
     if "--apply" in words:
         put("1s", "--budget")
     if command == "find" or has("--slo"):
@@ -136,7 +136,7 @@ def _run_blocks(document, work, shims, triton, places):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
@@ -165,7 +165,7 @@ def test_python_of_the_document_runs(code, triton, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -188,7 +188,7 @@ def test_the_site_is_made_without_a_warning(tmp_path):
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

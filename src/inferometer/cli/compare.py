@@ -11,6 +11,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, CompareOptions
 from inferometer.options.options import AUTO, MODERN, Options
