@@ -15,7 +15,6 @@ from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import STDOUT, check_outputs, deliver
-from inferometer.services.kind import KINDS
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -108,13 +107,14 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
 
 def _find_model(found: dict[str, Any]) -> None:
     """With the kind of the server known, the model must be, too; it may stand in the address."""
+    from inferometer.measure.address import model_in
+    from inferometer.services.kind import KINDS
+
     kind = found.get("service_kind")
     if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
         return
     if kind is None:
         raise UsageError("No server and no model are given", remedy="write them: localhost:8000 MODEL")
-    from inferometer.measure.address import model_in
-
     found["model"] = model_in(found.get("url"), kind)
     if not found["model"]:
         raise UsageError(
@@ -145,7 +145,7 @@ def run(given: dict[str, Any]) -> int:
 def exit_code(result: "Result", max_error_rate: float) -> int:
     """A run that was given up or not answered is no success, whatever share of its requests failed.
 
-    A broken promise comes last: the others say that the run itself went wrong.
+    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
     """
     from inferometer.base.notes import Note
 
@@ -160,6 +160,8 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
+    if any(Note.INTERRUPTED in row for row in notes):
+        return INTERRUPTED
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
@@ -170,7 +172,8 @@ def run_and_report(
 ) -> int:
     """Run it with progress on stderr; show the result, and write it to the files that were asked for.
 
-    The JSON file grows with every level. The exit code is that of the result, unless the user ended the run.
+    The JSON file grows with every level. The exit code is that of the result, also where the user ended a run
+    between two levels: only a fault of the server or of this machine says more.
     """
     from inferometer.base.answer_file import write
 
@@ -186,7 +189,9 @@ def run_and_report(
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))
     outputs.settle()
-    return INTERRUPTED if progress.is_interrupted() else code_of(result)
+    code = code_of(result)
+    is_fault = code in (PeerError.exit_code, LocalError.exit_code)
+    return INTERRUPTED if progress.is_interrupted() and not is_fault else code
 
 
 def _export(journal: "RequestJournal") -> None:
