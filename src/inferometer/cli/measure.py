@@ -14,7 +14,7 @@ from inferometer.base.writing import Outputs
 from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
-from inferometer.report.delivery import STDOUT, check_outputs, deliver
+from inferometer.report.delivery import check_outputs, deliver, is_stdout
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -130,13 +130,13 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 def run(given: dict[str, Any]) -> int:
     from inferometer.base.messages import messages_shown
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
         return run_and_report(
             setup, partial(measure, setup), partial(exit_code, max_error_rate=options.max_error_rate)
         )
@@ -178,7 +178,7 @@ def run_and_report(
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    growing = None if options.json == STDOUT else options.json
+    growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         for warning in setup.warnings:
             progress.said(warning, is_warning=True)
