@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.options.option import Groups, Option, appended, option, ours
+from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
     above_zero,
     bounds,
     choice,
     duration,
     microseconds,
+    output_file,
     path,
     text,
     whole,
@@ -22,49 +23,6 @@ from inferometer.options.values import (
 
 DIAGNOSED_S = 3.0  # for one load of `diagnose`
 USUAL_PORTS = (8000, 8001, 8002)
-
-
-# --- what all commands are asked, and what those that send requests are
-
-
-CONFIG: Groups = (
-    (
-        "Options in files",
-        (
-            Option(
-                ("--config",),
-                "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
-                text("FILE"),
-                field="config",
-            ),
-            Option(
-                ("--show-config",),
-                "Show the options in force and where each comes from; send nothing.",
-                field="show_config",
-            ),
-        ),
-    ),
-)
-PREVIEW: Groups = (
-    (
-        "Look first",
-        (
-            Option(
-                ("--dry-run",),
-                "Show the first request; asks for the model's metadata, sends no inference.",
-                field="dry_run",
-            ),
-            Option(
-                ("--show-request", "--show-reply"),
-                "Send the first request alone, show it and its reply with the time it took, and stop.",
-                field="show_reply",
-            ),
-        ),
-    ),
-    *CONFIG,
-)
-ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
-"""Fields of what is asked instead of a run, or before it: no file has any of them."""
 
 
 # --- options of a measurement that a command has no use for, and what to do instead
@@ -328,11 +286,20 @@ class TuneOptions:
 class ViewOptions:
     """What `view` is asked."""
 
-    html: Path | None = option("--html", "write one self-contained page", path(), group="Output")
-    markdown: Path | None = option("--markdown", "write Markdown; - is the terminal", path())
+    html: str | None = option(
+        "--html",
+        "write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "write Markdown", output_file)
+    csv: str | None = option("-f --csv", "write a table, as CSV", output_file)
+    json: str | None = option("--json", "write the whole result, as this version does", output_file)
+    junit: str | None = option("--junit", "write test cases for CI, as JUnit XML", output_file)
     png: Path | None = option("--png", "write a picture (needs an installed Chromium)", path())
     pdf: Path | None = option("--pdf", "write a PDF (needs an installed Chromium)", path())
     open: bool = option("--open", "show the page in the browser")
+    quiet: bool = option("-q --quiet", "do not print the names of the files")
 
 
 def _port(service: str, usual: int) -> Any:
