@@ -189,6 +189,7 @@ class SearchSettings:
     top: int = 3  # variants that are looked at closely
     binary_steps: int = 5
     sweep_after: bool = True
+    ends_at_limit: bool = False  # a sweep of growing loads ends where a limit is missed
     optuna: OptunaLimits = field(default_factory=OptunaLimits)
     budget_s: float | None = None
     seed: int | None = None  # None: a new one, or that of the search that is resumed
@@ -258,6 +259,7 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
             SearchBounds(request.instances, request.batch, request.load, delays_us=request.delays),
             budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
             seed=request.seed,
+            ends_at_limit=True,
         ),
         journal=request.journal,
     )
