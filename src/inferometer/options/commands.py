@@ -321,7 +321,12 @@ class TuneOptions:
     fresh: bool = option("--fresh", "forget what the journal holds")
     seed: int | None = option("--seed", "repeat a search as it was", whole("SEED"))
     study: None = option("--study", "the same as --json", path(), instead="write --json FILE")
-    output: Path | None = option("--output", "write the recommended config.pbtxt", path(), is_main=True)
+    output: Path | None = option(
+        "--output",
+        "write the recommended config.pbtxt; of an ensemble or several models, a folder with MODEL/config.pbtxt each",
+        path(),
+        is_main=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,18 +136,28 @@ def check_settings(settings: TuneSettings, *, sends: bool) -> None:
 
 
 def _check_models(settings: TuneSettings) -> None:
-    """Models that are not in the repository."""
+    """A repository that cannot be read, and models that are not in it."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
         return
+    known = sorted(name for folder in folders for name in _models_in(folder))
     called = [member.name for model in settings.models if model.is_bls for member in model.members]
     for name in (*(model.name for model in settings.models), *called):
-        if model_config.find_model(folders, name) is None:
-            known = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
+        if name not in known:
             raise UsageError(
                 f"the model '{name}' is not in the model repository '{folders[0]}'",
                 remedy=f"it has {', '.join(known) or 'no models'}",
             )
+
+
+def _models_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise UsageError(
+            f"the model repository '{folder}' cannot be read: {error.strerror}",
+            remedy="give a folder of models with --model-repository",
+        ) from error
 
 
 def _check_search(settings: TuneSettings) -> None:

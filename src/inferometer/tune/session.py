@@ -51,7 +51,7 @@ def profile(
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
+            before, deployment = deployment, _deployment_for(settings, group, deployment, stack, watcher)
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
@@ -88,9 +88,11 @@ def _where(settings: TuneSettings, deployment: Deployment) -> str:
 
 
 def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Watcher) -> None:
-    for other in deployment.others(settings.names):
-        text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(f"{text}, and so change the figures", is_warning=True)
+    others = [f"'{name}'" for name in deployment.others(settings.names)]
+    if others:
+        what = "Other models are" if len(others) > 1 else "Another model is"
+        text = f"{what} loaded on the server and may take part of the machine: {', '.join(others)}"
+        watcher.said(text, is_warning=True)
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
@@ -117,6 +119,7 @@ def _deployment_for(
     group: Sequence[ModelSettings],
     deployment: Deployment | None,
     stack: contextlib.ExitStack,
+    watcher: Watcher,
 ) -> Deployment:
     """The deployment for these models: another one where a model has server flags of its own."""
     own = group[0]
@@ -130,7 +133,8 @@ def _deployment_for(
             return deployment
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
-    fresh = open_deployment(replace(launch, flags=flags, environment=environment))
+    launch = replace(launch, flags=flags, environment=environment)
+    fresh = open_deployment(launch, partial(watcher.said, is_warning=True))
     fresh.is_special = is_special
     return stack.enter_context(fresh)
 

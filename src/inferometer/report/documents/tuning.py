@@ -1,6 +1,6 @@
 """A study as a document: what to run the model with, what else was tried, and how far to trust it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -126,7 +126,24 @@ def _instances(variant: ModelVariant) -> str:
 
 
 def _shapes(study: Study, name: str) -> str:
-    return facts.each(study, name, _shape)
+    """Of several models each with its name: `first with 2 CPU instances, ..., and second with ...`."""
+    rows = _working(study, name)
+    if len(rows) == 1:
+        return _shape(rows[0])
+    return ", and ".join(f"{variant.model} with {_shape(variant)}" for variant in rows)
+
+
+def _working(study: Study, name: str) -> list[ModelVariant]:
+    """The models that have instances, members included."""
+    return [variant for variant in study.loaded(name) if not variant.is_ensemble]
+
+
+def _each(study: Study, name: str, text: Callable[[ModelVariant], str]) -> str:
+    """A cell of a table; of several models each with its name."""
+    rows = _working(study, name)
+    if len(rows) == 1:
+        return text(rows[0])
+    return ", ".join(f"{variant.model}: {text(variant)}" for variant in rows)
 
 
 def _gives(trial: Trial) -> str:
@@ -158,7 +175,8 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         return f"Only the model's own configuration was measured: {_gives(best)}."
     if found.best.name == study.default_name:
         return f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}."
-    words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
+    verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
+    words = f"{verb} {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
     if found.gain_percent is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
@@ -246,9 +264,9 @@ def _best_section(study: Study) -> Section:
 def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
     best = row.best
     yield label(study, row.name)
-    yield facts.each(study, row.name, _instances)
-    yield facts.each(study, row.name, facts.batch_size)
-    yield facts.each(study, row.name, lambda variant: facts.batching(variant).lower())
+    yield _each(study, row.name, _instances)
+    yield _each(study, row.name, facts.batch_size)
+    yield _each(study, row.name, lambda variant: facts.batching(variant).lower())
     yield _load(best)
     yield from _rate_cells(best)
     yield _number(best.combined(LATENCY_P99))
@@ -331,11 +349,7 @@ def _line(
 
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
-    blocks = tuple(
-        Code(f"{part.model}/config.pbtxt", part.text)
-        for variant in facts.variants_of(study, best)
-        for part in variant.with_members
-    )
+    blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"Of {label(study, best)}: {_shapes(study, best)}. To be copied into the model repository."
     return Section("configuration", "The recommended configuration", lead, blocks)
 
