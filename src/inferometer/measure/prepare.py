@@ -393,12 +393,19 @@ def _promise(options: Options, text: str) -> Slo:
                 f"'{term.text}': the answers of {KINDS[options.service_kind].title} have no tokens",
                 remedy="limit the latency instead",
             )
-        if term.figure == "ttft" and not (has_tokens or options.streaming):
+        if term.figure in ("ttft", "tpot") and not (
+            options.streaming or (has_tokens and (options.is_lenient or _has_own_data(options)))
+        ):
             raise UsageError(
                 f"'{term.text}': without a stream an answer comes all at once",
                 remedy="limit the latency instead, or add --streaming",
             )
     return promise
+
+
+def _has_own_data(options: Options) -> bool:
+    """Payloads of the user's may ask for a stream themselves."""
+    return bool(options.data.files or options.bodies or options.data.sources != ("random",))
 
 
 def _effective(
