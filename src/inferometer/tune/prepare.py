@@ -12,6 +12,7 @@ from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
+from inferometer.stats.figures import BY_TAG
 from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
@@ -22,6 +23,7 @@ from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
 from inferometer.tune.space import Space, automatic, manual
+from inferometer.tune.trial import Trial
 from inferometer.tune.variant import VariantNames
 from inferometer.wire.grpc import encode_headers
 from inferometer.wire.http1 import encode_request
@@ -122,6 +124,28 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
     if name not in searches:
         raise UsageError(f"there is no search '{asked}'", remedy="take smart, brute, quick or optuna")
     return name, searches[name](problem, names)
+
+
+def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSteps[str]:
+    """The same search; it ends when the first measurement lacks a figure of the GPUs that a goal is about."""
+    tags = {row.tag for goal in goals for row in goal.constraints}
+    tags |= {tag for goal in goals for tag, _ in goal.objectives}
+    wanted = [BY_TAG[tag] for tag in sorted(tags) if BY_TAG[tag].of_gpu]
+    told: Trial | None = None
+    while True:
+        try:
+            event = steps.send(told)
+        except StopIteration as stop:
+            return str(stop.value)
+        told = yield event
+        unknown = [row.title for row in wanted if told and told.is_measured and told.value(row.tag) is None]
+        if unknown:
+            raise UsageError(
+                f"{' and '.join(unknown)} is unknown here, so nothing can be promised about it: neither the metrics "
+                "of the server nor NVML tell",
+                remedy="on the machine of the GPU install it with pip install 'inferometer[gpu]', or give the address "
+                "of metrics that have nv_gpu_* with --collect-metrics --metrics-url",
+            )
 
 
 # --- what is refused before a server is started: every mistake that files and settings show by themselves

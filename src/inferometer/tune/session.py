@@ -24,7 +24,16 @@ from inferometer.tune import journal as journals
 from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
-from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
+from inferometer.tune.prepare import (
+    are_whole,
+    base_config,
+    check_settings,
+    choose,
+    groups,
+    make_problem,
+    with_gpu_figures,
+)
+from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
@@ -62,6 +71,8 @@ def profile(
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
+            if settings.must_know_gpus:
+                steps = with_gpu_figures(steps, problem.goals)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
@@ -206,6 +217,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             known = _known(runner, event, retry=retry)
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
+            _tell_best(runner.watcher, study, [*trials, *fresh])
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may propose the same again
@@ -218,6 +230,12 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
                 )
+
+
+def _tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
+    ranked = rank(study.goals, trials)
+    if ranked:
+        watcher.led(ranked[0].best, does_pass=ranked[0].does_pass)
 
 
 def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | None:

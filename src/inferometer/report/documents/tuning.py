@@ -126,8 +126,12 @@ def _instances(variant: ModelVariant) -> str:
 
 
 def _shapes(study: Study, name: str) -> str:
+    return shape_words(facts.variants_of(study, name))
+
+
+def shape_words(variants: Sequence[ModelVariant]) -> str:
     """Of several models each with its name: `first with 2 CPU instances, ..., and second with ...`."""
-    rows = _working(study, name)
+    rows = [part for variant in variants for part in variant.with_members if not part.is_ensemble]
     if len(rows) == 1:
         return _shape(rows[0])
     return ", and ".join(f"{variant.model} with {_shape(variant)}" for variant in rows)
