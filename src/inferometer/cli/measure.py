@@ -19,7 +19,7 @@ from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
-from inferometer.report.delivery import STDOUT, check_outputs, deliver
+from inferometer.report.delivery import check_outputs, deliver, is_stdout
 from inferometer.services.kind import KINDS
 
 if TYPE_CHECKING:
@@ -130,13 +130,13 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 
@@ -176,7 +176,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    growing = None if options.json == STDOUT else options.json
+    growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         for warning in setup.warnings:
             progress.said(warning, is_warning=True)

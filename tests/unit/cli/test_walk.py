@@ -56,7 +56,16 @@ class Halt:
 # --- what is read of the options, and by whom
 
 CHECKS = ("measure/checks.py", "measure/unused.py", "dataclasses.py")
-COPIES = ("_asked", "_effective", "effective", "fingerprint", "value_of", "check_outputs", "_without_effect")
+COPIES = (
+    "_asked",
+    "_effective",
+    "effective",
+    "fingerprint",
+    "value_of",
+    "check_outputs",
+    "check_forms",
+    "_without_effect",
+)
 PREFIXES = {options.Options: "", options.DataOptions: "data.", options.Tls: "tls."}
 PREFIXES |= {
     cls: OWN for name, cls in vars(commands).items() if name.endswith("Options") and isinstance(cls, type)

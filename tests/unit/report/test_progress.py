@@ -388,13 +388,13 @@ class TunedTrials:
     def tell(self, name: str, concurrency: int, rate: float, *, is_known: bool = False) -> None:
         from inferometer.stats.measurement import Estimate
         from inferometer.tune.search.search import Proposal
-        from inferometer.tune.trial import ClientLoad, Figures
+        from inferometer.tune.trial import ClientLoad, Figures, Status
         from inferometer.tune.variant import ModelVariant
 
         config = {"name": "m", "max_batch_size": 8, "instance_group": [{"count": 2, "kind": "KIND_CPU"}]}
         proposal = Proposal(((ModelVariant("m", name, {}, config), ClientLoad(concurrency=concurrency)),))
         self.progress.proposed(proposal, is_known=is_known)
-        bare = proposal.trial(0)
+        bare = proposal.trial(0, Status.MEASURED)
         figures = Figures((("perf_throughput", Estimate(rate)),))
         trial = replace(bare, parts=tuple(replace(part, figures=figures) for part in bare.parts))
         self.progress.led(trial, does_pass=True)
