@@ -46,7 +46,23 @@ if TYPE_CHECKING:
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
+PATIENCE_NS = 3 * NS_PER_S  # with a trial that runs when the user wants to end
 MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
+
+
+@dataclass(slots=True)
+class _Patience:
+    """When the user wants to end, a trial that runs is finished, so that it counts; unless it takes long."""
+
+    is_asked: Callable[[], bool]
+    since_ns: int | None = None
+
+    def is_over(self) -> bool:
+        if not self.is_asked():
+            return False
+        if self.since_ns is None:
+            self.since_ns = monotonic_ns()
+        return monotonic_ns() - self.since_ns > PATIENCE_NS
 
 
 class TrialError(Exception):
@@ -104,11 +120,12 @@ class EngineMeter:
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
         self._effort = effort
-        # It does not interrupt: a trial that runs is finished, so that it counts. Of several models under load at the
-        # same time nobody could tell the figures apart.
-        told = None
+        # Of several models under load at the same time nobody could tell the figures apart.
+        told = SimpleNamespace()
+        if watcher is not None:
+            told.is_interrupted = _Patience(watcher.is_interrupted).is_over
         if watcher is not None and len(options) == 1:
-            told = SimpleNamespace(progressed=watcher.progressed)
+            told.progressed = watcher.progressed
         self._watcher = completed(told)
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model

@@ -225,7 +225,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             told = fresh[-1]
             attempts += known is None
             successes += told.is_measured
-            if attempts >= FIRST_ATTEMPTS and not successes:
+            if attempts >= FIRST_ATTEMPTS and not successes and not runner.watcher.is_interrupted():
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
@@ -272,6 +272,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
+        if not found[-1].is_measured and runner.watcher.is_interrupted():
+            break  # the user may have ended it: the next session tries it again
         runner.journal.add(found[-1], proposal.variants, study=study)
     return found
 

@@ -1,6 +1,6 @@
 """A study as a document: what to run the model with, what else was tried, and how far to trust it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -142,12 +142,9 @@ def _working(study: Study, name: str) -> list[ModelVariant]:
     return [variant for variant in study.loaded(name) if not variant.is_ensemble]
 
 
-def _each(study: Study, name: str, text: Callable[[ModelVariant], str]) -> str:
-    """A cell of a table; of several models each with its name."""
-    rows = _working(study, name)
-    if len(rows) == 1:
-        return text(rows[0])
-    return ", ".join(f"{variant.model}: {text(variant)}" for variant in rows)
+def _has_several(study: Study) -> bool:
+    """Whether a configuration is one of several models."""
+    return any(len(_working(study, row.name)) > 1 for row in study.ranked)
 
 
 def _gives(trial: Trial) -> str:
@@ -261,11 +258,10 @@ def _sections(study: Study) -> Iterator[Section]:
 def _best_section(study: Study) -> Section:
     rows = facts.selected(study, SHOWN)
     own = next((row for row in study.ranked if row.name == study.default_name), None)
+    shape = (Column("Instances"), Column("Max batch"), Column("Dynamic batching", is_number=False, rank=1))
     columns = (
         NAME,
-        Column("Instances"),
-        Column("Max batch"),
-        Column("Dynamic batching", is_number=False, rank=1),
+        *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
         *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
         *((Column("Promise", is_number=False),) if _promise(study) else ()),
@@ -280,9 +276,11 @@ def _best_section(study: Study) -> Section:
 def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
     best = row.best
     yield label(study, row.name)
-    yield _each(study, row.name, _instances)
-    yield _each(study, row.name, facts.batch_size)
-    yield _each(study, row.name, lambda variant: facts.batching(variant).lower())
+    if _has_several(study):
+        yield "; ".join(f"{variant.model}: {_shape(variant)}" for variant in _working(study, row.name))
+    else:
+        (variant,) = _working(study, row.name)
+        yield from (_instances(variant), facts.batch_size(variant), facts.batching(variant).lower())
     yield _load(best)
     yield from _rate_cells(best)
     yield _number(best.combined(LATENCY_P99))
