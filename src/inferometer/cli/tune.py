@@ -10,8 +10,9 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, writable, write_file
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
+from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
