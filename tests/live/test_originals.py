@@ -1,11 +1,13 @@
 """A remote server is as it was found, whatever ends the run: byte for byte, also after SIGKILL."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from tests.support.commands import call
 pytestmark = pytest.mark.live
 
 MODELS = Path(__file__).parent / "models"
-MOMENTS = int(os.environ.get("MOMENTS", "4"))
+MOMENTS = int(os.environ.get("MOMENTS", "2"))  # of each model
 BOUNDS = ("--instances", "1:2", "--max-batch", "4:8", "--load", "1:4", "--seed", "1")
 
 
@@ -33,10 +35,12 @@ class Remote:
         self._http = HttpControl(Connection(parse_endpoint(self.address, default_port=8000, tls=Tls())))
         self.control = TritonHttp(Connection(parse_endpoint(self.address, default_port=8000, tls=Tls())))
 
-    def state(self) -> dict[str, bytes]:
-        """The configuration of every model that is loaded, as it comes over the wire."""
+    def state(self) -> dict[str, object]:
+        """The configuration of every model that is loaded, as it comes over the wire; the entries of an ensemble's maps
+        have another order with every load."""
         ready = sorted(row.name for row in self.control.index() if row.state == "READY")
-        return {name: self._http.exchange("GET", f"/v2/models/{name}/config")[1] for name in ready}
+        bodies = {name: self._http.exchange("GET", f"/v2/models/{name}/config")[1] for name in ready}
+        return {name: json.loads(body) if b"_map" in body else body for name, body in bodies.items()}
 
 
 def tune(remote: Remote, model: str, folder: Path, *words: str) -> list[str]:
@@ -64,19 +68,45 @@ def home(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("model", ["addsub", "addsub_b"])
-def test_the_original_is_back_after_a_kill_at_any_moment(home, model):
-    """One model is loaded with a configuration that its folder does not have, the other one is not loaded."""
-    chance = random.Random(MOMENTS)
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    """One model is loaded with a configuration that its folder does not have, all others are not loaded."""
     with EmbeddedTriton(MODELS, load_models=("addsub",)) as server:
-        remote = Remote(server)
+        found = Remote(server)
         own = model_config.read_file(MODELS / "addsub" / "config.pbtxt")
-        remote.control.load_model("addsub", {**own, "name": "addsub", "max_batch_size": 6})
-        before = remote.state()
-        for number in range(MOMENTS):
-            words = tune(remote, model, home, "--fresh")
-            killed(words, chance.uniform(0.5, 9.0), with_guard=bool(number % 2))
-            done = call("inferometer", *words, timeout_s=300)
-            assert done.code in (0, 1), done.stderr
-            assert remote.state() == before
-            assert not any((home / "state").rglob("*.jsonl"))
+        found.control.load_model("addsub", {**own, "name": "addsub", "max_batch_size": 9})
+        yield found
+
+
+@pytest.mark.parametrize("model", ["addsub", "addsub_b", "ens"])
+def test_the_original_is_back_after_a_kill_at_any_moment(home, remote, model):
+    chance, before = random.Random(f"{model} {MOMENTS}"), remote.state()
+    for number in range(MOMENTS):
+        words = tune(remote, model, home, "--fresh")
+        killed(words, chance.uniform(0.5, 9.0), with_guard=bool(number % 2))
+        done = call("inferometer", *words, timeout_s=300)
+        assert done.code in (0, 1), done.stderr
+        assert remote.state() == before
+        assert not any((home / "state").rglob("*.jsonl"))
+
+
+def test_a_diagnosis_that_is_killed_leaves_nothing_behind(home, remote):
+    before = remote.state()
+    words = ["diagnose", remote.address, "addsub", "--apply", "--budget", "60s", "-c", "1,8", "-d", "1s"]
+    tool = subprocess.Popen(
+        [sys.executable, "-m", "inferometer.cli.main", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(lambda: remote.state() != before or tool.poll() is not None, "it has changed the model")
+    tool.kill()
+    tool.wait()
+    wait_until(lambda: not any((home / "state").rglob("*.jsonl")), "the guard has put it back")
+    assert remote.state() == before
+
+
+def wait_until(is_so, what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
