@@ -22,6 +22,7 @@ from inferometer.base.errors import InferometerError, UsageError
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS, main
 from inferometer.load.workers import Workers
 from inferometer.options import commands, options
+from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import OWN, Command, read
 from inferometer.options.option import Option
 from tests.support.grpc_servers import FakeGrpcTriton
@@ -315,9 +316,7 @@ def test_every_option_is_used_or_refused(
     for line in (*OUTPUTS, *OWN_OUTPUTS.get(name, ())):
         walk.run(split(line, walk.command, places))
     missing = sorted(
-        row.names[-1]
-        for row in usable(walk.command)
-        if not {row.field} & {*walk.used, *walk.refused, *commands.ASIDE}
+        row.names[-1] for row in usable(walk.command) if not {row.field} & {*walk.used, *walk.refused, *ASIDE}
     )
     assert not missing, "\n".join([f"neither used nor refused: {missing}", *walk.said])
     for field, said in walk.refused.items():
