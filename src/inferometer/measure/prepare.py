@@ -419,7 +419,7 @@ def _effective(
         request_count=_count(options, dataset, agenda),
         schedule_s=None if agenda is None else agenda.length_ns / NS_PER_S,
         schedule=_schedule_name(options),
-        periodic=None if periodic is None else dataclasses.astuple(periodic),
+        periodic=None if periodic is None else (periodic.start, periodic.end, periodic.step),
         stopping="precision" if isinstance(level_settings.rule, Precision) else "stability",
         **_data(dataset),
     )
