@@ -146,6 +146,8 @@ TUNE_REFUSED: Mapping[str, str] = {
         ),
         "it loads configurations, which only Triton can: leave it out",
     ),
+    "asynchronous": "it always is: leave it out",
+    "workers": "one process makes the load of a trial: leave it out",
     "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"

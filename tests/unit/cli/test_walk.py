@@ -211,7 +211,8 @@ OWN_LINES = {
     "diagnose": ("HTTP fake --cores 64",),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s {TRIALS}",
-        "fake -u HTTP --seed 3 --search smart --shape TEXT:1 --budget 5s --max-batch 4",
+        f"GRPC fake -i grpc {TRIALS}",
+        "fake -u HTTP --seed 3 --search smart --shape TEXT:1 --budget 5s --max-batch 4 --json study.json",
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
@@ -352,7 +353,7 @@ class Walk:
 
 def usable(command: Command) -> Iterator[Option]:
     for _, members in command.groups:
-        yield from (row for row in members if row.is_built)
+        yield from (row for row in members if row.is_built and not row.instead)
 
 
 APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs"
