@@ -159,6 +159,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
     from inferometer.measure import run as measure
     from inferometer.report import progress as _progress  # noqa: F401
+    from inferometer.tune import deployment as deployments
     from inferometer.tune import session
 
     found, clock = Observer(capsys, servers), FakeClock()
@@ -179,7 +180,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         found.hand(interval_ns)
         return Poller(look, interval_ns=interval_ns, clock=clock)
 
-    opened = session.open_deployment
+    opened = deployments.open_deployment
     for name, module in list(sys.modules.items()):
         is_real = name in ("inferometer.services.undo", "inferometer.base.units")
         if name.startswith("inferometer.") and hasattr(module, "monotonic_ns") and not is_real:

@@ -81,8 +81,8 @@ FILES = {
 def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("WALK_KEY", "secret")
-    for folder in ("imports", "models/fake"):
-        Path(folder).mkdir(parents=True)
+    for part in ("imports", "models/fake"):
+        Path(part).mkdir(parents=True)
     for name, text in FILES.items():
         Path(name).write_text(text)
     base = sample_result()
@@ -384,6 +384,10 @@ class Silent:
 
         return Entered()
 
+    def browse(self, page: str) -> bool:
+        self.observer.hand(page)
+        return True
+
     def part(self, thoroughness: Any) -> Iterator[Any]:
         self.observer.hand(thoroughness)
         return iter(())
@@ -395,7 +399,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     monkeypatch.setattr("inferometer.diagnose.run.diagnose_model", lambda *_: Outcome(sample_diagnosis()))
     for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
         monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)
-    monkeypatch.setattr("webbrowser.open", lambda page: observer.hand(page) or True)
+    monkeypatch.setattr("webbrowser.open", silent.browse)
     monkeypatch.setattr("inferometer.report.chromium.find_chromium", lambda: "chromium")
     monkeypatch.setattr("inferometer.report.chromium.browsing", ExitStack)
     for form in ("picture", "pdf"):
@@ -418,12 +422,8 @@ def test_every_option_shows_or_is_refused(
     if name in LOADING:
         lines += [f"{line} {SHORT.get(name, '')}" for line in (*LINES, *OUTPUTS)]
     if name in LOADING:  # what differs by chance would be taken for an effect
-        line = [
-            name,
-            names["HTTP"],
-            *typed(completed(name, split(f"fake {SHORT.get(name, '')}", walk.command, names))),
-        ]
-        assert observer.run(*line) == observer.run(*line)
+        words = completed(name, split(f"HTTP fake {SHORT.get(name, '')}", walk.command, names))
+        assert observer.run(name, *typed(words)) == observer.run(name, *typed(words))
     for line in lines:
         walk.walk(split(line, walk.command, names))
     missing = sorted(
