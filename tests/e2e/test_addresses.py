@@ -66,6 +66,7 @@ def management(request: Request) -> Act:
     return TORCHSERVE_404
 
 
+ERROR_PAGE = b"<html>\r\n<head><title>Not here</title></head>\r\n<body>no</body>\r\n</html>\r\n"
 PROXY = reply(b"<html>The plain HTTP request was sent to HTTPS port</html>", 400)
 ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 
@@ -139,6 +140,11 @@ PEERS: dict[str, Callable[[Context], Any]] = {
     "gRPC": lambda context: fake(FakeGrpcTriton()),
     "gRPC of another kind": lambda context: other_grpc(),
     "Triton": lambda context: fake(FakeTriton()),
+    "Triton with TLS": lambda context: fake(FakeTriton(tls=context)),
+    "moved": lambda context: scripted(
+        lambda request: answer(b"", 301, {"Location": "http://127.0.0.1:9/there"})
+    ),
+    "a page of errors": lambda context: scripted(lambda request: answer(ERROR_PAGE, 404)),
     "OpenAI": lambda context: fake(FakeOpenAi()),
     "a page": lambda context: scripted(page),
     "a locked page": lambda context: scripted(lambda request: answer(b"no", 401)),
@@ -186,11 +192,11 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("gRPC of another kind", "{at} -m fake", USAGE, "{at} looks like a gRPC server of no kind", "{at} --grpc-method"),
     ("Triton", "https://{at} -m fake", USAGE, "{at} speaks no TLS: it looks like Triton", "http://{at} fake"),
     ("Triton", "grpc://{at} -m fake", USAGE, "{at} looks like Triton over HTTP, and gRPC", "{at} fake"),
-    ("Triton", "{at}/foo -m fake", USAGE, "takes no inference at '/foo'", "{at} fake"),
-    ("Triton", "{at}/v2/health/ready", USAGE, "takes no inference at '/v2/health/ready'", "{at} MODEL"),
-    ("Triton", "{at}/v1/models/fake:predict", USAGE, "takes no inference at '/v1/models/fake", "{at} fake"),
-    ("Triton", "{at}/predictions/fake", USAGE, "takes no inference at '/predictions/fake'", "{at} fake"),
-    ("Triton", "{at}/v1/chat/completions -m fake", USAGE, "takes no inference at '/v1/chat", "{at} fake"),
+    ("Triton", "{at}/foo -m fake", USAGE, "is not measured at '/foo'", "{at} fake"),
+    ("Triton", "{at}/v2/health/ready", USAGE, "is not measured at '/v2/health/ready'", "{at}"),
+    ("Triton", "{at}/v1/models/fake:predict", USAGE, "is not measured at '/v1/models/fake", "{at} fake"),
+    ("Triton", "{at}/predictions/fake", USAGE, "is not measured at '/predictions/fake'", "{at} fake"),
+    ("Triton", "{at}/v1/chat/completions -m fake", USAGE, "is not measured at '/v1/chat", "{at} fake"),
     ("Triton", "{at}/v2/models/fake?x=1", USAGE, "ends with the query '?x=1'", ""),
     ("Triton", "{at}/v2/models/fake -m other", USAGE, "has the model 'fake' in it, and 'other' is asked for", ""),
     ("Triton", "{at}/v2/models/nope", PEER, "'nope' is not found", ""),
@@ -203,23 +209,27 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("OpenAI", "{at}/v1/completions -m tiny --endpoint v1/x", USAGE, "has the endpoint 'v1/completions' in it", ""),
     ("a page", "{at} -m fake", PEER, "and has no model 'fake'", "{at}"),
     ("a page", "{at}/page -m fake", PEER, "and has no model 'fake'", "{at}/page"),
-    ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'", "{at}/v2"),
+    ("a page", "{at}/v2 -m fake", PEER, "and has no model 'fake'; check the port and the path\n", ""),
     ("a page", "https://{at}/page", USAGE, "{at} speaks no TLS", "http://{at}/page"),
     ("a page", "{at}/none", PEER, "answers GET /none with status 404", ""),
     ("a locked page", "{at} -m fake", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
     ("a locked page", "{at}/page", PEER, "it wants to know who asks; give a key with --api-key-env", ""),
-    ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
-    ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "{below:2} MODEL"),
-    ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "{below:2} fake"),
-    ("metrics", "-u {at} -m fake", USAGE, "{at} is a metrics port", "{below:2} fake"),
-    ("management", "{at} -m resnet", USAGE, "{at} is TorchServe's management API", "{below:1} resnet"),
-    (
-        "management",
-        "{at} -m resnet --service-kind torchserve --body x",
-        USAGE,
-        "{at} is TorchServe's management API",
-        "{below:1} resnet",
-    ),
+    ("metrics", "{at} -m fake", USAGE, "{at} is a metrics port", "at {below:2}"),
+    ("metrics", "{at}/metrics", USAGE, "{at} is a metrics port", "at {below:2}"),
+    ("metrics", "{at} -m fake -i grpc", USAGE, "{at} is a metrics port", "at {below:2}"),
+    ("metrics", "-u {at} -m fake", USAGE, "{at} is a metrics port", "at {below:2}"),
+    ("management", "{at} -m resnet", USAGE, "{at} is TorchServe's management API", "at {below:1}"),
+    ("management", "{at} -m resnet --service-kind torchserve --body x", USAGE, "{at} is TorchServe's", "at {below:1}"),
+    ("Triton", "{at}/v2/models/fake/stats", USAGE, "is not measured at '/v2/models/fake/stats'", "{at} fake"),
+    ("Triton", "{at}/v2/models/fake/ready --service-kind triton", USAGE, "is not measured at", "{at} fake"),
+    ("Triton", "{at} --service-kind triton", USAGE, "No model is named", "-m"),
+    ("Triton", "fake@{at}", USAGE, "has a user name or a password in it", "MODEL"),
+    ("Triton with TLS", "grpcs://{at} -m fake -k", USAGE, "and gRPC is asked for", "https://{at} fake"),
+    ("moved", "{at} -m fake", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there fake"),
+    ("moved", "{at}/page", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there"),
+    ("moved", "{at} -m fake --service-kind triton", USAGE, "redirects to", "http://127.0.0.1:9/there fake"),
+    ("a page of errors", "{at} -m fake --service-kind triton", PEER, "a page 'Not here'; check the address", ""),
+    ("a page of errors", "{at} -m fake", PEER, "and has no model 'fake'; check the port and the path\n", ""),
 )  # fmt: skip
 
 
@@ -242,8 +252,8 @@ def test_what_is_there_is_named_before_any_load(
     ended = run("inferometer", "measure", *words.format(**places).split(), *SHORT)
     assert ended.code == code, ended.stderr
     assert says.format(**places) in ended.stderr
-    if types.startswith("--"):
-        assert types in ended.stderr
+    if types.startswith(("-", "at ", "MODEL")):
+        assert types.format(**places) in ended.stderr
     elif types:
         assert re.search(
             rf"type inferometer measure {re.escape(types.format(**places))}(?=[\s;]|$)", ended.stderr
@@ -256,6 +266,19 @@ def assert_harmless(found: Peer) -> None:
     assert len(found.sent) < 30
     others = [request.path for request in found.sent if request.method != "GET"]
     assert all(path.endswith("/v2/repository/index") for path in others)
+
+
+@pytest.mark.parametrize("words", ["{at} -m fake", "{at}/metrics", "{at} -m fake --grpc"])
+def test_the_port_beside_that_of_metrics_is_named_if_it_is_the_servers(
+    words: str, run: Callable, peer: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, there = peer("metrics").address, peer("Triton").address
+    distance = int(at.rpartition(":")[2]) - int(there.rpartition(":")[2])
+    monkeypatch.setattr("inferometer.measure.wrong_address._ABOVE", {"metrics": distance})
+    ended = run("inferometer", "measure", *words.format(at=at).split(), *SHORT)
+    assert ended.code == USAGE
+    model = " fake" if "fake" in words else ""
+    assert ended.stderr.endswith(f"usually {distance} below: type inferometer measure {there}{model}\n")
 
 
 def test_a_find_names_its_own_command(run: Callable, peer: Callable) -> None:
@@ -283,6 +306,45 @@ def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) 
     assert f"{secured} is a port with TLS; write fake@https://{secured}" in ended.stderr
 
 
+DOTTED = (
+    # what is typed, what shows that the name with dots was taken for the model
+    ("measure net.v1.5 {at} --dry-run", "POST /v2/models/net.v1.5/infer"),
+    ("find {at} net.v1.5 --slo p99<1s --dry-run", "POST /v2/models/net.v1.5/infer"),
+    ("compare {at} net.v1.5 net.v1.5 --dry-run", "POST /v2/models/net.v1.5/infer"),
+    ("compare net.v1.5 net.v1.5 --url {at} --dry-run", "POST /v2/models/net.v1.5/infer"),
+    ("compare {at} {at} net.v1.5 --dry-run", "POST /v2/models/net.v1.5/infer"),
+    ("tune {at} net.v1.5", "the server at {at} is not ready"),
+    ("tune {at}/v2/models/net.v1.5", "the server at {at} is not ready"),
+    (
+        "measure net.v1.5.invalid",
+        "if that is the model, write the address first: localhost:8000 net.v1.5.invalid",
+    ),
+)
+
+
+@pytest.mark.parametrize(("words", "shown"), DOTTED, ids=[words for words, _ in DOTTED])
+def test_a_model_may_have_dots_in_its_name(words: str, shown: str, run: Callable) -> None:
+    with FakeTriton(model=FakeModel("net.v1.5")) as server:
+        at = server.server.address
+        ended = run("inferometer", *words.format(at=at).split())
+    assert shown.format(at=at) in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("metrics", "{at} is a metrics port"),
+        ("OpenAI", "only Triton's models can be tuned; measure it as it is: inferometer measure {at} tiny"),
+        ("a page", "and has no model 'tiny'; check the port and the path; or, for the page itself, type"),
+    ],
+)  # fmt: skip
+def test_only_triton_is_tuned(name: str, says: str, run: Callable, peer: Callable) -> None:
+    at = peer(name).address
+    ended = run("inferometer", "tune", at, "tiny")
+    assert ended.code in (USAGE, PEER)
+    assert says.format(at=at) in ended.stderr
+
+
 # --- what is understood
 
 READ = (
@@ -290,6 +352,8 @@ READ = (
     ("Triton", "{at}/v2/models/fake/infer", "is read as {at}, model 'fake'."),
     ("Triton", "{at}/v2/models/fake/versions/1/infer", "is read as {at}, model 'fake', version '1'."),
     ("Triton", "{at}/v2/ -m fake", "is read as {at}."),
+    ("Triton", "{at}/v2/models/fake --service-kind triton", "is read as {at}, model 'fake'."),
+    ("gRPC", "{at}/v2/models/fake --service-kind triton --grpc", "is read as {at}, model 'fake'."),
     ("Triton", "-u {at}/v2 -m fake", "is read as {at}."),
     ("Triton", "http://{at} -m fake", "{at} looks like Triton over HTTP"),
     ("gRPC", "{at}/v2/models/fake", "is read as {at}, model 'fake'."),

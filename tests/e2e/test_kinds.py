@@ -110,7 +110,7 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
         (("simple",), "'simple' is no address; write the address first: localhost:8000 simple"),
         (("a.b:1", "simple", "other"), "Two models are given: simple and other"),
         (("-H", "Authorization:", "Bearer.abc"), "quote the header"),
-        ((), "Failed to parse -m (model name)"),
+        ((), "No server and no model are given; write them: localhost:8000 MODEL"),
     ],
 )
 def test_words_that_are_no_single_address(words: tuple[str, ...], sentence: str, run: Callable) -> None:

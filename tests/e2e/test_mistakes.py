@@ -15,6 +15,7 @@ MISTAKES = (
     # --- the command and its words
     ("mesure {url} simple", "no command 'mesure'", "'measure'", 2),
     ("{url} simple", "no command", "inferometer measure {url} simple", 2),
+    ("measure", "No server and no model", "localhost:8000 MODEL", 2),
     ("measure simple", "'simple' is no address", "localhost:8000 simple", 2),
     ("measure {url} simple other", "Two models", "give one", 2),
     ("measure {url} 127.0.0.1:1 simple", "Two addresses", "give one", 2),

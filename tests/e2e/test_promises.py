@@ -11,7 +11,8 @@ import pytest
 
 from inferometer import api
 from inferometer.base.errors import UsageError
-from tests.support.servers import Act, FakeTriton, Request, answer_json, never
+from tests.support.openai import FakeOpenAi
+from tests.support.servers import Act, FakeTriton, Request, ScriptedServer, answer, answer_json, never
 
 
 def fails_every_fourth(number: int, request: Request) -> Act | None:
@@ -137,6 +138,26 @@ def test_what_would_have_no_effect_is_refused_before_any_load(
     assert ended.code == 2
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("figure", ["ttft", "tpot"])
+def test_without_a_stream_a_text_comes_all_at_once(figure: str, run: Callable) -> None:
+    with FakeOpenAi() as fake:
+        words = ("measure", fake.server.address, "tiny", "-n", "5", "--slo", f"{figure}<1h")
+        ended = run("inferometer", *words)
+        assert not fake.calls
+        assert run("inferometer", *words, "--streaming").code == 0
+    assert ended.code == 2
+    assert "without a stream an answer comes all at once; limit the latency instead, or add" in ended.stderr
+
+
+def test_a_promise_is_broken_where_every_request_failed(run: Callable) -> None:
+    with ScriptedServer(lambda request: answer(b"no", 404)) as server:
+        words = ("measure", server.address, "--service-kind", "http", "-n", "20", "-q", "--slo", "p99<1h")
+        ended = run("inferometer", *words, "--max-error-rate", "100%")
+    assert ended.code == 4
+    assert ended.stdout.startswith("Breaks 'p99<1h' at concurrency 1: errors 100 %")
+    assert "Every request failed (20 in all), so there is nothing to report." in ended.stdout
 
 
 def test_comparisons_have_conditions_instead(run: Callable) -> None:

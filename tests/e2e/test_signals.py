@@ -60,6 +60,32 @@ def test_the_first_signal_reports_what_was_measured(
 
 
 @BOTH
+def test_our_own_command_says_by_its_exit_code_that_it_was_interrupted(number: signal.Signals) -> None:
+    """Also where the promise is broken, which the verdict says."""
+    command = [
+        sys.executable,
+        "-m",
+        "inferometer.cli.main",
+        "measure",
+        "-d",
+        "600s",
+        "-q",
+        "--slo",
+        "p99<1us",
+    ]
+    with FakeTriton() as fake:
+        process = subprocess.Popen([*command, fake.server.address, "fake"], stdout=subprocess.PIPE, text=True)
+        try:
+            assert fake.wait_for_inferences(500)
+            process.send_signal(number)
+            stdout, _ = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "interrupted" in stdout
+
+
+@BOTH
 def test_levels_that_were_complete_are_in_summary_and_csv(
     number: signal.Signals, start: Callable, tmp_path: Path
 ) -> None:

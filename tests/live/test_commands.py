@@ -19,7 +19,7 @@ from inferometer.base.answer_file import to_json
 from inferometer.cli import demo
 from inferometer.cli.main import COMMANDS, main
 from inferometer.diagnose.diagnosis import Diagnosis
-from inferometer.diagnose.run import ENOUGH
+from inferometer.diagnose.investigation import ENOUGH
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.ports import Ports, choose_ports
 from tests.support.commands import Ended, call

@@ -190,7 +190,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(measure, "_host_watch", lambda *_: None)
     monkeypatch.setattr(measure, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)
-    monkeypatch.setattr("inferometer.measure.prepare.asked_host", asked_host)
+    monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
     monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_: None)
     monkeypatch.setattr("inferometer.cli.measure.secrets", SimpleNamespace(randbits=lambda bits: 1000))
     return found

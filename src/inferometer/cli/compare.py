@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import is_address, measure_options, progress_shown
+from inferometer.cli.measure import addresses_of, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, PREVIEW, CompareOptions
 from inferometer.options.options import AUTO, MODERN, Options
@@ -90,8 +90,9 @@ def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
         return found
     del found[WORDS]
     urls, models = f"{OWN}urls", f"{OWN}models"
+    addresses = addresses_of(words, is_known=urls in found)
     for word in words:
-        field = urls if is_address(word) and "@" not in word else models
+        field = urls if word in addresses else models
         found[field] = (*found.get(field, ()), word)
     return found
 

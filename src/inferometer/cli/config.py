@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,9 @@ def with_file(
     asked, is_shown = found.pop("config", None), found.pop("show_config", False)
     settings = _from_file(name, names, asked, found)
     if is_shown:
-        print(printable("\n".join(_in_force(command, {**settings, **_from_command_line(name, argv)}))))
+        print(
+            printable("\n".join(_in_force(command, {**settings, **_from_command_line(name, argv, settings)})))
+        )
         return None
     return {field: one.value for field, one in settings.items() if one.value is not None} | found
 
@@ -61,7 +64,8 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
         to_stderr(f"Options are read from {path}; --config none leaves it out.")
     words = given.get(WORDS, ())
     kept = _kept_with(name, words)
-    hidden = hidden_by((*given, *_fields_of(words, command_named(name))), LOAD_MODES)
+    own = command_named(name)
+    hidden = hidden_by((*given, *_fields_of(words, own, {*given, *settings})), LOAD_MODES)
     return {
         field: one
         for field, one in settings.items()
@@ -78,35 +82,40 @@ def _kept_with(name: str, words: Sequence[str]) -> Collection[str] | None:
     return OF_SAVED if are_saved(words) else None
 
 
-def _fields_of(words: Sequence[str], command: Command) -> Iterator[str]:
-    """The fields that words which stand alone give."""
+def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[str]:
+    """The fields that words which stand alone give, where others are `known`."""
     by_name = command.by_name
+    for option in chain.from_iterable(_options_of(words, command, known)):
+        if option in by_name:
+            yield by_name[option].field
+
+
+def _options_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """For each word the options that it stands for. Where only the model is missing, a word alone is the model."""
+    from inferometer.cli.measure import addresses_of
+
+    url, model = (
+        command.by_name[name].field if name in command.by_name else "" for name in ("--url", "--model")
+    )
+    addresses = addresses_of(words, is_known=url in known and model not in known)
     for word in words:
-        for option in _options_of(word):
-            if option in by_name:
-                yield by_name[option].field
-
-
-def _options_of(word: str) -> tuple[str, ...]:
-    from inferometer.cli.measure import is_address
-
-    if "@" in word:  # MODEL@URL
-        return "--model", "--url"
-    return ("--url",) if is_address(word) else ("--model",)
+        yield ("--model", "--url") if "@" in word else ("--url",) if word in addresses else ("--model",)
 
 
 # --- what is in force
 
 
-def _from_command_line(name: str, argv: Sequence[str]) -> "Settings":
+def _from_command_line(name: str, argv: Sequence[str], settings: "Settings") -> "Settings":
     from inferometer.options.config_file import Setting
 
     command, found = command_named(name), dict[str, Setting]()
     uses = list(words_given(argv, command))
-    are_files = _kept_with(name, [word for row, word in uses if row.field == WORDS]) is not None
+    alone = [word for row, word in uses if row.field == WORDS]
+    options = _options_of(alone, command, {*settings, *(row.field for row, _ in uses)})
+    are_files = _kept_with(name, alone) is not None
     for row, word in uses:
         if row.field == WORDS and not are_files:
-            row = command.by_name.get(_options_of(word)[0], row)
+            row = command.by_name.get(next(options)[0], row)
         before = found.get(row.field)
         words = (word,) if before is None or row.combine is None else (*before.words, word)
         found[row.field] = Setting(row, words, True, COMMAND_LINE)

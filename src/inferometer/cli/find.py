@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from inferometer.base.messages import messages_shown
-from inferometer.cli.measure import measure_options, run_and_report
+from inferometer.base.signals import INTERRUPTED
+from inferometer.cli.measure import measure_options, run_and_report, was_interrupted
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import FIND_REFUSED, PREVIEW, FindOptions
 from inferometer.options.options import MODERN, Options
@@ -51,4 +52,6 @@ def run(given: dict[str, Any]) -> int:
         check_outputs(options)
         setup = prepare(options, command="find")
         result = run_and_report(setup, partial(run_find, setup, goal))
+    if was_interrupted(result):
+        return INTERRUPTED
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND

@@ -10,6 +10,7 @@ from inferometer import __version__
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
 from inferometer.base.text import nearest, to_stderr
+from inferometer.base.threads import limit_threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +36,12 @@ COMMANDS = {
 
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
+OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 
 
 def main(argv: list[str] | None = None) -> int:
+    limit_threads()
     words = sys.argv[1:] if argv is None else argv
     name = words[0] if words and words[0] in COMMANDS else ""
     said = f"inferometer {name}".rstrip()
@@ -65,6 +68,8 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
+        if name in OTHER_TOOLS:
+            remedy = f"write inferometer measure {' '.join(rest)}".rstrip()
         if any(mark in name for mark in ":/.") or name == "localhost":
             remedy = f"an address is measured with: inferometer measure {' '.join(words)}"
         raise UsageError(f"there is no command '{name}'", remedy=remedy)

@@ -3,7 +3,7 @@
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
@@ -18,7 +19,8 @@ from inferometer.measure.checks import STABILITY_OPTIONS, make
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
-from inferometer.report.delivery import STDOUT, check_outputs, deliver
+from inferometer.report.delivery import check_outputs, deliver, is_stdout
+from inferometer.services.kind import KINDS
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -51,7 +53,7 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     words = list(found.pop(WORDS, ()))
     if words and "url" not in found:
-        addresses = sorted(filter(is_address, words), key=lambda word: not _is_surely_address(word))
+        addresses = addresses_of(words) or [word for word in words if "@" in word]
         if not addresses and len(words) == 1:
             raise UsageError(
                 f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
@@ -64,6 +66,15 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
         if found.setdefault("model", word) != word:
             raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
     return found
+
+
+def addresses_of(words: Sequence[str], *, is_known: bool = False) -> list[str]:
+    """Those of the words that stand alone which are meant as addresses: a name with a dot in it is one as long as no
+    other word, and no option (`is_known`), says where the server is."""
+    sure = [word for word in words if "@" not in word and _is_surely_address(word)]
+    if sure or is_known or any("@" in word for word in words):
+        return sure
+    return [word for word in words if is_address(word)]
 
 
 def is_address(word: str) -> bool:
@@ -84,6 +95,7 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
         found.setdefault("service_kind", "dynamic_grpc")
     if "url" in found:
         found.setdefault("service_kind", AUTO)
+    _find_model(found)
     if "headers" in found:  # HTTP/2 forbids the blanks around a value, which the classic tool sends over gRPC
         found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
     defaults: dict[str, Any] = {
@@ -93,6 +105,23 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
     return make(found, defaults=defaults)
+
+
+def _find_model(found: dict[str, Any]) -> None:
+    """With the kind of the server known, the model must be, too; it may stand in the address."""
+    kind = found.get("service_kind")
+    if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
+        return
+    if kind is None:
+        raise UsageError("No server and no model are given", remedy="write them: localhost:8000 MODEL")
+    from inferometer.measure.address import model_in
+
+    found["model"] = model_in(found.get("url"), kind)
+    if not found["model"]:
+        raise UsageError(
+            f"No model is named, and --service-kind {kind} needs one",
+            remedy="name it with -m, or leave out the kind: then the address is asked what it has",
+        )
 
 
 def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
@@ -115,7 +144,7 @@ def run(given: dict[str, Any]) -> int:
 def exit_code(result: "Result", max_error_rate: float) -> int:
     """A run that was given up or not answered is no success, whatever share of its requests failed.
 
-    A broken promise comes last: the others say that the run itself went wrong.
+    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
     """
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
@@ -128,9 +157,15 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
+    if was_interrupted(result):
+        return INTERRUPTED
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
+
+
+def was_interrupted(result: "Result") -> bool:
+    return any(level.has_remark(Note.INTERRUPTED) for level in result.levels)
 
 
 def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
@@ -141,7 +176,7 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    growing = None if options.json == STDOUT else options.json
+    growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         for warning in setup.warnings:
             progress.said(warning, is_warning=True)
@@ -165,19 +200,20 @@ def _export(journal: "RequestJournal") -> None:
 @contextmanager
 def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Progress"]:
     """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
-    from rich.console import Console
-
     from inferometer.base.signals import Interrupts
     from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
 
     is_drawn = can_draw(sys.stderr) and not verbose
     with Interrupts(is_silent=is_drawn or is_quiet).caught() as interrupts:
-        progress = (
-            Progress(interrupts.is_asked)
-            if is_quiet
-            else LiveProgress(interrupts.is_asked, Console(stderr=True))
-            if is_drawn
-            else PlainProgress(interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose))
-        )
+        if is_quiet:
+            progress = Progress(interrupts.is_asked)
+        elif is_drawn:
+            from rich.console import Console
+
+            progress = LiveProgress(interrupts.is_asked, Console(stderr=True))
+        else:
+            progress = PlainProgress(
+                interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose)
+            )
         with closing(progress):
             yield progress

@@ -1,5 +1,6 @@
 """`inferometer tune`: the best configuration of a model inside a promise."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
-from inferometer.cli.measure import is_address, measure_options, progress_shown
+from inferometer.cli.measure import addresses_of, measure_options, progress_shown
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
-from inferometer.options.options import MODERN
+from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def run(given: dict[str, Any]) -> int:
     own = own_options(_with_words(given), TuneOptions)
     options = measure_options({**given, "model": own.model})
     check_outputs(options)
+    if own.url is not None:
+        options = _on_triton(options, own.url)
     if own.fresh:
         own.journal.unlink(missing_ok=True)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
@@ -57,13 +60,34 @@ def run(given: dict[str, Any]) -> int:
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 
+def _on_triton(options: Options, url: str) -> Options:
+    """With the protocol of the server there; any other server than Triton is refused."""
+    from inferometer.measure.recognize import recognized
+
+    found, _ = recognized(replace(options, url=url, service_kind=AUTO), "tune")
+    if found.service_kind != "triton":
+        raise UsageError(
+            f"the server at {url} is of the kind {found.service_kind}, and only Triton's models can be tuned",
+            remedy=f"measure it as it is: inferometer measure {url} {options.model}",
+        )
+    return replace(options, protocol=found.protocol)
+
+
 def _with_words(given: dict[str, Any]) -> dict[str, Any]:
-    """A word that stands alone is the address, or the model."""
-    for word in given.pop(WORDS, ()):
-        field = OWN + ("url" if is_address(word) else "model")
+    """A word that stands alone is the address, or the model, which may also stand in the address."""
+    url, model = OWN + "url", OWN + "model"
+    words = given.pop(WORDS, ())
+    is_alone = len(words) == 1 and model not in given  # no address is needed
+    addresses = addresses_of(words, is_known=is_alone or url in given)
+    for word in words:
+        field = url if word in addresses else model
         if given.setdefault(field, word) != word:
             raise UsageError(f"Both {given[field]} and {word} are given", remedy="give one")
-    if OWN + "model" not in given:
+    if model not in given and url in given:
+        from inferometer.measure.address import model_in
+
+        given[model] = model_in(given[url], "triton")
+    if not given.get(model):
         raise UsageError("No model is given", remedy="write its name: inferometer tune NAME")
     return given
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
+from inferometer.base.threads import users_environment
 from inferometer.dataset.dataset import (
     MALFORMED,
     UNPARSED,
@@ -242,7 +243,14 @@ def _generated(command: Any, where: str) -> Step:
     if not isinstance(text, str):
         raise UsageError(f"{where}: '{GENERATOR}' is not a command", remedy="give one string")
     try:
-        done = subprocess.run(text, shell=True, stdout=subprocess.PIPE, timeout=GENERATOR_S, check=False)
+        done = subprocess.run(
+            text,
+            shell=True,
+            stdout=subprocess.PIPE,
+            timeout=GENERATOR_S,
+            check=False,
+            env=users_environment(),
+        )
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"{where}: the command did not end within {GENERATOR_S} s: {text}") from error
     if done.returncode:

@@ -15,6 +15,7 @@ from inferometer.diagnose.diagnosis import (
     CLIENT,
     COMPUTE,
     CPU,
+    FEED,
     LIGHT,
     NETWORK,
     OVERHEAD,
@@ -25,17 +26,19 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Verdict,
 )
-from inferometer.diagnose.fit import fitted, knows_batches, lightest, undisturbed
-from inferometer.diagnose.observation import Observation, inside_s
-from inferometer.diagnose.queueing import Cores, Pipeline, predict, with_station
+from inferometer.diagnose.fit import GPU_DEVICE, fitted, knows_batches, lightest, undisturbed
+from inferometer.diagnose.gpu import BUSY_STEP, IDLE, WORTHWHILE, GpuCase, maybe_gpu_verdict
+from inferometer.diagnose.observation import Observation, Step, StepSetup, inside_s
+from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 
 BUSY_CLIENT = 0.9  # of a core
-BUSY_STEP = 0.8  # of the time of its instances
 UNDISTURBED = 0.1  # of the time its instances are held: a step that waits less for a core has not missed them
 STARVED = 0.25  # of the latency, waiting for a core
-WORTHWHILE = 0.1  # gain below which a change is taken for none
 GROWING = 0.1  # of throughput with the load, above which the end is not reached
+
+
+_NOTHING = Pipeline(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Conclusion:
     suggestions: tuple[Suggestion, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     effective_cores: float | None = None  # what all cores together are worth; None when they are not known
+    pipeline: Pipeline = _NOTHING
 
 
 def conclude(
@@ -58,12 +62,13 @@ def conclude(
     """
     top = sweep[-1]
     if not top.steps:
-        return Conclusion(_verdict(sweep, (), Pipeline(())))
+        return Conclusion(_verdict(sweep, (), _NOTHING))
     rows = (*extra, *sweep)
     pipeline = fitted(rows, circumstances.cores)
     cores = pipeline.cores
-    table = _step_table(sweep)
-    found = _verdict(sweep, table, pipeline)
+    table = _step_table(sweep, pipeline)
+    transfer_s = 0.0 if circumstances.is_shared_memory else circumstances.transfer_s
+    found = _verdict(sweep, table, pipeline, GpuCase(rows, table, pipeline, transfer_s))
     if found.kind == CPU and found.step is None and top.is_crowded:
         return Conclusion(found, table)  # what others took from the server is in every figure
     known = frozenset(row.name for row in table if knows_batches(row.name, rows))
@@ -73,6 +78,7 @@ def conclude(
         suggestions(Situation(top, table, pipeline, found, known, circumstances)),
         tuple(_curve_point(row, pipeline) for row in sweep),
         None if math.isinf(cores.count) else cores.work(cores.count),
+        pipeline,
     )
 
 
@@ -88,9 +94,11 @@ def _curve_point(row: Observation, pipeline: Pipeline) -> CurvePoint:
     )
 
 
-def _step_table(rows: Sequence[Observation]) -> tuple[StepFigures, ...]:
+def _step_table(rows: Sequence[Observation], pipeline: Pipeline) -> tuple[StepFigures, ...]:
     """The steps at the last observation."""
     top, light = rows[-1], lightest(rows)
+    stations = {station.name: station for station in pipeline.walk()}
+    reached = max(row.throughput for row in rows if _setups(row) == _setups(top))
     light_s = {
         step.name: calls * (step.wait_s + step.own_s) / light.latency_s for step, calls, _ in light.walk()
     }
@@ -112,12 +120,33 @@ def _step_table(rows: Sequence[Observation]) -> tuple[StepFigures, ...]:
             max_batch=step.setup.max_batch,
             is_batching=step.setup.is_batching,
             utilisation=top.throughput * calls * step.service_s / (step.batch * step.setup.instances),
-            bound=step.setup.instances * step.batch / (calls * step.service_s)
+            bound=max(reached, _bound(step, calls, stations[step.name], top.items))
             if calls * step.service_s
             else None,
         )
         for step, calls, depth in top.walk()
     )
+
+
+def _setups(row: Observation) -> list[tuple[str, StepSetup]]:
+    return [(step.name, step.setup) for step, _, _ in row.walk()]
+
+
+def _bound(step: Step, calls: float, station: Station, items: int) -> float:
+    """What its instances get done when all are busy, with batches as they were formed or as large as they may be."""
+    most = step.setup.instances * step.batch / (calls * step.service_s)
+    full_s = station.service_s(station.max_batch, station.max_batch / items)
+    if station.is_batching and not station.members and full_s:
+        most = max(most, step.setup.instances * station.max_batch / (calls * full_s))
+    return most
+
+
+def _at_most(bound: float, least: float) -> str:
+    """Three digits, or as many as it takes to be no less than what was measured."""
+    rounded = next(
+        (near for digits in (3, 4, 6, 9) if (near := float(f"{bound:.{digits}g}")) >= least), bound
+    )
+    return f"{rounded:,.0f}" if rounded >= 1000 and rounded == int(rounded) else f"{rounded:.12g}"
 
 
 def outside_s(row: Observation) -> tuple[float, float]:
@@ -127,7 +156,12 @@ def outside_s(row: Observation) -> tuple[float, float]:
     return max(0.0, row.latency_s - row.server_s), max(0.0, row.server_s - inside_s(row.steps))
 
 
-def _verdict(rows: Sequence[Observation], table: Sequence[StepFigures], pipeline: Pipeline) -> Verdict:
+def _verdict(
+    rows: Sequence[Observation],
+    table: Sequence[StepFigures],
+    pipeline: Pipeline,
+    gpu_case: GpuCase | None = None,
+) -> Verdict:
     """What limits the throughput at the last observation; `pipeline` is what was fitted to them."""
     top = rows[-1]
     if top.client_share > BUSY_CLIENT:
@@ -145,8 +179,11 @@ def _verdict(rows: Sequence[Observation], table: Sequence[StepFigures], pipeline
     busiest = max(table, key=lambda row: row.utilisation)
     if top.is_crowded and not _is_undisturbed(top, busiest):
         return Verdict(CPU, _taken_words(top))
+    of_gpu = None if gpu_case is None else maybe_gpu_verdict(gpu_case)
+    if of_gpu is not None:
+        return of_gpu
     if busiest.utilisation >= BUSY_STEP:
-        return _busy_step(top, busiest, pipeline)
+        return _with_idle_gpu(_busy_step(top, busiest, pipeline), top, busiest)
     hungriest = _maybe_hungriest(top)
     if _is_host_busy(top) and hungriest is not None:
         return Verdict(CPU, f"{_cpu_words(top)} {hungriest} waits for a core most.", hungriest)
@@ -173,10 +210,10 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
         return Verdict(CPU, sentence, busiest.name)
     words = f"all {busiest.instances} instances of it are" if busiest.instances > 1 else "its one instance is"
-    bound = busiest.bound or 0.0
+    bound = _at_most(busiest.bound or 0.0, top.throughput)
     sentence = (
         f"{busiest.name} limits the throughput: {words} busy {min(busiest.utilisation, 1.0):.0%} of the time, which "
-        f"allows at most {bound:.3g} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."
+        f"allows at most {bound} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."
     )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
         now = predict(pipeline, top.concurrency).throughput
@@ -188,6 +225,15 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
             )
             return Verdict(BATCHING, sentence, busiest.name)
     return Verdict(COMPUTE, sentence, busiest.name)
+
+
+def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Verdict:
+    """A step on the CPU that keeps a GPU waiting."""
+    is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk())
+    if not is_on_gpu or busiest.device == GPU_DEVICE or top.gpu_share is None or top.gpu_share >= IDLE:
+        return found
+    words = f" The GPU waits for it: it is busy {top.gpu_share:.0%} of the time."
+    return replace(found, kind=FEED if found.kind == COMPUTE else found.kind, sentence=found.sentence + words)
 
 
 def _is_undisturbed(top: Observation, busiest: StepFigures) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
+from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
 
 COMMAND = "diagnose"
@@ -18,7 +19,15 @@ CPU = "cpu"  # every core is busy
 OVERHEAD = "overhead"  # the server's own work around the steps
 LIGHT = "light"  # nothing is: more load would bring more throughput
 UNKNOWN = "unknown"  # the server gives no statistics
-KINDS = (CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN)
+GPU = "gpu"  # the GPU is busy all the time
+LAUNCH = "launch"  # it idles between small executions, one after the other
+FEED = "feed"  # it waits for what the CPU does before or beside it
+COPY = "copy"  # it waits for tensors to be copied
+GPU_MEMORY = "gpu memory"  # no other instance fits into its memory
+KINDS = (
+    *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN),
+    *(GPU, LAUNCH, FEED, COPY, GPU_MEMORY),
+)
 
 INSTANCES = "instances"
 DYNAMIC_BATCHING = "dynamic batching"
@@ -104,6 +113,7 @@ class ChangeTrial:
     is_kept: bool
     result: int | None  # its place in the diagnosis's results
     failure: str = ""  # what the server said when it refused the configuration
+    lesson: str = ""  # where the prediction was off: what the model learned from it
 
     @property
     def ratio(self) -> float:
@@ -130,6 +140,7 @@ class Machine:
     effective_cores: float | None  # what so many busy instances really got, when that could be seen
     cpu_share: float | None  # at the diagnosed level, all cores together
     gpu_share: float | None  # of the busiest GPU
+    gpus: tuple[GpuFigures, ...] = ()  # at the diagnosed level
 
 
 @dataclass(frozen=True, slots=True)

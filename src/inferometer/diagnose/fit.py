@@ -9,11 +9,14 @@ line through them tells what an execution costs whatever its size and what each 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.observation import Observation, Step, inside_s
-from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict
+from inferometer.diagnose.queueing import Cores, Devices, Pipeline, Station, predict
 from inferometer.stats.measurement import CoreUse, HostUse
 
+GPU_DEVICE = "gpu"
 UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
 _NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
 _VARIATION, _STEADY = 0.1, 0.02  # of service times: when it is not known, and at least
@@ -23,6 +26,12 @@ _LEAST_SCALING = 0.05
 _SEARCH_STEPS = 12
 _INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
 _PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
+_TELLING = 3  # executions of a size; fewer may be the first ones
+_DISTINCT = 0.02  # how unlike requests and inferences of batches must be to tell their costs apart
+_TURN = 0.2  # what it costs a GPU to turn to another execution, where that was not seen
+_DEAREST_TURN = 20.0
+_ALL_BESIDE = -0.98  # nearly all of them fit beside each other
+_DEAR_TURN = 0.5  # to see whether it makes a difference
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
@@ -38,11 +47,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A step's execution as it would be on an idle machine; `cpu` is the share of it on a core."""
+    """A step's executions of a size as they would be on an idle machine; `cpu` is the share of it on a core."""
 
     batch: float
     alone_s: float
     cpu: float
+    requests: float = 1.0
+    count: int = 1  # executions
+    copy_s: float = 0.0
 
 
 def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
@@ -57,7 +69,8 @@ def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
         for row in rows
         if row.items == plain.items and row.steps
     ]
-    return calibrate(measured, plain)
+    # Where it is known how long a GPU is busy, nothing more than that fits into its time.
+    return calibrate(measured, plain, -1.0 if rows[-1].gpu_share is None else 0.0)
 
 
 def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
@@ -96,6 +109,7 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
         outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light)),
         cores=cores,
         items=last.items,
+        devices=Devices(max((step.setup.gpus for step, _, _ in last.walk()), default=1), _TURN),
         variation=_VARIATION if light.variation is None else min(max(light.variation, _STEADY), 1.0),
     )
 
@@ -111,19 +125,28 @@ def _load(row: Observation) -> tuple[int, int]:
 
 def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
     points = _points(step.name, rows, cores)
-    fixed_s, item_s = _line(points)
+    fixed_s, item_s, request_s = _line(points)
+    gpu_fixed_s, gpu_item_s, cpu = 0.0, 0.0, points[0].cpu
+    if step.setup.device == GPU_DEVICE:
+        gpu_fixed_s, gpu_item_s = _gpu_line(step.name, rows, fixed_s, item_s)
+        near = points[0]
+        rest_s = near.alone_s - gpu_fixed_s - near.batch * gpu_item_s
+        cpu = _snapped(min(1.0, near.cpu * near.alone_s / rest_s)) if rest_s > 0 else 0.0
     return Station(
         name=step.name,
         fixed_s=fixed_s,
         item_s=item_s,
         calls=step.calls,
         instances=step.setup.instances,
-        cpu=points[0].cpu,
+        cpu=cpu,
         max_batch=max(1, step.setup.max_batch),
         is_batching=step.setup.is_batching,
         preferred=step.setup.preferred,
         delay_s=step.setup.delay_s,
         members=tuple(_station(member, rows, cores) for member in step.members),
+        request_s=request_s,
+        gpu_fixed_s=gpu_fixed_s,
+        gpu_item_s=gpu_item_s,
     )
 
 
@@ -137,19 +160,50 @@ def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Ste
     ]
 
 
+def _is_alone(row: Observation, step: Step) -> bool:
+    """Whether its executions had nobody beside them: a single request, or a single instance on the device."""
+    there = [other for other, _, _ in row.walk() if other.setup.device == step.setup.device]
+    return row.concurrency == 1 or (step.setup.instances == 1 and len(there) == 1)
+
+
 def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
-    """A step at the lightest load, and wherever batches were clearly larger, with as little load as there was."""
+    """A step at the lightest load, and wherever batches were clearly larger and nobody stretched them.
+
+    On the cores what others took can be told; so if need be batches under load will do, as little as there was.
+    """
     seen = _seen(name, rows)
     light = seen[0][1]
-    larger = [found for found in seen if found[1].batch > _LARGER * light.batch]
+    larger = [found for found in seen if _largest(found[1]) > _LARGER * light.batch]
     # More executions at once than there are cores, and none took longer: they cannot have wanted one each.
-    is_elsewhere = light.setup.device == "gpu" or any(
+    is_elsewhere = light.setup.device == GPU_DEVICE or any(
         row.throughput * calls * step.own_s / step.batch > cores.count
         and step.own_s < _STRETCHED * light.own_s
         for row, step, calls in seen
     )
-    chosen = [seen[0], *(found for found in larger if found[0].concurrency == larger[0][0].concurrency)]
-    return [_alone(step, _core_seconds(row).get(name), is_elsewhere, cores) for row, step, _ in chosen]
+    chosen = [found for found in larger if _is_alone(found[0], found[1])]
+    if not chosen and light.setup.device != GPU_DEVICE:
+        chosen = [found for found in larger if found[0].concurrency == larger[0][0].concurrency]
+    points = []
+    for row, step, _ in (seen[0], *(found for found in chosen if found is not seen[0])):
+        whole = _alone(step, _core_seconds(row).get(name), is_elsewhere, cores)
+        whole = replace(whole, requests=whole.batch / row.items)
+        points += [whole] if row is seen[0][0] else _by_size(whole, step, row.items)
+    return points
+
+
+def _largest(step: Step) -> float:
+    """Inferences in a batch, of those that tell."""
+    return max((row.size for row in step.sizes if row.count >= _TELLING), default=step.batch)
+
+
+def _by_size(whole: _Point, step: Step, items: int) -> list[_Point]:
+    """A point for each size of batch that was seen often, in proportion to what is known of them all."""
+    scale = whole.alone_s / step.service_s / NS_PER_S if step.service_s else 0.0
+    return [
+        _Point(row.size, row.total_ns * scale, whole.cpu, row.size / items, row.count, whole.copy_s)
+        for row in step.sizes
+        if row.count >= _TELLING
+    ] or [whole]
 
 
 def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
@@ -160,28 +214,96 @@ def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) ->
     """
     own_s, speed = step.own_s, cores.speed(1.0)
     if use is None:
-        return _Point(step.batch, own_s, 0.0) if is_elsewhere else _Point(step.batch, own_s * speed, 1.0)
+        alone_s, cpu = (own_s, 0.0) if is_elsewhere else (own_s * speed, 1.0)
+        return _Point(step.batch, alone_s, cpu, copy_s=step.copy_s)
     waited_s = use.waiting if use.waiting else use.cores * (1 / speed - 1)
     alone_s = min(own_s, max(use.cores, own_s - waited_s))
-    return _Point(step.batch, alone_s, _snapped(use.cores / alone_s if alone_s else 0.0))
+    return _Point(step.batch, alone_s, _snapped(use.cores / alone_s if alone_s else 0.0), copy_s=step.copy_s)
 
 
-def _line(points: list[_Point]) -> tuple[float, float]:
-    """Fixed seconds and seconds per inference; neither is negative."""
+def _line(points: list[_Point]) -> tuple[float, float, float]:
+    """Seconds that are fixed, per inference, and per further request; none is negative.
+
+    The first point is the lightest load, and the line goes through it. Batches that clients made tell nothing of
+    what a request costs, only that it is copied; batches that the server formed do not tell it from an inference.
+    """
     near, *others = points
-    if not others:
+    rows = [
+        (point.count / point.alone_s**2, point.batch - near.batch, point.requests - near.requests, point)
+        for point in others
+        if point.alone_s > 0
+    ]
+    if not any(abs(items) > 0 for _, items, _, _ in rows):
         item_s = UNKNOWN_ITEM_SHARE * near.alone_s / near.batch
-        return near.alone_s - near.batch * item_s, item_s
-    far = max(others, key=lambda point: point.batch)
-    rise_s = (far.alone_s - near.alone_s) / (far.batch - near.batch)
-    item_s = min(max(0.0, rise_s), near.alone_s / near.batch)
-    return near.alone_s - near.batch * item_s, item_s
+        return near.alone_s - near.batch * item_s, item_s, 0.0
+    most_s = near.alone_s / near.batch
+    xx = sum(weight * x * x for weight, x, _, _ in rows)
+    xy = sum(weight * x * y for weight, x, y, _ in rows)
+    yy = sum(weight * y * y for weight, _, y, _ in rows)
+    xz = sum(weight * x * (point.alone_s - near.alone_s) for weight, x, _, point in rows)
+    yz = sum(weight * y * (point.alone_s - near.alone_s) for weight, _, y, point in rows)
+    determinant = xx * yy - xy * xy
+    if determinant > _DISTINCT * xx * yy:
+        item_s, request_s = (xz * yy - yz * xy) / determinant, (yz * xx - xz * xy) / determinant
+        item_s = min(max(item_s, 0.0), most_s)
+        request_s = (yz - item_s * xy) / yy
+        if request_s < 0:
+            item_s, request_s = min(max(xz / xx, 0.0), most_s), 0.0
+    else:
+        item_s = min(max(xz / xx, 0.0), most_s)
+        request_s = 0.0 if yy > 0 else min(near.copy_s, near.alone_s)
+    return near.alone_s - near.batch * item_s, item_s, request_s
 
 
 def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
-    """Whether batches of more than one size were seen of a step."""
-    batches = [step.batch for _, step, _ in _seen(name, rows)]
-    return max(batches) > _LARGER * min(batches)
+    """Whether batches of more than one size were seen of a step, so that what they cost is not guessed."""
+    near, *others = _points(name, rows, Cores())
+    return any(point.batch > _LARGER * near.batch for point in others)
+
+
+# --- the GPUs
+
+
+def _gpu_line(name: str, rows: Sequence[Observation], fixed_s: float, item_s: float) -> tuple[float, float]:
+    """Seconds on a GPU of an execution, fixed and per inference: its part of the time they were busy.
+
+    Where executions took turns, so did what the turns cost; rows without are better. Steps on the same GPUs share that
+    time as they share the work. Where nobody knows how busy the GPUs are, a step is
+    taken to keep one busy as long as it works.
+    """
+    alone = [row for row, step, _ in _seen(name, rows) if row.gpu_share is not None and _is_alone(row, step)]
+    points = [found for row in alone or rows if (found := _maybe_gpu_point(name, row)) is not None]
+    if not points:
+        return fixed_s, item_s
+    total = sum(weight for _, _, weight in points)
+    mean_batch = sum(weight * batch for batch, _, weight in points) / total
+    mean_s = sum(weight * gpu_s for _, gpu_s, weight in points) / total
+    spread = sum(weight * (batch - mean_batch) ** 2 for batch, _, weight in points)
+    rise_s = sum(weight * (batch - mean_batch) * gpu_s for batch, gpu_s, weight in points)
+    # One size only: it grows with the batch as the whole execution does.
+    share = item_s / (fixed_s + mean_batch * item_s) if item_s else 0.0
+    gpu_item_s = rise_s / spread if spread > 0 else share * mean_s
+    gpu_item_s = min(max(gpu_item_s, 0.0), mean_s / mean_batch, item_s if item_s else math.inf)
+    gpu_fixed_s = min(max(0.0, mean_s - mean_batch * gpu_item_s), fixed_s)
+    return gpu_fixed_s, gpu_item_s
+
+
+def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] | None:
+    """Batch, seconds on a GPU of an execution, and how much that counts; None where nobody knows."""
+    there = {step.name: (step, calls) for step, calls, _ in row.walk() if step.setup.device == GPU_DEVICE}
+    share = row.gpu_share
+    if name not in there or share is None or not row.throughput:
+        return None
+    held = {
+        other: row.throughput * calls / step.batch * max(0.0, step.own_s - step.copy_s)
+        for other, (step, calls) in there.items()
+    }
+    step, calls = there[name]
+    rate = row.throughput * calls / step.batch
+    if not rate or not sum(held.values()):
+        return None
+    gpu_s = share * step.setup.gpus * held[name] / sum(held.values()) / rate
+    return (step.batch, gpu_s, 1 / gpu_s**2) if gpu_s > 0 else None
 
 
 def _core_seconds(row: Observation) -> dict[str, CoreUse]:
@@ -224,32 +346,39 @@ def _server_core_s(light: Observation) -> float:
 # --- the cores
 
 
-def calibrate(rows: Sequence[Measured], pipeline: Pipeline) -> Pipeline:
-    """The pipeline with the speed and scaling of the cores that explain the rows best.
+def calibrate(rows: Sequence[Measured], pipeline: Pipeline, least_turn: float = -1.0) -> Pipeline:
+    """The pipeline with the scaling of the GPUs, and the speed and scaling of the cores, that explain the rows best.
 
-    Rows in which hardly ever two jobs want a core at once tell nothing; then it stays as it is.
+    Rows in which hardly ever two jobs want a core or a GPU at once tell nothing; then it stays as it is.
     """
     useful = [row for row in rows if row.throughput > 0]
-    if not any(_tells_about_cores(row) for row in useful):
+    if any(_tells(row, (_turning(row.pipeline, 0.0), _turning(row.pipeline, _DEAR_TURN))) for row in useful):
+        span = math.log(2 + least_turn), math.log(2 + _DEAREST_TURN)
+        place = _minimum(lambda value: _misfit(useful, partial(_turning, turn=math.exp(value) - 2))[0], span)
+        turn = math.exp(place) - 2
+        pipeline = _turning(pipeline, turn)
+        useful = [replace(row, pipeline=_turning(row.pipeline, turn)) for row in useful]
+    if not any(_tells(row, (_scaled(row.pipeline, 1.0), _scaled(row.pipeline, 0.5))) for row in useful):
         return pipeline
-    scaling = _minimum(lambda value: _misfit(useful, value)[0])
-    speed = math.exp(-_misfit(useful, scaling)[1]) if len(useful) > 1 else 1.0
+    scaling = _minimum(
+        lambda value: _misfit(useful, partial(_scaled, scaling=value))[0], (_LEAST_SCALING, 1.0)
+    )
+    speed = math.exp(-_misfit(useful, partial(_scaled, scaling=scaling))[1]) if len(useful) > 1 else 1.0
     factor = 1 / min(max(speed, 0.7), 1.4)
     stations = tuple(_slowed(station, factor) for station in pipeline.stations)
     return _scaled(replace(pipeline, stations=stations), scaling)
 
 
-def _tells_about_cores(row: Measured) -> bool:
-    free = predict(_scaled(row.pipeline, 1.0), row.concurrency).throughput
-    tight = predict(_scaled(row.pipeline, 0.5), row.concurrency).throughput
+def _tells(row: Measured, otherwise: tuple[Pipeline, Pipeline]) -> bool:
+    """Whether it makes a difference for a row which of two it is."""
+    free, tight = (predict(pipeline, row.concurrency).throughput for pipeline in otherwise)
     return tight < free * (1 - _INFORMATIVE)
 
 
-def _misfit(rows: Sequence[Measured], scaling: float) -> tuple[float, float]:
-    """How badly a scaling explains the rows once a common speed is taken out, and the logarithm of that speed."""
+def _misfit(rows: Sequence[Measured], changed: Callable[[Pipeline], Pipeline]) -> tuple[float, float]:
+    """How badly changed pipelines explain the rows once a common speed is taken out, and the logarithm of that."""
     errors = [
-        math.log(predict(_scaled(row.pipeline, scaling), row.concurrency).throughput / row.throughput)
-        for row in rows
+        math.log(predict(changed(row.pipeline), row.concurrency).throughput / row.throughput) for row in rows
     ]
     mean = sum(errors) / len(errors)
     if len(errors) == 1:
@@ -262,18 +391,23 @@ def _scaled(pipeline: Pipeline, scaling: float) -> Pipeline:
     return replace(pipeline, cores=replace(pipeline.cores, scaling=scaling))
 
 
+def _turning(pipeline: Pipeline, turn: float) -> Pipeline:
+    return replace(pipeline, devices=replace(pipeline.devices, turn=max(turn, _ALL_BESIDE)))
+
+
 def _slowed(station: Station, factor: float) -> Station:
     return replace(
         station,
         fixed_s=station.fixed_s * factor,
         item_s=station.item_s * factor,
+        request_s=station.request_s * factor,
         members=tuple(_slowed(member, factor) for member in station.members),
     )
 
 
-def _minimum(function: Callable[[float], float]) -> float:
-    """Golden section between the least scaling and 1."""
-    low, high = _LEAST_SCALING, 1.0
+def _minimum(function: Callable[[float], float], span: tuple[float, float]) -> float:
+    """Golden section."""
+    low, high = span
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     for _ in range(_SEARCH_STEPS):
@@ -285,4 +419,4 @@ def _minimum(function: Callable[[float], float]) -> float:
             low, left, at_left = left, right, at_right
             right = low + _GOLDEN * (high - low)
             at_right = function(right)
-    return min((at_left, left), (at_right, right), (function(1.0), 1.0))[1]
+    return min((at_left, left), (at_right, right), (function(span[1]), span[1]))[1]

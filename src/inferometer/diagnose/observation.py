@@ -6,8 +6,8 @@ from typing import Any
 
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.statistics import Counters, ModelStatistics
-from inferometer.stats.measurement import CROWDED, HostUse, Level
+from inferometer.observe.statistics import Counters, Executions, ModelStatistics
+from inferometer.stats.measurement import CROWDED, GpuFigures, HostUse, Level
 
 US_PER_S = 1_000_000
 
@@ -23,6 +23,7 @@ class StepSetup:
     preferred: tuple[int, ...] = ()
     delay_s: float = 0.0
     is_sequence: bool = False
+    gpus: int = 1  # that it runs on, where it runs on any
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Step:
     batch: float = 1.0  # inferences per execution
     setup: StepSetup = StepSetup()
     members: tuple["Step", ...] = ()
+    copy_s: float = 0.0  # of an execution: moving its tensors in and out
+    sizes: tuple[Executions, ...] = ()  # by the size of their batches, where the server tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,17 @@ class Observation:
     client_core_s: float = 0.0  # our own core time per request
     host: HostUse | None = None
     variation: float | None = None  # of the latency: standard deviation over mean
+    gpus: tuple[GpuFigures, ...] = ()  # as the server's metrics say, or NVML where it runs here
+
+    @property
+    def gpu(self) -> GpuFigures | None:
+        """The busiest one whose utilisation is known."""
+        known = [gpu for gpu in self.gpus if gpu.utilization is not None]
+        return max(known, key=lambda gpu: gpu.utilization or 0.0, default=None)
+
+    @property
+    def gpu_share(self) -> float | None:
+        return None if self.gpu is None else self.gpu.utilization
 
     @property
     def client_cores(self) -> float:
@@ -105,6 +119,7 @@ def step_setup(config: Mapping[str, Any]) -> StepSetup:
         preferred=tuple(int(size) for size in (batching or {}).get("preferred_batch_size", ())),
         delay_s=int((batching or {}).get("max_queue_delay_microseconds", 0)) / US_PER_S,
         is_sequence="sequence_batching" in config,
+        gpus=max(1, len({gpu for group in groups for gpu in group.get("gpus", ())})),
     )
 
 
@@ -113,38 +128,44 @@ def _instances(group: Mapping[str, Any]) -> int:
     return max(1, int(group.get("count", 1))) * max(1, on)
 
 
-def observation(level: Level, model: ModelSpec) -> Observation | None:
+Sizes = Mapping[tuple[str, str], tuple[Executions, ...]]
+"""Executions by the size of their batches, of each (model, version)."""
+
+
+def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> Observation | None:
     """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps."""
     found = level.measurement
     if found is None or not found.request_count:
         return None
     stats = found.server
     calls = 0 if stats is None else stats.counters.success_count
+    host = level.host if level.host is not None and level.host.is_local else None
     return Observation(
         concurrency=max(1, round(level.value)) if level.mode == "concurrency" else 1,
         items=found.batch,
         throughput=found.infer_per_s.value,
         latency_s=found.latency.mean_ns / NS_PER_S,
-        steps=tuple(_steps(model, stats, 1.0)) if stats and calls else (),
+        steps=tuple(_steps(model, stats, 1.0, sizes or {})) if stats and calls else (),
         server_s=stats.counters.success_ns / calls / NS_PER_S if stats and calls else None,
         client_share=found.client.cpu_share,
         client_core_s=found.client.cpu_us_per_request * NS_PER_US / NS_PER_S,
-        host=level.host if level.host is not None and level.host.is_local else None,
+        host=host,
         variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
+        gpus=(found.metrics.gpus if found.metrics is not None else ()) or (() if host is None else host.gpus),
     )
 
 
-def _steps(model: ModelSpec, stats: ModelStatistics, calls: float) -> Iterator[Step]:
+def _steps(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Iterator[Step]:
     """Those that work; `calls` is how often the model is called by what calls it."""
     if not (model.is_ensemble and model.composing):
         if stats.counters.compute_infer_count:
-            yield _step(model, stats, calls)
+            yield _step(model, stats, calls, sizes)
         return
     seen: set[tuple[str, str]] = set()  # the server counts per model, not per place in an ensemble
     for member, member_stats, places in _in_order(model, stats):
         if (member.name, member_stats.version) not in seen:
             seen.add((member.name, member_stats.version))
-            yield from _steps(member, member_stats, calls * places)
+            yield from _steps(member, member_stats, calls * places, sizes)
 
 
 def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics, int]]:
@@ -157,14 +178,23 @@ def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec,
     return sorted(found, key=lambda row: listed.index(row[0].name) if row[0].name in listed else len(listed))
 
 
-def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
+def _step(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Step:
+    """Times are of executions. Without their sizes they are of requests, of which a large batch has more."""
     counters = stats.counters
     count = counters.compute_infer_count
+    seen = sizes.get((model.name, stats.version), ())
+    runs = sum(row.count for row in seen)
     service_s = counters.compute_ns / count / NS_PER_S
+    copy_s = (counters.compute_input_ns + counters.compute_output_ns) / count / NS_PER_S
+    batch = counters.inference_count / counters.execution_count if counters.execution_count else 1.0
+    if runs:
+        service_s = sum(row.count * row.total_ns for row in seen) / runs / NS_PER_S
+        copy_s = sum(row.count * (row.input_ns + row.output_ns) for row in seen) / runs / NS_PER_S
+        batch = sum(row.count * row.size for row in seen) / runs
     members = tuple(
         step
         for member, member_stats in zip(model.composing, stats.members, strict=True)
-        for step in _steps(member, member_stats, _ratio(member_stats, counters))
+        for step in _steps(member, member_stats, _ratio(member_stats, counters), sizes)
     )
     return Step(
         name=model.name,
@@ -172,9 +202,11 @@ def _step(model: ModelSpec, stats: ModelStatistics, calls: float) -> Step:
         service_s=service_s,
         own_s=max(0.0, service_s - inside_s(members)),
         wait_s=counters.queue_ns / counters.queue_count / NS_PER_S if counters.queue_count else 0.0,
-        batch=counters.inference_count / counters.execution_count if counters.execution_count else 1.0,
+        batch=batch,
         setup=step_setup(model.config),
         members=members,
+        copy_s=copy_s,
+        sizes=seen,
     )
 
 

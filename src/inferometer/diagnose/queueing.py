@@ -1,4 +1,4 @@
-"""The queueing model of a pipeline: stations with instances and batches on shared cores, and what they do under load.
+"""The queueing model of a pipeline: stations with instances and batches on shared cores and GPUs, under load.
 
 pipeline, concurrency -> predict -> Prediction
 
@@ -7,9 +7,9 @@ from whoever waits, a step that calls others holds its instance meanwhile, and a
 same cores. Mean-value formulas assume the first away and have no place for the rest. A few hundred simulated requests
 settle it in milliseconds.
 
-Time has two clocks. Waiting and work elsewhere (a sleep, a GPU, the network) run on the real one. Work on the
-cores runs on a virtual one that goes slower the more jobs share them, the same for all; so a job on a core ends
-at a fixed virtual time, whatever comes and goes until then.
+Time has three clocks. Waiting and work elsewhere (a sleep, the network) run on the real one. Work on the cores runs
+on a virtual one that goes slower the more jobs share them, the same for all; so a job on a core ends at a fixed
+virtual time, whatever comes and goes until then. Work on the GPUs has another such clock.
 
 Nothing is random to the outside: the same pipeline gives the same figures.
 """
@@ -17,7 +17,7 @@ Nothing is random to the outside: the same pipeline gives the same figures.
 import math
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from heapq import heappop, heappush
@@ -33,7 +33,9 @@ _LEAST_S = 1e-9  # no request takes no time at all
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """One step. An execution of a batch of b inferences takes `fixed_s + b * item_s` on an otherwise idle machine.
+    """One step. An execution of b inferences in r requests takes `fixed_s + b * item_s + (r - 1) * request_s` on an
+    otherwise idle machine. Of that it is on a GPU for `gpu_fixed_s + b * gpu_item_s`, and of the rest it wants a core
+    for the share `cpu`.
 
     With `members` the step calls other steps while it holds its instance, as a BLS model does; its own times
     are then what is left without them.
@@ -44,16 +46,23 @@ class Station:
     item_s: float = 0.0
     calls: float = 1.0  # per visit of the caller
     instances: int = 1
-    cpu: float = 1.0  # share of the service time in which it wants a core
+    cpu: float = 1.0
     max_batch: int = 1  # inferences that one execution can take
     is_batching: bool = False  # the server puts waiting requests together
     preferred: tuple[int, ...] = ()
     delay_s: float = 0.0  # how long the oldest may wait for company
     members: tuple["Station", ...] = ()
+    request_s: float = 0.0
+    gpu_fixed_s: float = 0.0
+    gpu_item_s: float = 0.0
 
-    def service_s(self, batch: float) -> float:
+    def service_s(self, batch: float, requests: float = 1) -> float:
         """Of one execution, members not included."""
-        return self.fixed_s + batch * self.item_s
+        return self.fixed_s + batch * self.item_s + (requests - 1) * self.request_s
+
+    def gpu_s(self, batch: float) -> float:
+        """Of one execution, the time on a GPU."""
+        return self.gpu_fixed_s + batch * self.gpu_item_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,27 @@ class Cores:
 
 
 @dataclass(frozen=True, slots=True)
+class Devices:
+    """The GPUs all steps share.
+
+    Executions on the same one take turns. `turn` is what it costs to go from one of them to another, as a share of the
+    work that is done in between: 0 where it costs nothing, -1 where all fit beside each other and none has to wait.
+    """
+
+    count: int = 1
+    turn: float = 0.0
+
+    def work(self, jobs: float) -> float:
+        """How many GPUs' worth of work so many executions get done together."""
+        each = max(1.0, jobs / self.count)
+        return min(jobs, self.count) / (1 + self.turn * (1 - 1 / each))  # the next is another one, mostly
+
+    def speed(self, jobs: float) -> float:
+        """Of each of so many; 1 is the speed of one alone."""
+        return self.work(max(jobs, 1.0)) / max(jobs, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """What one request goes through, step after step."""
 
@@ -86,6 +116,7 @@ class Pipeline:
     cores: Cores = Cores()
     items: int = 1  # inferences in a request
     variation: float = 0.1  # of service times: standard deviation over mean
+    devices: Devices = Devices()
 
     def walk(self) -> Iterator[Station]:
         """Every station, members after their caller."""
@@ -179,11 +210,38 @@ class _Token:
 
 @dataclass(slots=True)
 class _Job:
-    """Work under way: first apart from the cores, then on them. `place` is None for what is outside the stations."""
+    """Work under way: first elsewhere, then on a core, then on a GPU. `place` is None for what is outside the
+    stations."""
 
     tokens: list[_Token]
     place: _Place | None
     core_s: float
+    gpu_s: float
+
+
+class _Shared:
+    """What several jobs work on at once, each the slower the more there are: its clock, and when they end by it."""
+
+    def __init__(self, speed: Callable[[float], float]) -> None:
+        self._speed = cache(speed)
+        self._now_s = 0.0
+        self._jobs: list[tuple[float, int, _Job]] = []
+
+    def push(self, job: _Job, seconds: float, order: int) -> None:
+        heappush(self._jobs, (self._now_s + seconds, order, job))
+
+    def left_s(self) -> float:
+        """Real time until the next one ends, if nothing comes in between."""
+        if not self._jobs:
+            return math.inf
+        return (self._jobs[0][0] - self._now_s) / self._speed(len(self._jobs))
+
+    def pass_time(self, real_s: float) -> None:
+        self._now_s += real_s * self._speed(len(self._jobs))
+
+    def pop(self) -> _Job:
+        self._now_s = self._jobs[0][0]
+        return heappop(self._jobs)[2]
 
 
 class _Simulation:
@@ -195,11 +253,10 @@ class _Simulation:
         self._roots = [_Place(station, pipeline.items) for station in pipeline.stations]
         self._plain = self._whole_path()
         self._now_s = 0.0
-        self._virtual_s = 0.0
         self._order = count()  # of events at the same time
         self._real: list[tuple[float, int, _Job | _Place]] = []
-        self._on_cores: list[tuple[float, int, _Job]] = []
-        self._speed = cache(pipeline.cores.speed)
+        self._cores = _Shared(pipeline.cores.speed)
+        self._gpus = _Shared(pipeline.devices.speed)
         self._ended: list[_Token] = []
 
     def run(self, concurrency: int) -> Prediction:
@@ -234,45 +291,50 @@ class _Simulation:
     # --- events
 
     def _step(self) -> None:
-        speed = self._speed(len(self._on_cores))
-        real_s = self._real[0][0] if self._real else math.inf
-        core_s = (
-            self._now_s + (self._on_cores[0][0] - self._virtual_s) / speed if self._on_cores else math.inf
-        )
-        if core_s < real_s:
-            self._virtual_s = self._on_cores[0][0]
-            self._now_s = core_s
-            self._finish(heappop(self._on_cores)[2])
-            return
-        self._virtual_s += (real_s - self._now_s) * speed
-        self._now_s = real_s
-        what = heappop(self._real)[2]
-        if isinstance(what, _Place):
-            self._dispatch(what)
-        elif what.core_s > 0:
-            self._push_on_cores(what)
+        real_s = self._real[0][0] - self._now_s if self._real else math.inf
+        core_s, gpu_s = self._cores.left_s(), self._gpus.left_s()
+        passed_s = min(real_s, core_s, gpu_s)
+        if real_s == passed_s:
+            self._now_s = self._real[0][0]
         else:
-            self._finish(what)
+            self._now_s += passed_s
+        self._cores.pass_time(passed_s)
+        self._gpus.pass_time(passed_s)
+        if passed_s == gpu_s < real_s:
+            self._finish(self._gpus.pop())
+        elif passed_s == core_s < real_s:
+            self._after_cores(self._cores.pop())
+        else:
+            what = heappop(self._real)[2]
+            if isinstance(what, _Place):
+                self._dispatch(what)
+            elif what.core_s > 0:
+                self._cores.push(what, what.core_s, next(self._order))
+            else:
+                self._after_cores(what)
+
+    def _after_cores(self, job: _Job) -> None:
+        if job.gpu_s > 0:
+            self._gpus.push(job, job.gpu_s, next(self._order))
+        else:
+            self._finish(job)
 
     def _push_real(self, at_s: float, what: _Job | _Place) -> None:
         heappush(self._real, (at_s, next(self._order), what))
 
-    def _push_on_cores(self, job: _Job) -> None:
-        heappush(self._on_cores, (self._virtual_s + job.core_s, next(self._order), job))
-
-    def _work(self, tokens: list[_Token], place: _Place | None, total_s: float, core_s: float) -> None:
-        job = _Job(tokens, place, core_s)
-        if 0 < total_s <= core_s:
-            self._push_on_cores(job)
+    def _work(self, job: _Job, total_s: float) -> None:
+        elsewhere_s = total_s - job.core_s - job.gpu_s
+        if elsewhere_s > 0 or not job.core_s:
+            self._push_real(self._now_s + max(0.0, elsewhere_s), job)
         else:
-            self._push_real(self._now_s + total_s - core_s, job)
+            self._cores.push(job, job.core_s, next(self._order))
 
     # --- requests
 
     def _begin(self) -> None:
         token = _Token(self._plain if self._plain is not None else self._drawn_path(), self._now_s)
         total_s = max(self._pipeline.outside_s, _LEAST_S)
-        self._work([token], None, total_s, min(self._pipeline.outside_cpu_s, total_s))
+        self._work(_Job([token], None, min(self._pipeline.outside_cpu_s, total_s), 0.0), total_s)
 
     def _go_on(self, token: _Token) -> None:
         while token.position < len(token.path):
@@ -324,8 +386,11 @@ class _Simulation:
         items = len(taken) * self._pipeline.items
         place.executions += 1
         place.items += items
-        total_s = place.station.service_s(items) * self._luck()
-        self._work([token for token, _ in taken], place, total_s, total_s * place.station.cpu)
+        station, luck = place.station, self._luck()
+        total_s = station.service_s(items, len(taken)) * luck
+        gpu_s = min(station.gpu_s(items) * luck, total_s)
+        core_s = (total_s - gpu_s) * station.cpu
+        self._work(_Job([token for token, _ in taken], place, core_s, gpu_s), total_s)
 
     def _luck(self) -> float:
         variation = self._pipeline.variation

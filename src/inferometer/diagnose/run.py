@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
-from inferometer.diagnose.bottleneck import Conclusion, conclude, outside_s
+from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
+from inferometer.diagnose.fit import GPU_DEVICE
+from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.observation import Observation, observation
 from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
@@ -18,6 +20,7 @@ from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import is_this_host
+from inferometer.observe.statistics import BatchCounters, batch_counters, executions
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
@@ -28,10 +31,7 @@ from inferometer.stats.watcher import Watcher
 LEVELS = (1, 2, 4, 8)
 MOST = 64  # an unasked sweep goes no further
 GROWING = 0.1  # of throughput, above which it goes further than LEVELS
-PROBE_BATCH = 8
 _PROBE_S = 1.0
-ENOUGH = 0.05  # predicted gain below which nothing more is tried
-BETTER = 0.02  # measured gain from which a change is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     try:
         with server:
             while monotonic_ns() < end_ns and not watcher.is_interrupted():
-                suggestion = trials.next()
+                suggestion = trials.investigation.next()
                 if suggestion is None:
                     break
                 trials.attempt(suggestion, server)
@@ -108,10 +108,10 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
         )
     extra, notes = _probe(asked, setup, rows, watcher)
     circumstances = _circumstances(setup, asked, result)
-    found = conclude(rows, circumstances, extra)
+    investigation = Investigation(rows, circumstances, extra)
     notes = (*notes, *_blind_spots(asked, rows[-1]))
-    diagnosis = replace(_diagnosis(rows[-1], circumstances, found, result), notes=notes)
-    return _Trials(asked, watcher, setup, circumstances, rows, extra, found, diagnosis)
+    diagnosis = _diagnosis(rows[-1], circumstances, investigation.found, result)
+    return _Trials(asked, watcher, setup, investigation, replace(diagnosis, notes=notes))
 
 
 def _diagnosis(
@@ -136,7 +136,8 @@ def _diagnosis(
             cores=None if cores is None else round(cores),
             effective_cores=found.effective_cores,
             cpu_share=None if host is None else host.busy / host.cores,
-            gpu_share=None if host is None else host.gpu_share,
+            gpu_share=top.gpu_share,
+            gpus=top.gpus,
         ),
         suggestions=found.suggestions,
         curve=found.curve,
@@ -171,14 +172,25 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
             load.apply(Closed(0))  # the first requests after a change are not in the level
             warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
+            before = _batch_counters(setup)
             level = measure_level(instrument, setup.level_settings, point)
             result = replace(result, levels=(*result.levels, level))
-            row = observation(level, setup.model)
+            row = observation(level, setup.model, executions(before, _batch_counters(setup)))
             if row is not None:
                 rows.append(row)
             if level.is_cut_short or watcher.is_interrupted():
                 break
     return rows, result
+
+
+def _batch_counters(setup: Setup) -> BatchCounters:
+    """What executions cost by the size of their batches; a server that does not tell is no reason to end."""
+    if not setup.has_statistics:
+        return {}
+    try:
+        return batch_counters(setup.service.statistics(setup.model))
+    except PeerError:
+        return {}
 
 
 def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Iterator[int]:
@@ -195,17 +207,18 @@ def _probe(
     asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watcher: Watcher
 ) -> tuple[list[Observation], tuple[str, ...]]:
     """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
-    model, top = setup.model, rows[-1]
-    size = min(model.max_batch_size, PROBE_BATCH)
-    is_of_use = any(step.setup.max_batch > 1 and step.batch < 1.5 * top.items for step, _, _ in top.walk())
-    if size <= top.items or not is_of_use or model.any_sequence or watcher.is_interrupted():
-        return [], ()
-    options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
-    try:
-        found, _ = _sweep(prepare(options, command=COMMAND), watcher, (1,))
-    except InferometerError as error:
-        return [], (f"What a batch of {size} costs could not be measured: {error.message}",)
-    return [row for row in found if row.steps], ()
+    model = setup.model
+    seen: list[Observation] = []
+    for size in () if model.any_sequence else probe_batches(rows, model.max_batch_size):
+        if watcher.is_interrupted():
+            break
+        options = changed(asked.options, batch=size, concurrency=Range(1), duration_s=_PROBE_S)
+        try:
+            found, _ = _sweep(prepare(options, command=COMMAND), watcher, (1,))
+        except InferometerError as error:
+            return seen, (f"What a batch of {size} costs could not be measured: {error.message}",)
+        seen += [row for row in found if row.steps]
+    return seen, ()
 
 
 # --- what is known besides
@@ -238,6 +251,12 @@ def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
             "and steps; only throughput, latency and our own cost are known."
         )
         return
+    if top.gpu_share is None and any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk()):
+        yield (
+            "How busy the GPU is, its memory and its power are not known: a step on it is taken to keep it busy as "
+            "long as it works. Tell where the server's metrics are with --collect-metrics and --metrics-url, or run on "
+            "the server's own machine with pip install 'inferometer[gpu]'."
+        )
     if top.host is None and asked.cores is None:
         yield (
             "The server runs on another machine whose cores were not seen: predictions assume there are enough. "
@@ -262,21 +281,13 @@ def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Trials:
-    """The diagnosis with its trials as they are made: the evidence grows, and so the next prediction gets better."""
+    """The diagnosis with its trials as they are made."""
 
     asked: DiagnoseRequest
     watcher: Watcher
     setup: Setup
-    circumstances: Circumstances
-    sweep: list[Observation]
-    extra: list[Observation]
-    found: Conclusion
+    investigation: Investigation
     diagnosis: Diagnosis
-
-    def next(self) -> Suggestion | None:
-        tried = {_key(trial.suggestion) for trial in self.diagnosis.trials}
-        useful = (row for row in self.found.suggestions if row.change.can_apply and row.gain > ENOUGH)
-        return next((row for row in useful if _key(row) not in tried), None)
 
     def attempt(self, suggestion: Suggestion, server: Reconfiguration) -> None:
         name = suggestion.change.model
@@ -287,7 +298,7 @@ class _Trials:
         except PeerError as error:
             if "explicit" in error.remedy:
                 raise
-            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, None, error.message))
+            self._note(self.investigation.refused(suggestion, error.message))
             return
         options = changed(self.asked.options, concurrency=Range(suggestion.concurrency))
         setup = prepare(options, command=COMMAND)
@@ -295,28 +306,16 @@ class _Trials:
         place = len(self.diagnosis.results)
         self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
         if not rows:
-            self._note(ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, place, "no request ended well"))
+            trial = self.investigation.refused(suggestion, "no request ended well", place)
+        else:
+            is_whole = not self.watcher.is_interrupted()
+            trial = self.investigation.learn(suggestion, rows[0], is_whole=is_whole, result=place)
+        if not trial.is_kept:
             server.change(name, before)
-            return
-        row = rows[0]
-        gain = row.throughput / self.sweep[-1].throughput - 1
-        is_kept = gain > BETTER and not self.watcher.is_interrupted()  # half a measurement proves nothing
-        self._note(ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, place))
-        if not is_kept:
-            server.change(name, before)
-        self._learn(row, is_kept)
+        self._note(trial)
 
     def _note(self, trial: ChangeTrial) -> None:
-        self.diagnosis = replace(self.diagnosis, trials=(*self.diagnosis.trials, trial))
-        self.watcher.tried(trial)
-
-    def _learn(self, row: Observation, is_kept: bool) -> None:
-        (self.sweep if is_kept else self.extra).append(row)
-        self.found = conclude(self.sweep, self.circumstances, self.extra)
+        self.diagnosis = replace(self.diagnosis, trials=self.investigation.trials)
         if self.diagnosis.best is not None:
-            self.diagnosis = replace(self.diagnosis, after=self.found.verdict)
-
-
-def _key(suggestion: Suggestion) -> tuple[str, str, str]:
-    change = suggestion.change
-    return change.model, change.kind, change.after
+            self.diagnosis = replace(self.diagnosis, after=self.investigation.found.verdict)
+        self.watcher.tried(trial)

@@ -20,6 +20,7 @@ from inferometer.diagnose.diagnosis import (
 )
 from inferometer.diagnose.diagnosis import CPU as CPU_VERDICT
 from inferometer.diagnose.fit import undisturbed
+from inferometer.diagnose.gpu import EXHAUSTED, room_for_instances
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
@@ -122,7 +123,7 @@ def _instances(situation: Situation) -> Iterator[_Idea]:
         if found:
             best = max(prediction.throughput for prediction in found.values())
             count = next(count for count in found if found[count].throughput >= _NEAR_BEST * best)
-            why = f"{_busy_words(row)}; {_cores_words(situation.pipeline, station, count)}"
+            why = f"{_busy_words(row)}; {_sharing_words(situation.pipeline, station, count)}"
             yield _other_count(row, count, why, found[count])
 
 
@@ -133,7 +134,15 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     if station.cpu and not math.isinf(cores):
         most = min(most, math.ceil(cores / station.cpu))
     wanted = {station.instances + 1, most, *(station.instances * factor for factor in _FACTORS)}
-    return sorted(count for count in wanted if station.instances < count <= most)
+    if not station.gpu_s(1):
+        return sorted(count for count in wanted if station.instances < count <= most)
+    room = room_for_instances(situation.top)
+    if (situation.top.gpu_share or 0.0) >= EXHAUSTED:
+        room = 0
+    if room is not None:
+        most = min(most, station.instances + room)
+    wanted |= {1, station.instances // 2, most}  # fewer of them may leave each other alone
+    return sorted(count for count in wanted if 0 < count <= most and count != station.instances)
 
 
 def _fewer(situation: Situation) -> Iterator[_Idea]:
@@ -163,7 +172,10 @@ def _busy_words(row: StepFigures) -> str:
     return f"its {row.instances} instances are busy {busy} of the time"
 
 
-def _cores_words(pipeline: Pipeline, station: Station, count: int) -> str:
+def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
+    if station.gpu_s(1):
+        part = station.gpu_s(1) / station.service_s(1)
+        return f"an execution is on the GPU for {part:.0%} of its time, and what they do there they share"
     if not station.cpu:
         return "they wait for something other than a core, so each brings its whole worth"
     work = pipeline.cores.work(count * station.cpu)
@@ -181,7 +193,8 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         size, delay_s, found = _best_batching(situation, station)
         delay_us = round(delay_s * US_PER_S)
         before = f"preferred {station.preferred or 'any'}" if station.is_batching else "off"
-        times = f"a batch of {size} takes {station.service_s(size) / station.service_s(1):.1f} times as long as one"
+        ratio = station.service_s(size, size / situation.pipeline.items) / station.service_s(1)
+        times = f"a batch of {size} takes {ratio:.1f} times as long as one"
         why = (
             f"{times} alone, measured"
             if row.name in situation.known_batches

@@ -5,7 +5,7 @@ from dataclasses import replace
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
 from inferometer.options.options import AUTO, Options
-from inferometer.services.address import LOCAL, Address, read_address
+from inferometer.services.address import LOCAL, Address, maybe_server_path, read_address
 from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS
 
@@ -29,6 +29,12 @@ def _usual_port(options: Options) -> int:
 def written_address(options: Options) -> Address:
     """What the user wrote, taken apart."""
     return read_address(LOCAL if options.url is None else options.url)
+
+
+def model_in(url: str | None, kind: str) -> str:
+    """The model that stands in the path of an address of a server of this kind."""
+    known = None if url is None else maybe_server_path(read_address(url).path.rstrip("/"))
+    return known.model if known is not None and kind in known.kinds else ""
 
 
 def url_of(options: Options, written: Address, path: str = "") -> str:

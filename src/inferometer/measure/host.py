@@ -2,18 +2,19 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
-from inferometer.observe.host import HostMeter, HostSample
+from inferometer.observe.host import Gpu, HostMeter, HostSample
 from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.measurement import CoreUse, HostUse, Measurement
+from inferometer.stats.merge import gpu_figures
 
 if TYPE_CHECKING:
     import psutil
@@ -194,7 +195,7 @@ class HostWatch:
         self._meter = HostMeter(allowed) if meter is None else meter
         self._table = ProcessTable() if table is None else table
         self._clock = clock
-        self._gpu: list[float] = []
+        self._gpus: list[Mapping[str, Gpu]] = []
         self._ours = self._theirs = frozenset[int]()
         self._first: _Look | None = None
         self._last: _Look | None = None
@@ -204,9 +205,10 @@ class HostWatch:
         """A level begins."""
         if self._server is not None and (self._server.ended() or not self._server.pids):
             self._server.find()
-        self._gpu, self._crowded_s, self._crowded_core_s = [], 0.0, 0.0
+        self._crowded_s, self._crowded_core_s = 0.0, 0.0
         self._find_families()
         self._first = self._last = self._look()
+        self._gpus = []  # their utilisation is of the time before
 
     def look(self) -> None:
         """Called now and then; looks at most every half second."""
@@ -225,17 +227,19 @@ class HostWatch:
         for pid in self._theirs:
             if (row := last.used.get(pid)) is not None and row.model is not None:
                 models[row.model] = models.get(row.model, CoreUse()) + last.use(first, (pid,))
+        gpus = gpu_figures(self._gpus)
         return HostUse(
             cores=self._cores,
             busy=last.busy(first, self._cores),
             server=self._server_cores(first, last),
             models=models,
-            gpu_share=sum(self._gpu) / len(self._gpu) if self._gpu else None,
+            gpu_share=max((gpu.utilization for gpu in gpus if gpu.utilization is not None), default=None),
             ours=last.use(first, self._ours),
             is_local=self._server is not None,
             seconds=(last.at_ns - first.at_ns) / NS_PER_S,
             crowded_s=self._crowded_s,
             crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
+            gpus=gpus,
         )
 
     def ended(self) -> str:
@@ -249,7 +253,7 @@ class HostWatch:
 
     def _look(self) -> _Look:
         look = _Look(self._clock(), self._meter.read(), self._table.used((*self._ours, *self._theirs)))
-        self._gpu += [gpu.utilization for gpu in look.host.gpus.values() if gpu.utilization is not None]
+        self._gpus.append(look.host.gpus)
         return look
 
     def _server_cores(self, before: _Look, after: _Look) -> float | None:

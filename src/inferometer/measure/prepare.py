@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import inferometer
 from inferometer.base.errors import MissingError, UsageError
@@ -33,7 +33,6 @@ from inferometer.observe.metrics import Sample
 from inferometer.observe.poller import MetricsEndpoint, warnings_about
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import AUTO, Options
-from inferometer.server.in_process import Host, asked_host, check_repository, installation
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
@@ -42,6 +41,9 @@ from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 from inferometer.stats.slo import Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
+
+if TYPE_CHECKING:
+    from inferometer.server.in_process import Host
 
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
@@ -68,7 +70,7 @@ class Setup:
     metrics: MetricsEndpoint | None = None  # only when they are collected
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
-    host: Host | None = None  # of the worker, where that is to hold the server
+    host: "Host | None" = None  # of the worker, where that is to hold the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Habits:
 
 
 def prepare(
-    options: Options, *, command: str, host: Host | None = None, habits: Habits | None = None
+    options: Options, *, command: str, host: "Host | None" = None, habits: Habits | None = None
 ) -> Setup:
     """Ask the server about the model and make the requests; nothing is measured yet.
 
@@ -96,6 +98,8 @@ def prepare(
     habits, options = habits or Habits(), with_api_key(options)
     if options.service_kind != IN_PROCESS_KIND:
         return _prepare(options, None, command, habits)
+    from inferometer.server.in_process import Host, asked_host, check_repository, installation
+
     # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.
     host = host or Host(
         models=(options.model, *(name for name, _ in options.bls_composing_models)),
@@ -107,7 +111,7 @@ def prepare(
         return replace(_prepare(options, endpoint, command, habits), host=host)
 
 
-def moved(setup: Setup, host: Host) -> Setup:
+def moved(setup: Setup, host: "Host") -> Setup:
     """The same requests for another process of ours that holds a Triton."""
     endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
     wiring = replace(setup.traffic.wiring, endpoint=endpoint)
@@ -389,12 +393,19 @@ def _promise(options: Options, text: str) -> Slo:
                 f"'{term.text}': the answers of {KINDS[options.service_kind].title} have no tokens",
                 remedy="limit the latency instead",
             )
-        if term.figure == "ttft" and not (has_tokens or options.streaming):
+        if term.figure in ("ttft", "tpot") and not (
+            options.streaming or (has_tokens and (options.is_lenient or _has_own_data(options)))
+        ):
             raise UsageError(
                 f"'{term.text}': without a stream an answer comes all at once",
                 remedy="limit the latency instead, or add --streaming",
             )
     return promise
+
+
+def _has_own_data(options: Options) -> bool:
+    """Payloads of the user's may ask for a stream themselves."""
+    return bool(options.data.files or options.bodies or options.data.sources != ("random",))
 
 
 def _effective(

@@ -4,6 +4,8 @@ Our own commands take an address apart and refuse one that leads elsewhere, with
 classic script takes it as it is.
 """
 
+import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,6 +51,9 @@ def recognized(options: Options, command: str) -> Recognized:
         return _found(options, written, known, command)
     if options.service_kind == "http":
         return _plain(options, written), ()
+    if known is not None and options.service_kind in known.kinds and not known.is_measured:
+        there = ServerGuess(options.service_kind, options.protocol, KINDS[options.service_kind].title)
+        raise wrong_path(options, there, command, known.prefix)
     parts, said = _taken_apart(options, written, known)
     return changed(options, **parts), said
 
@@ -134,8 +139,8 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
         looks = replace(looks, kind="openai", title="an OpenAI-style server by its path")
     if looks.kind == "http" or (options.bodies and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
-    if known is not None and looks.kind not in known.kinds:
-        raise wrong_path(named, looks, command)
+    if known is not None and not (known.is_measured and looks.kind in known.kinds):
+        raise wrong_path(named, looks, command, known.prefix)
     there = replace(options, service_kind=looks.kind, protocol=looks.protocol)
     parts, said = _taken_apart(there, written, known)
     where = f"{host_and_port(there, written)} looks like {looks.title}"
@@ -148,8 +153,15 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
 def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:
     connection = Connection(address(replace(options, url=url_of(options, written, prefix))), options.headers)
     first = "" if known is None else known.kinds[0]
-    with _our_words():
-        return look(connection, protocol=options.protocol, page=written.path + written.query, first=first)
+    try:
+        with _our_words():
+            return look(connection, protocol=options.protocol, page=written.path + written.query, first=first)
+    except PeerError as error:
+        if isinstance(error.__cause__, socket.gaierror) and options.url == written.host and not options.model:
+            error.remedy += (
+                f"; or, if that is the model, write the address first: localhost:8000 {written.host}"
+            )
+        raise
 
 
 def _unless_known(options: Options, written: Address, looks: ServerGuess, command: str) -> ServerGuess:
@@ -170,9 +182,11 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         )
     if options.model:
         url = f"{url_of(options, written)}{written.path}{written.query}"
+        right = typed(options, "measure" if command == "tune" else command, url, "")
+        page = f"; or, for the page itself, {right}"
         raise PeerError(
             f"{where}, and has no model '{options.model}'",
-            remedy=f"check the port; or, for the page itself, {typed(options, command, url, '')}",
+            remedy=f"check the port and the path{page if looks.page_status < 300 else ''}",
         )
     if not options.bodies and 300 <= looks.page_status < 500:
         page = f"{written.path or '/'}{written.query}"
@@ -269,17 +283,27 @@ def _is_own_word(error: PeerError, protocol: str) -> bool:
 _OUR_WORDS = (
     ("--cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file", "--tls-ca"),
     ("--server-name", "--tls-server-name"),
+    ("-i grpc", "--grpc"),
+    (" given with -u", ""),
+    (" with -u", ""),
 )
+_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
 @contextmanager
 def _our_words() -> Iterator[None]:
-    """The classic script's options have other names here."""
+    """The classic script's options have other names here, and a sentence is one line."""
     try:
         yield
     except PeerError as error:
         for theirs, ours in _OUR_WORDS:
             error.remedy = error.remedy.replace(theirs, ours)
+        title = _TITLE.search(error.message)
+        words = error.message
+        if title is not None:
+            words = f"{words.partition('<')[0]}a page '{title[1]}'"
+            error.remedy = error.remedy or "check the address: pages are for people, not for models"
+        error.message = re.sub(r"\[Errno -?\d+\] ", "", " ".join(words.split()))
         raise
 
 

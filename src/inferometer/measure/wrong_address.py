@@ -1,11 +1,13 @@
 """An address that leads to something else than was asked for: what it is, and the command to type instead."""
 
 import shlex
+from dataclasses import replace
 
-from inferometer.base.errors import UsageError
-from inferometer.measure.address import host_and_port, written_address
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.measure.address import address, host_and_port, url_of, written_address
 from inferometer.options.options import AUTO, Options
-from inferometer.services.detect import GRPC, MANAGEMENT, METRICS, TLS, ServerGuess
+from inferometer.services.detect import GRPC, MANAGEMENT, METRICS, TLS, ServerGuess, look
+from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 
 _ABOVE = {METRICS: 2, MANAGEMENT: 1}
@@ -16,18 +18,18 @@ def maybe_wrong(options: Options, looks: ServerGuess, command: str) -> UsageErro
     """The refusal of what is there; None if it is what was asked for, or if nobody can say."""
     where = host_and_port(options, written_address(options))
     if looks.kind in _ABOVE:
-        host, _, port = where.rpartition(":")
-        inference = typed(options, command, f"{host}:{int(port) - _ABOVE[looks.kind]}")
         return UsageError(
             f"{where} is {looks.title}, which takes no inference",
-            remedy=f"give the port for inference, usually {_ABOVE[looks.kind]} below: {inference}",
+            remedy=f"give the port for inference{_below(options, looks.kind, command)}",
+        )
+    if looks.moved_to and not options.bodies:
+        return UsageError(
+            f"{where} looks like {looks.title}, and redirects to {looks.moved_to}",
+            remedy=typed(options, command, looks.moved_to),
         )
     if looks.scheme:
         said = f"is {looks.title}" if looks.kind == TLS else f"speaks no TLS: it looks like {looks.title}"
-        model = "" if looks.kind == "http" and not options.model else None
-        return UsageError(
-            f"{where} {said}", remedy=typed(options, command, _with_scheme(options, looks), model)
-        )
+        return UsageError(f"{where} {said}", remedy=typed(options, command, _with_scheme(options, looks)))
     if options.service_kind == "dynamic_grpc" and looks.protocol == "grpc":
         return None  # any gRPC server is of that kind
     if looks.kind == GRPC:
@@ -43,19 +45,44 @@ def maybe_wrong(options: Options, looks: ServerGuess, command: str) -> UsageErro
     model = "" if looks.kind == "http" else None
     return UsageError(
         f"{where} looks like {looks.title}, and {asked} is asked for",
-        remedy=typed(options, command, where, model, is_grpc=is_grpc),
+        remedy=typed(options, command, _secured(options, where, looks), model, is_grpc=is_grpc),
     )
 
 
-def wrong_path(options: Options, looks: ServerGuess, command: str, model: str | None = None) -> UsageError:
-    """The refusal of a path that such a server does not take requests at; `model` is one that stands in it."""
+def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str = "") -> UsageError:
+    """The refusal of a path that is not where such a server, which is behind `prefix`, is measured."""
     written = written_address(options)
     where = host_and_port(options, written)
-    right = typed(options, command, where, is_grpc=looks.protocol == "grpc")
+    url = _secured(options, where, looks) + prefix
+    right = typed(options, command, url, is_grpc=looks.protocol == "grpc")
     return UsageError(
-        f"{where} looks like {looks.title}, which takes no inference at '{written.path}{written.query}'",
+        f"{where} looks like {looks.title}, which is not measured at '{written.path}{written.query}'",
         remedy=f"{right}; or request just that path with --service-kind http",
     )
+
+
+def _below(options: Options, kind: str, command: str) -> str:
+    """The command for the port where the server usually is, if it is there."""
+    endpoint, distance = (
+        address(replace(options, url=url_of(options, written_address(options)))),
+        _ABOVE[kind],
+    )
+    near = replace(endpoint, port=endpoint.port - distance)
+    said = f"usually {distance} below"
+    try:
+        looks = look(Connection(near)) if near.port > 0 else None
+    except PeerError:
+        looks = None
+    if looks is None or looks.kind not in KINDS or looks.kind == "http":
+        return f"; it is {said}, but nothing can be measured at {near.authority}"
+    return f", {said}: {typed(options, command, near.authority, is_grpc=looks.protocol == 'grpc')}"
+
+
+def _secured(options: Options, where: str, looks: ServerGuess) -> str:
+    """The address with a scheme where it was reached by TLS."""
+    if not (options.grpc_tls or written_address(options).scheme in ("https", "grpcs")):
+        return where
+    return f"{'grpcs' if looks.protocol == 'grpc' else 'https'}://{where}"
 
 
 def _with_scheme(options: Options, looks: ServerGuess) -> str:
@@ -67,10 +94,10 @@ def _with_scheme(options: Options, looks: ServerGuess) -> str:
 def typed(
     options: Options, command: str, url: str, model: str | None = None, *, is_grpc: bool = False
 ) -> str:
-    """The command that would have been right; `model` stands for the one that was asked for."""
-    model = (options.model or "MODEL") if model is None else model
-    grpc = " --grpc" if is_grpc else ""
-    if command not in ("measure", "find", "diagnose"):
+    """The command that would have been right; `model` stands for the one that was asked for, if one was."""
+    model = options.model if model is None else model
+    grpc = " --grpc" if is_grpc and "://" not in url else ""
+    if command not in ("measure", "find", "diagnose", "tune"):
         return f"write {f'{model}@' if model else ''}{url}{grpc and f' with{grpc}'}"
     words = ["inferometer", command, url, *([model] if model else [])]
     words += ["--slo", options.slo] if options.slo is not None else []

@@ -176,6 +176,7 @@ DURATIONS = (
     "cache_hit",
     "cache_miss",
 )
+COMPUTE_PARTS = ("compute_input", "compute_infer", "compute_output")
 STATISTICS = {
     "model_stats": [
         {
@@ -184,6 +185,7 @@ STATISTICS = {
             "inference_count": count,
             "execution_count": count,
             "inference_stats": dict.fromkeys(DURATIONS, _DURATION),
+            "batch_stats": [{"batch_size": Required(count), **dict.fromkeys(COMPUTE_PARTS, _DURATION)}],
         }
     ]
 }

@@ -62,6 +62,8 @@ class Gpu:
     power_w: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
+    memory_share: float | None = None  # share of the time its memory was read or written, 0 to 1
+    clock_mhz: float | None = None  # of its processors
 
 
 class Nvml:
@@ -89,16 +91,19 @@ class Nvml:
         utilization = self._maybe(library.nvmlDeviceGetUtilizationRates, handle)
         power = self._maybe(library.nvmlDeviceGetPowerUsage, handle)
         memory = self._maybe(library.nvmlDeviceGetMemoryInfo, handle)
+        clock = self._maybe(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM)
         return Gpu(
             utilization=None if utilization is None else utilization.gpu / 100,
             power_w=None if power is None else power / MILLIWATTS_PER_WATT,
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
+            memory_share=None if utilization is None else utilization.memory / 100,
+            clock_mhz=None if clock is None else float(clock),
         )
 
-    def _maybe(self, read: Callable[[object], Any], handle: object) -> Any:
+    def _maybe(self, read: Callable[..., Any], handle: object, *more: object) -> Any:
         try:
-            return read(handle)
+            return read(handle, *more)
         except self._library.NVMLError:  # not every GPU tells everything
             return None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from inferometer.base.text import is_digits
-from inferometer.model.answers import DURATIONS
+from inferometer.model.answers import COMPUTE_PARTS, DURATIONS
 from inferometer.model.spec import ModelSpec
 
 
@@ -97,6 +97,60 @@ def _counters(row: Mapping[str, Any]) -> Counters:
         for part in ("count", "ns"):
             values[f"{name}_{part}"] = stats.get(name, {}).get(part, 0)
     return Counters(**values)
+
+
+# --- by the size of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Executions:
+    """Executions of one size: inferences in each, how many there were, and the mean time of their parts."""
+
+    size: int
+    count: int
+    input_ns: float
+    infer_ns: float
+    output_ns: float
+
+    @property
+    def total_ns(self) -> float:
+        return self.input_ns + self.infer_ns + self.output_ns
+
+
+BatchCounters = Mapping[tuple[str, str], Mapping[int, tuple[int, ...]]]
+"""Of each (model, version) by the size of a batch: executions, and nanoseconds of each of COMPUTE_PARTS."""
+
+
+def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
+    """Out of the server's statistics document; empty where it does not count by size."""
+    return {
+        (row["name"], row["version"]): {
+            batch["batch_size"]: (
+                batch.get("compute_infer", {}).get("count", 0),
+                *(batch.get(part, {}).get("ns", 0) for part in COMPUTE_PARTS),
+            )
+            for batch in row.get("batch_stats", ())
+        }
+        for row in rows
+    }
+
+
+def executions(before: BatchCounters, after: BatchCounters) -> dict[tuple[str, str], tuple[Executions, ...]]:
+    """What ran in between, the small ones first; nothing of a model that was loaded anew meanwhile."""
+    found = {}
+    for key, sizes in after.items():
+        then = before.get(key, {})
+        rows = {
+            size: tuple(now - was for now, was in zip(counters, then.get(size, (0, 0, 0, 0)), strict=True))
+            for size, counters in sizes.items()
+        }
+        if all(min(row) >= 0 for row in rows.values()):
+            found[key] = tuple(
+                Executions(size, count, *(ns / count for ns in parts))
+                for size, (count, *parts) in sorted(rows.items())
+                if count and size > 0
+            )
+    return found
 
 
 def is_reset(before: Snapshot, after: Snapshot) -> bool:

@@ -15,6 +15,7 @@ from inferometer.options.values import (
     choice,
     duration,
     microseconds,
+    output_file,
     path,
     text,
     whole,
@@ -354,11 +355,20 @@ class TuneOptions:
 class ViewOptions:
     """What `view` is asked."""
 
-    html: Path | None = option("--html", "write one self-contained page", path(), group="Output")
-    markdown: Path | None = option("--markdown", "write Markdown; - is the terminal", path())
+    html: str | None = option(
+        "--html",
+        "write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "write Markdown", output_file)
+    csv: str | None = option("-f --csv", "write a table, as CSV", output_file)
+    json: str | None = option("--json", "write the whole result, as this version does", output_file)
+    junit: str | None = option("--junit", "write test cases for CI, as JUnit XML", output_file)
     png: Path | None = option("--png", "write a picture (needs an installed Chromium)", path())
     pdf: Path | None = option("--pdf", "write a PDF (needs an installed Chromium)", path())
     open: bool = option("--open", "show the page in the browser")
+    quiet: bool = option("-q --quiet", "do not print the names of the files")
 
 
 def _port(service: str, usual: int) -> Any:

@@ -139,7 +139,7 @@ class ConfigFile:
         """No option of this command, or of any."""
         commands = [self.commands[name]()] if name else [make() for make in self.commands.values()]
         known = {option[2:] for command in commands for option in command.by_name if option.startswith("--")}
-        close = nearest(key.value, sorted(known if name else known | set(self.commands)))
+        close = nearest(key.value.lstrip("-").lower(), sorted(known if name else known | set(self.commands)))
         what = f"`{commands[0].program}` has no" if name else "there is no"
         remedy = f"did you mean '{close}'?" if close else "see --help-all for those there are"
         return self._error(key, f"{what} option '{key.value}'", remedy)

@@ -168,7 +168,7 @@ class DataOptions:
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
-                instead="write --data zero",
+                instead="write --data zero; a time is given with -d",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,

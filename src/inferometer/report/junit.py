@@ -90,10 +90,10 @@ def _problem(level: Level, most_failed: float) -> tuple[str, str]:
     if found.failed_share > most_failed:
         return "failure", f"{found.failed_count} of {plural(found.ended_count, 'request')} failed"
     outcome = level.promise
+    if outcome is not None and outcome.verdict == "broken":
+        return "failure", reasons(outcome)
+    if level.has_remark(Note.INTERRUPTED):
+        return "skipped", "interrupted"
     if outcome is None or outcome.verdict == "kept":
         return "", ""
-    return (
-        ("failure", reasons(outcome))
-        if outcome.verdict == "broken"
-        else ("skipped", f"not decided: {reasons(outcome)}")
-    )
+    return "skipped", f"not decided: {reasons(outcome)}"

@@ -5,11 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TextIO
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO
 
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
@@ -28,10 +24,13 @@ from inferometer.report.format import (
 )
 from inferometer.report.live_figures import STEPS, LiveFigures
 from inferometer.report.sentences import level_sentence
-from inferometer.report.terminal import WIDTH, plain_text
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level, WindowFigures
 from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:  # lines for a log need none of it
+    from rich.console import Console
+    from rich.text import Text
 
 LIVE_LINES = 8  # of levels that are done
 OWN_LINES = 8  # of the block, below those
@@ -176,8 +175,10 @@ class LiveProgress(Progress):
     """
 
     def __init__(
-        self, interrupted: Callable[[], bool], console: Console, clock: Clock = monotonic_ns
+        self, interrupted: Callable[[], bool], console: "Console", clock: Clock = monotonic_ns
     ) -> None:
+        from rich.live import Live
+
         super().__init__(interrupted)
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
@@ -247,6 +248,8 @@ class LiveProgress(Progress):
             self._draw(is_due=True)
 
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        from inferometer.report.terminal import plain_text
+
         if not is_detail:
             self._live.console.print(plain_text(text), soft_wrap=False)
 
@@ -256,6 +259,8 @@ class LiveProgress(Progress):
     # --- the block
 
     def _draw(self, *, is_due: bool = False) -> None:
+        from rich.console import Group
+
         now_ns = self._clock()
         if not is_due and now_ns - self._drawn_ns < REDRAW_NS:
             return
@@ -265,7 +270,9 @@ class LiveProgress(Progress):
             self._live.console.show_cursor()  # so that it is there whatever ends the process
         self._live.update(Group(*self._lines()), refresh=True)
 
-    def _lines(self) -> Iterator[Text]:
+    def _lines(self) -> "Iterator[Text]":
+        from inferometer.report.terminal import WIDTH
+
         room, width = self._live.console.height - OWN_LINES, min(WIDTH, self._live.console.width)
         for (mode, load), words in self._done[-room:] if room > 0 else ():
             done = words if width >= SHORT else words.replace(" requests/s", "/s")
@@ -295,7 +302,9 @@ class LiveProgress(Progress):
         if outlook.level is not None and outlook.level.is_warm_up:
             yield "warming up"
 
-    def _bar(self, width: int) -> Text:
+    def _bar(self, width: int) -> "Text":
+        from rich.text import Text
+
         elapsed_s = (self._clock() - self._outlook.begun_ns) / NS_PER_S
         left_s, is_most = self._outlook.left_s(elapsed_s)
         part = self._outlook.part(elapsed_s)
@@ -315,7 +324,7 @@ class LiveProgress(Progress):
         line.append(BAR[0] * filled, "green").append(BAR[1] * (room - filled), "dim")
         return line.append(f"  {words}")
 
-    def _figure_lines(self, width: int) -> Iterator[Text]:
+    def _figure_lines(self, width: int) -> "Iterator[Text]":
         figures = self._figures
         yield _curve_line("rate   ", figures.rates, f"{quantity(figures.per_s)} requests/s", width)
         for p, values in figures.percentiles.items():
@@ -339,7 +348,7 @@ class _Scale:
     def verdict(self, load: float) -> str:
         return "kept" if load <= self.low else "broken" if load >= self.high else "undecided"
 
-    def lines(self, mode: str, width: int) -> Iterator[Text]:
+    def lines(self, mode: str, width: int) -> "Iterator[Text]":
         if not self.trying:
             return
         low = "nothing kept yet" if not self.low else f"kept {level_value(mode, self.low)}"
@@ -361,7 +370,9 @@ class _Scale:
         yield _line(f"  {low} {''.join(cells)} {high}")
 
 
-def _line(text: str, style: str = "") -> Text:
+def _line(text: str, style: str = "") -> "Text":
+    from inferometer.report.terminal import plain_text
+
     return plain_text(text, style=style, overflow="ellipsis", no_wrap=True)
 
 
@@ -369,7 +380,7 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> Text:
+def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> "Text":
     room = min(WIDEST_CURVE, width - len(name) - WIDEST_FIGURE - 6)
     return _line(f"  {name}  ").append(f"{curve(values, room):<{room}}", "cyan").append(f"  {figure}")
 

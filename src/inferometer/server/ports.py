@@ -70,14 +70,24 @@ def listeners(port: int, proc: Path = PROC) -> tuple[int, ...]:
     """The processes behind a port of this machine, as far as we may see them; those of a container it leads to."""
     pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
     inside = next(filter(None, (_maybe_container(pid, port, proc) for pid in pids)), None)
+    tables: dict[str, frozenset[str]] = {}  # sockets that listen on the port, by network
     found = []
     for pid in pids:
         try:
-            if listens_on(pid, (port,), proc) if inside is None else _has_address(pid, inside, proc):
+            if _holds(pid, port, tables, proc) if inside is None else _has_address(pid, inside, proc):
                 found.append(pid)
         except OSError:  # somebody else's, or it has just ended
             continue
     return tuple(found)
+
+
+def _holds(pid: int, port: int, tables: dict[str, frozenset[str]], proc: Path) -> bool:
+    """The table of connections is long on a busy machine, so it is read once for all processes of a network."""
+    link = proc / str(pid) / "ns" / "net"
+    network = os.readlink(link) if link.is_symlink() else str(pid)
+    if network not in tables:
+        tables[network] = frozenset(held for held, at in _listening(pid, proc) if at == port)
+    return bool(tables[network]) and not tables[network].isdisjoint(_open_files(pid, proc))
 
 
 def _maybe_container(pid: int, port: int, proc: Path) -> str | None:
@@ -133,8 +143,8 @@ def _listening(pid: int, proc: Path) -> Iterator[tuple[str, int]]:
     for family in ("tcp", "tcp6"):  # gRPC listens on 127.0.0.1 with a socket of the other family
         table = proc / str(pid) / "net" / family
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
-            fields = line.split()
-            if fields[3] == _LISTENING:
+            if f" {_LISTENING} " in line:
+                fields = line.split()
                 yield f"socket:[{fields[9]}]", int(fields[1].rpartition(":")[2], 16)
 
 

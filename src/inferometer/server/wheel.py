@@ -13,6 +13,7 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
+from inferometer.base.threads import users_environment
 
 INSTALL = "pip install 'inferometer[triton]'"
 STUB = "triton_python_backend_stub"
@@ -125,8 +126,8 @@ def make_interpreter(runtime: Path) -> None:
 
 
 def server_environment(runtime: Path, added: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables with which the stubs find their interpreter and its shared library; `added` to ours."""
-    variables = {**os.environ, **added}
+    """The user's environment and `added`, with which the stubs find their interpreter and its shared library."""
+    variables = {**users_environment(), **added}
     variables["PATH"] = _joined(str(runtime / _VENV / "bin"), variables.get("PATH"))
     library = sysconfig.get_config_var("LIBDIR")
     if library and (Path(library) / str(sysconfig.get_config_var("INSTSONAME"))).exists():

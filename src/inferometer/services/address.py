@@ -15,6 +15,7 @@ LOCAL = "localhost"
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))  # stays as it is written in a path
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)")
+_NO_SLASHES = re.compile(rf"({'|'.join(SCHEMES)}):([^/\d].*|\d+[.:].*)", re.IGNORECASE)
 _PARTS = re.compile(r"(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?")
 
 
@@ -51,11 +52,7 @@ def read_address(text: str) -> Address:
     assert parts is not None  # any text has these parts
     authority, path, query = parts["authority"], parts["path"] or "", parts["query"] or ""
     if "@" in authority:
-        shown = authority.rpartition("@")[2] or "a server"
-        raise UsageError(
-            f"the address of {shown} has a user name or a password in it",
-            remedy=f"write {shown}, and send them in a header: -H 'Authorization: Basic ...'",
-        )
+        raise _with_user(*authority.rpartition("@")[::2])
     if scheme and scheme not in SCHEMES:
         raise UsageError(
             f"the address '{url}' has the scheme '{scheme}'",
@@ -68,6 +65,10 @@ def read_address(text: str) -> Address:
         )
     if is_digits(authority) or (authority.startswith(":") and is_digits(authority[1:])):
         authority = f"{LOCAL}:{authority.lstrip(':')}"
+    if "," in authority:
+        raise UsageError(f"the address '{url}' has a comma in it", remedy="give one address")
+    if not scheme and (known := _NO_SLASHES.fullmatch(url)) is not None:
+        raise UsageError(f"the address '{url}' has no //", remedy=f"write {known[1].lower()}://{known[2]}")
     if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
         raise UsageError(
             f"the address '{url}' is not host:port",
@@ -79,6 +80,17 @@ def read_address(text: str) -> Address:
             f"the address '{url}' has no host", remedy=f"write {host.lower()}://{path.lstrip('/')}"
         )
     return Address(host, port, scheme, *(quote(part, safe=_ASCII) for part in (path, query)))
+
+
+def _with_user(user: str, host: str) -> UsageError:
+    """What stands before an @ may be a secret, so it is not shown; a word alone may be the model."""
+    shown = host or "a server"
+    header = '-H "Authorization: Basic $(printf USER:PASSWORD | base64)"'
+    model = "" if ":" in user else f"; or, if it is the model that stands before the @: {shown} MODEL"
+    return UsageError(
+        f"the address of {shown} has a user name or a password in it",
+        remedy=f"write {shown}, and send them in a header: {header}{model}",
+    )
 
 
 # --- paths that are known
@@ -93,14 +105,23 @@ class ServerPath:
     model: str = ""
     version: str = ""
     endpoint: str = ""  # of an OpenAI-style server
+    is_measured: bool = True  # whether requests for inference go there, or there are some below it
 
 
 _MODEL = r"(?P<model>[^/:]+)"
 _VERSION = r"(?:/versions/(?P<version>[^/:]+))?"
 
+_ASIDE = (
+    (("triton",), rf"/v2/models/{_MODEL}{_VERSION}/(?:ready|stats|config|generate|generate_stream)"),
+    (("triton",), r"/v2/(?:health/(?:live|ready)|repository/index|models/stats)"),
+    (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}/metadata"),
+)
+"""Paths that such a server has beside those for inference, or that are not measured here."""
+
 _PATHS = tuple(
-    (kinds, re.compile(rf"(?P<prefix>.*?){pattern}"))
+    (kinds, re.compile(rf"(?P<prefix>.*?){pattern}"), (kinds, pattern) not in _ASIDE)
     for kinds, pattern in (
+        *_ASIDE,
         (("triton",), rf"/v2(?:/models(?:/{_MODEL}{_VERSION}(?:/infer)?)?)?"),
         (("openai",), r"/(?P<endpoint>v1/(?:chat/completions|completions|embeddings))"),
         (("openai", "tfserving"), r"/v1(?:/models)?"),
@@ -113,8 +134,8 @@ _PATHS = tuple(
 
 def maybe_server_path(path: str) -> ServerPath | None:
     """What a path says by its looks alone; None for one of the user's own."""
-    for kinds, pattern in _PATHS:
+    for kinds, pattern, is_measured in _PATHS:
         if (found := pattern.fullmatch(path)) is not None:
             parts = {name: unquote(value) for name, value in found.groupdict(default="").items()}
-            return ServerPath(kinds, **{**parts, "prefix": found["prefix"]})
+            return ServerPath(kinds, **{**parts, "prefix": found["prefix"]}, is_measured=is_measured)
     return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urljoin
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.text import decode_json
@@ -78,6 +79,7 @@ class ServerGuess:
     scheme: str = ""  # by which it is reached, where that is not the one that was tried
     page_status: int = 0  # of the page that would be measured, where it was asked for
     is_locked: bool = False  # some of it is told only to those who have a key
+    moved_to: str = ""  # where that page is said to be instead
 
     @property
     def words(self) -> str:
@@ -200,7 +202,19 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     if PAGE not in answers:
         return found
     is_locked = any(answer.status in (401, 403) for answer in answers.values())
-    return replace(found, page_status=answers[PAGE].status, is_locked=is_locked)
+    status = answers[PAGE].status
+    is_moved = found is PLAIN and 300 <= status < 400
+    moved_to = _location(connection, page) if is_moved else ""
+    return replace(found, page_status=status, is_locked=is_locked, moved_to=moved_to)
+
+
+def _location(connection: Connection, page: str) -> str:
+    """Where a redirect leads, as a whole address."""
+    endpoint = connection.endpoint
+    path = page or f"{endpoint.prefix}/"
+    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    found = control.location(path, timeout_s=TIMEOUT_S)
+    return urljoin(f"{replace(endpoint, prefix='')}{path}", found) if found else ""
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:

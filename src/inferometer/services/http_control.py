@@ -82,6 +82,12 @@ class HttpControl:
             MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
             return reply.status, text
 
+    def location(self, path: str, *, timeout_s: float) -> str:
+        """Where a GET is redirected to; nothing where it is not."""
+        with self._open(timeout_s) as client:
+            client.request("GET", path, headers=dict(self._connection.headers))
+            return client.getresponse().getheader("Location", "")
+
     def infer(self, request: bytes) -> tuple[str | None, bytes]:
         """Send a request that is rendered already: length of the reply's JSON header, if it has one, and body."""
         with self._open(TIMEOUT_S) as client:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.model.numbers import DATATYPES
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
@@ -116,6 +115,8 @@ def region_name() -> str:
 
 
 def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
+    from inferometer.model.numbers import DATATYPES
+
     datatype = DATATYPES.get(output.datatype)
     if output.is_dynamic or datatype is None or datatype.size == 0:
         return outputs.unknown_size * outputs.batch

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.model import answers
-from inferometer.model.numbers import decode
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.discovery import READY, ModelState, describe_model, plain_sentence
@@ -219,6 +218,8 @@ class _Rendering:
 
 def _elements(tensor: Tensor) -> list[Any]:
     """The values of a tensor as JSON has them: row-major, BYTES as strings."""
+    from inferometer.model.numbers import decode
+
     if tensor.datatype in _NOT_IN_JSON:
         raise _no_json("input", tensor.name, tensor.datatype)
     values = decode(tensor.datatype, tensor.data)

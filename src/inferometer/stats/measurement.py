@@ -100,12 +100,13 @@ class HostUse:
     busy: float  # all of them together
     server: float | None = None  # by the server and its children, when it runs here and they could be found
     models: Mapping[str, CoreUse] = field(default_factory=dict)  # by processes that run a single model each
-    gpu_share: float | None = None
+    gpu_share: float | None = None  # of the busiest GPU
     ours: CoreUse = CoreUse()  # by this tool
     is_local: bool = True  # the server runs on this machine
     seconds: float = 0.0  # how long it was watched, and how much of that others crowded it
     crowded_s: float = 0.0
     crowded_cores: float = 0.0  # that others kept busy in that time
+    gpus: tuple["GpuFigures", ...] = ()  # as NVML sees them
 
     @property
     def others(self) -> float | None:
@@ -212,6 +213,8 @@ class GpuFigures:
     power_w: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
+    memory_share: float | None = None  # of the time, reading or writing its memory: 0 to 1
+    clock_mhz: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,6 +211,8 @@ def gpu_figures(looks: Iterable[Mapping[str, Gpu]]) -> tuple[GpuFigures, ...]:
             power_w=_mean(gpu.power_w for gpu in rows),
             memory_used_bytes=_most(gpu.memory_used_bytes for gpu in rows),
             memory_total_bytes=_first(gpu.memory_total_bytes for gpu in rows),
+            memory_share=_mean(gpu.memory_share for gpu in rows),
+            clock_mhz=_mean(gpu.clock_mhz for gpu in rows),
         )
         for uuid, rows in _by_key(looks)
     )

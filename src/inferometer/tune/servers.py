@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.threads import users_environment
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, end_words, telling_lines
@@ -190,7 +191,7 @@ class InstalledServer:
         guarded = GuardedProcess("server", self._launch.log)
         guarded.log.touch()
         words = [str(self._executable), *server_words(self._launch, ports)]
-        guarded.start(words, {**os.environ, **self._launch.environment})
+        guarded.start(words, {**users_environment(), **self._launch.environment})
         self._guarded = guarded
         guarded.release()
 

@@ -219,6 +219,8 @@ OWN_LINES = {
     ),
     "view": (
         "base.json --html page.html --markdown page.md --png page.png --pdf page.pdf --open",
+        "base.json --csv table.csv --json again.json --junit cases.xml",
+        "base.json -q",
         "base.json --config other.yaml",
     ),
     "serve": (

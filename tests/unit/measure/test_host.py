@@ -104,6 +104,17 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
 
 
+def test_gpus_are_seen_while_the_level_runs_and_not_before():
+    machine = Machine(busy_s=90.0)
+    watch = machine.watch()
+    for _ in range(2):
+        machine.run(1.0, -44.0)
+        watch.look()
+    use = watch.end()
+    assert [gpu.utilization for gpu in use.gpus] == [pytest.approx((0.46 + 0.02 + 0.02) / 3)]
+    assert use.gpu_share == use.gpus[0].utilization
+
+
 def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
     machine = Machine()
     watch = machine.watch()

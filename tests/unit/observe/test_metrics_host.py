@@ -11,6 +11,8 @@ from inferometer.observe.host import Gpu, HostMeter, is_this_host, open_nvml
 class FakeNvml:
     """The package nvidia-ml-py, as far as it is used; GPU 1 tells nothing but its name."""
 
+    NVML_CLOCK_SM = 1
+
     class NVMLError(Exception):
         pass
 
@@ -44,12 +46,16 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> object:
         return self._told(handle, SimpleNamespace(used=1000, total=5000, free=4000))
 
+    def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> object:
+        assert kind == self.NVML_CLOCK_SM
+        return self._told(handle, 1980)
+
 
 def test_gpus_are_read_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     library = open_nvml()
     assert library is not None
-    assert library.read() == {"GPU-a": Gpu(0.37, 55.3, 1000, 5000), "GPU-b": Gpu()}
+    assert library.read() == {"GPU-a": Gpu(0.37, 55.3, 1000, 5000, 0.05, 1980.0), "GPU-b": Gpu()}
 
 
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,8 @@ def test_each_command_takes_its_own(tmp_path: Path) -> None:
 REFUSED = (
     ("concurency: 4", 1, "there is no option 'concurency'", "did you mean 'concurrency'?"),
     ("url: a:1\n\nmodell: x", 3, "there is no option 'modell'", "did you mean 'model'?"),
+    ('"--url": a:1', 1, "there is no option '--url'", "did you mean 'url'?"),
+    ("URL: a:1", 1, "there is no option 'URL'", "did you mean 'url'?"),
     ("fnd: {slo: p99<5ms}", 1, "there is no option 'fnd'", "did you mean 'find'?"),
     ("xyzxyz: 4", 1, "there is no option 'xyzxyz'", "--help-all"),
     ("buget: 3m", 1, "there is no option 'buget'", "did you mean 'budget'?"),  # of other commands

@@ -41,12 +41,12 @@ def outcome(verdict: Keeping, promise: str = PROMISE) -> PromiseOutcome:
     return PromiseOutcome(promise, verdict, terms)
 
 
-def level(value: float, verdict: Keeping | None, failed: int = 0, *, is_gone: bool = False) -> Level:
+def level(value: float, verdict: Keeping | None, failed: int = 0, note: Note | None = None) -> Level:
     failures = [FailureGroup("http 500", failed, "boom", 0.0, 1.0)] if failed else []
     found = build.measurement(
         1000, 100.0 * value, 40_000, 10, (40_000, 40_000, 40_000, 40_000), failures=failures
     )
-    remarks = [Remark(Note.SERVER_GONE, "the server gave its last good answer")] if is_gone else []
+    remarks = [] if note is None else [Remark(note, "said of it")]
     made = build.level(found, value, remarks=remarks)
     return replace(made, promise=None if verdict is None else outcome(verdict))
 
@@ -59,6 +59,7 @@ def measured(levels: Sequence[Level]) -> Result:
     return replace(build.result(*levels), command="measure")
 
 
+GONE, STOPPED = Note.SERVER_GONE, Note.INTERRUPTED
 KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
 INSIDE = "the limit lies inside the interval"
 
@@ -137,10 +138,19 @@ def test_junit_has_a_case_for_each_level():
 
 
 def test_junit_of_levels_that_went_wrong_without_a_promise():
-    levels = [level(1, None), level(2, None, failed=10), level(4, None, is_gone=True), build.level(None, 8)]
+    levels = [level(1, None), level(2, None, failed=10), level(4, None, note=GONE), build.level(None, 8)]
     suite = ET.fromstring(to_junit(measured(levels)).encode())
     messages = [[part.get("message") for part in case.iter("failure")] for case in suite.iter("testcase")]
     assert messages == [[], ["10 of 1,010 requests failed"], ["server gone"], ["no reply"]]
+
+
+def test_an_interrupted_level_is_not_passed_in_junit():
+    levels = [level(1, verdict, note=STOPPED) for verdict in (None, KEPT, UNDECIDED, BROKEN)]
+    suite = ET.fromstring(to_junit(measured(levels)).encode())
+    assert [[(part.tag, part.get("message")) for part in case] for case in suite.iter("testcase")] == [
+        *[[("skipped", "interrupted")]] * 3,
+        [("failure", "p99 63.0 ms ±3.2 %")],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +160,13 @@ def test_junit_of_levels_that_went_wrong_without_a_promise():
         ([level(1, UNDECIDED)], 0),
         ([level(1, KEPT), level(2, BROKEN)], PROMISE_BROKEN),
         ([level(1, BROKEN, failed=10)], 1),  # the failures themselves come first
-        ([level(1, BROKEN), level(2, BROKEN, is_gone=True)], 3),
+        ([level(1, BROKEN), level(2, BROKEN, note=GONE)], 3),
+        # Several at once, in the order of the page `exit-codes`.
+        ([level(1, BROKEN, failed=10, note=STOPPED)], 130),
+        ([level(1, KEPT), level(2, None, note=STOPPED)], 130),
+        ([level(1, BROKEN, failed=10, note=STOPPED), level(2, None, note=GONE)], 3),
+        ([level(1, BROKEN, note=Note.WORKER_LOST)], 70),
+        ([level(1, BROKEN, note=Note.WORKER_LOST), level(2, None, note=GONE)], 3),
     ],
 )
 def test_exit_codes(levels, code):
@@ -177,7 +193,7 @@ def results(draw: some.DrawFn) -> Result:
             2**number,
             verdict,
             draw(some.sampled_from((0, 0, 30))),
-            is_gone=draw(some.booleans()) and number > 2,
+            GONE if draw(some.booleans()) and number > 2 else None,
         )
         for number, verdict in enumerate(verdicts)
     ]

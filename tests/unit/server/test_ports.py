@@ -105,3 +105,13 @@ def test_a_port_that_leads_into_a_container_has_its_processes_behind_it(tmp_path
 def test_this_process_is_behind_its_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert listeners(server.getsockname()[1]) == (os.getpid(),)
+
+
+def test_the_connections_of_a_network_are_read_once(tmp_path):
+    machine = Processes(tmp_path)
+    for pid in (1, 2):
+        machine.add(pid, listens=(8000,))
+        (tmp_path / str(pid) / "ns").mkdir()
+        (tmp_path / str(pid) / "ns" / "net").symlink_to("net:[4026531840]")
+    (tmp_path / "2" / "net" / "tcp").unlink()  # it would say the same
+    assert listeners(8000, tmp_path) == (1, 2)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.threads import users_environment
 from inferometer.base.writing import writing
 from inferometer.dialects.model_analyzer.config import Config, called
 from inferometer.dialects.model_analyzer.flags import LOAD_FLAGS, SHORT, data_flags, words
@@ -242,7 +243,7 @@ class ProgramMeter:
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.STDOUT,
-                        env={**os.environ, **self.generator.environment},
+                        env={**users_environment(), **self.generator.environment},
                     )
                 )
             deadline = time.monotonic() + self.generator.config.perf_analyzer_timeout

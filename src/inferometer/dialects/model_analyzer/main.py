@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from inferometer.base.errors import InferometerError
 from inferometer.base.signals import drop_output, interruptible
 from inferometer.base.text import to_stderr
+from inferometer.base.threads import limit_threads
 from inferometer.dialects.model_analyzer import FAILURE, OK
-from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, UnknownKeys, parser, read_command
 
 if TYPE_CHECKING:
     from inferometer.dialects.model_analyzer.commands import Profile
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> int:
     """`profile` stands in for the real search in tests."""
+    limit_threads()
+    from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
+
     mark, is_verbose = f"[{CLASSIC.mark}]", False
     try:
         with interruptible():
@@ -44,6 +47,8 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
 
 def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None) -> int:
     """`inferometer profile`, `analyze` or `report`."""
+    from inferometer.dialects.model_analyzer.command_line import OURS, read_command
+
     program = replace(OURS, commands=(name,))
     try:
         config = read_command([name, *argv], program)

@@ -11,6 +11,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
 from inferometer.base.signals import Interrupts, drop_output, interruptible, received
 from inferometer.base.text import decode_json, printable, to_stderr
+from inferometer.base.threads import limit_threads
 from inferometer.base.writing import Outputs
 from inferometer.dialects.perf_analyzer.options import classic_usage, most_outstanding, parse_classic
 from inferometer.options.command_line import Ask
@@ -41,6 +42,7 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
 def main(argv: list[str] | None = None) -> int:
+    limit_threads()
     try:
         with interruptible():
             return _run(sys.argv[1:] if argv is None else argv)

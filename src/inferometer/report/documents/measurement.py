@@ -121,7 +121,14 @@ def _verdict(result: Result) -> str:
     found, finding = best(result), result.finding
     words = [] if finding is None else [finding_sentence(finding)]
     if found is None:
-        words += ["No request was answered, so there is nothing to report."]
+        failed = sum(
+            level.measurement.failed_count for level in result.levels if level.measurement is not None
+        )
+        said = f"Every request failed ({failed:,} in all)" if failed else "No request was answered"
+        words += [
+            promise_sentence(result) if finding is None else "",
+            f"{said}, so there is nothing to report.",
+        ]
     else:
         words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]

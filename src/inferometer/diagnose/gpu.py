@@ -1,0 +1,209 @@
+"""What limits a pipeline that works on GPUs, as far as it is the GPUs, their memory, or what feeds them. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
+from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
+from inferometer.diagnose.observation import Observation
+from inferometer.diagnose.queueing import Devices, Pipeline, Station, predict, with_station
+
+EXHAUSTED = 0.85  # of the time: a GPU so busy has no room
+IDLE = 0.7  # below that it waits for something
+BUSY_STEP = 0.8  # of the time of its instances
+WORTHWHILE = 0.1  # gain below which a change is taken for none
+COPYING = 0.4  # of a request's time
+BANDWIDTH = 0.6  # of the time reading or writing memory: that is what the work is made of
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCase:
+    """The diagnosed level with what is known of the GPUs."""
+
+    rows: Sequence[Observation]  # that the pipeline was fitted to; the last is the diagnosed one
+    table: Sequence[StepFigures]
+    pipeline: Pipeline
+    transfer_s: float = 0.0  # of a request on our side; 0 with shared memory
+
+    @property
+    def top(self) -> Observation:
+        return self.rows[-1]
+
+    def figures(self, name: str) -> StepFigures:
+        return next(row for row in self.table if row.name == name)
+
+    def gain(self, pipeline: Pipeline) -> float:
+        """Of throughput at the diagnosed load, if it were so."""
+        now = predict(self.pipeline, self.top.concurrency).throughput
+        return predict(pipeline, self.top.concurrency).throughput / now - 1
+
+
+def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
+    """Of the time of a GPU, the part of each step that uses it, as the model has it."""
+    stations = {station.name: station for station in pipeline.walk()}
+    return {
+        step.name: top.throughput * calls / step.batch * stations[step.name].gpu_s(step.batch)
+        for step, calls, _ in top.walk()
+        if step.setup.device == GPU_DEVICE
+    }
+
+
+def room_for_instances(top: Observation) -> int | None:
+    """How many more instances fit into the memory of the GPU; None where nobody knows.
+
+    One is taken to need as much as those there have on average, which is the most it can be when the server has the
+    GPU for itself.
+    """
+    each = instance_bytes(top)
+    gpu = top.gpu
+    if each is None or gpu is None or gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
+        return None
+    return max(0, math.floor((gpu.memory_total_bytes - gpu.memory_used_bytes) / each))
+
+
+def instance_bytes(top: Observation) -> float | None:
+    gpu = top.gpu
+    there = {step.name: step.setup for step, _, _ in top.walk() if step.setup.device == GPU_DEVICE}
+    count = sum(setup.instances / setup.gpus for setup in there.values())
+    if gpu is None or not gpu.memory_used_bytes or not count:
+        return None
+    return gpu.memory_used_bytes / count
+
+
+def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
+    """None where no step works on a GPU, or where neither a GPU nor what feeds it is the limit."""
+    on_gpu = [row for row in case.table if row.device == GPU_DEVICE]
+    if not on_gpu:
+        return None
+    busiest = max(on_gpu, key=lambda row: row.utilisation)
+    station = next(station for station in case.pipeline.walk() if station.name == busiest.name)
+    share = case.top.gpu_share
+    batching_gain = _batching_gain(case, station)
+    is_full = share is not None and share >= EXHAUSTED
+    if is_full and batching_gain < WORTHWHILE:
+        return _exhausted(case)
+    is_idle = share is None or share < IDLE
+    copying = _maybe_copying(case) if is_idle else None
+    if copying is not None:
+        return copying
+    if busiest.utilisation < BUSY_STEP or busiest.utilisation < max(row.utilisation for row in case.table):
+        return None
+    if batching_gain >= WORTHWHILE:
+        return _launch(case, station, can_batch=True) if knows_batches(station.name, case.rows) else None
+    if share is None:
+        return None
+    if knows_batches(station.name, case.rows) and _is_fed_by_cpu(station, busiest.batch, case.top.items):
+        return _fed(case, station)
+    return _maybe_out_of_memory(case, station) or _launch(case, station, can_batch=False)
+
+
+def _batching_gain(case: GpuCase, station: Station) -> float:
+    if station.max_batch < 2 or station.is_batching or station.members:
+        return 0.0
+    return case.gain(with_station(case.pipeline, station.name, is_batching=True))
+
+
+def _gain_of_another(case: GpuCase, station: Station) -> float:
+    """Of one more instance, if all fitted beside each other without loss."""
+    free = replace(case.pipeline, devices=Devices(case.pipeline.devices.count))
+    return case.gain(with_station(free, station.name, instances=station.instances + 1))
+
+
+def _is_fed_by_cpu(station: Station, batch: float, items: int) -> bool:
+    """Whether most of what an execution spends beside the GPU grows with its batch: no launches, but work on data."""
+    requests = max(1.0, batch / items)
+    beside_s = station.service_s(batch, requests) - station.gpu_s(batch)
+    growing_s = batch * max(0.0, station.item_s - station.gpu_item_s) + (requests - 1) * station.request_s
+    return beside_s > station.gpu_s(batch) and growing_s > beside_s / 2
+
+
+# --- in words
+
+
+def _exhausted(case: GpuCase) -> Verdict:
+    top = case.top
+    shares = gpu_shares(top, case.pipeline)
+    culprit = max(shares, key=lambda name: shares[name])
+    part = shares[culprit] / sum(shares.values()) if sum(shares.values()) else 1.0
+    words = f"The GPU is exhausted: it is busy {top.gpu_share:.0%} of the time"
+    words += f", {part:.0%} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
+    gpu = top.gpu
+    if gpu is not None and gpu.memory_share is not None and gpu.memory_share >= BANDWIDTH:
+        words += (
+            f" Its memory is read or written {gpu.memory_share:.0%} of the time: what is short is bandwidth."
+        )
+    return Verdict(GPU, f"{words} More instances would only share it.", culprit)
+
+
+def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
+    row = case.figures(station.name)
+    instance = "its one instance is" if row.instances == 1 else f"all {row.instances} instances of it are"
+    words = (
+        f"{station.name} leaves the GPU idle: {instance} busy {min(row.utilisation, 1.0):.0%} of the time, "
+        f"{_idle_words(case)}. It is fed one request after the other, and each has to be launched. "
+    )
+    if can_batch:
+        times = station.service_s(8, 8) / station.service_s(1)
+        return Verdict(
+            LAUNCH, f"{words}A batch of 8 would take {times:.1f} times as long as one alone.", station.name
+        )
+    more = "Another instance could launch meanwhile." if station.instances == 1 else ""
+    return Verdict(LAUNCH, (words + more).strip(), station.name)
+
+
+def _fed(case: GpuCase, station: Station) -> Verdict:
+    row = case.figures(station.name)
+    requests = max(1.0, row.batch / case.top.items)
+    beside_s = station.service_s(row.batch, requests) - station.gpu_s(row.batch)
+    part = beside_s / station.service_s(row.batch, requests)
+    return Verdict(
+        FEED,
+        f"The GPU waits for the CPU: {_idle_words(case)}. {part:.0%} of an execution of {station.name} is work beside "
+        f"the GPU, and most of that grows with the number of inferences.",
+        station.name,
+    )
+
+
+def _maybe_out_of_memory(case: GpuCase, station: Station) -> Verdict | None:
+    gpu, each = case.top.gpu, instance_bytes(case.top)
+    if gpu is None or each is None or gpu.memory_used_bytes is None or gpu.memory_total_bytes is None:
+        return None
+    if room_for_instances(case.top) != 0 or _gain_of_another(case, station) < WORTHWHILE:
+        return None
+    return Verdict(
+        GPU_MEMORY,
+        f"The memory of the GPU limits the instances of {station.name}: {gpu.memory_used_bytes / GIB:.3g} of "
+        f"{gpu.memory_total_bytes / GIB:.3g} GiB are used, {each / GIB:.3g} by an instance, so no other fits, though "
+        f"{_idle_words(case)}.",
+        station.name,
+    )
+
+
+def _maybe_copying(case: GpuCase) -> Verdict | None:
+    light = lightest(case.rows)
+    outside_s = max(0.0, light.latency_s - sum(calls * step.service_s for step, calls, _ in light.walk()))
+    moved_s = min(2 * case.transfer_s, outside_s)  # the server copies as much as we do
+    inside_s = sum(calls * step.copy_s for step, calls, _ in light.walk())
+    if moved_s + inside_s < COPYING * light.latency_s or moved_s <= inside_s:
+        return None
+    return Verdict(
+        COPY,
+        f"The GPU waits for tensors: {(moved_s + inside_s) / light.latency_s:.0%} of a request's time they are copied. "
+        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {_time(moved_s)} a request; "
+        f"{_idle_words(case)}.",
+    )
+
+
+def _idle_words(case: GpuCase) -> str:
+    share = case.top.gpu_share
+    return (
+        "how busy the GPU is, is not known" if share is None else f"the GPU is busy {share:.0%} of the time"
+    )
+
+
+def _time(seconds: float) -> str:
+    ns = seconds * NS_PER_S
+    return f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} µs"

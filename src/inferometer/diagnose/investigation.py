@@ -1,0 +1,171 @@
+"""The evidence of a diagnosis as it grows: what to measure for it, what to try next, and what a trial teaches. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.bottleneck import Conclusion, conclude
+from inferometer.diagnose.diagnosis import INSTANCES, Change, ChangeTrial, Suggestion
+from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
+from inferometer.diagnose.observation import Observation
+from inferometer.diagnose.queueing import Pipeline, predict, with_station
+from inferometer.diagnose.suggest import Circumstances
+
+ENOUGH = 0.05  # predicted gain below which nothing more is tried
+BETTER = 0.02  # measured gain from which a change is kept
+WORSE = -0.05  # measured loss that is no noise
+SURE = 0.15  # predicted gain below which nothing is tried after such a loss
+OFF = 0.15  # of the measured throughput, from which a prediction was wrong
+PROBES = (8,)
+GPU_PROBES = (4, 8, 32)
+_LEARNED = 0.1  # by how much what the model has of something must change to be a lesson
+_WORDS = 0.03  # the same of a scaling
+
+
+def probe_batches(rows: Sequence[Observation], max_batch: int) -> tuple[int, ...]:
+    """How many inferences to put into a request, one request at a time, to see what a batch costs."""
+    top = rows[-1]
+    unknown = [
+        step for step, _, _ in top.walk() if step.setup.max_batch > 1 and not knows_batches(step.name, rows)
+    ]
+    if not unknown:
+        return ()
+    sizes = GPU_PROBES if any(step.setup.device == GPU_DEVICE for step in unknown) else PROBES
+    return tuple(sorted({size for size in (min(size, max_batch) for size in sizes) if size > top.items}))
+
+
+class Investigation:
+    """The sweep, whose last row is as the server is set up now, and `extra`, which only teaches the model."""
+
+    def __init__(
+        self, sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
+    ) -> None:
+        self._sweep = list(sweep)
+        self._extra = list(extra)
+        self._circumstances = circumstances
+        self._doubt = 0.0
+        self.trials: tuple[ChangeTrial, ...] = ()
+        self.found = self._conclude()
+
+    @property
+    def top(self) -> Observation:
+        return self._sweep[-1]
+
+    def _conclude(self) -> Conclusion:
+        return conclude(self._sweep, self._circumstances, self._extra)
+
+    def next(self) -> Suggestion | None:
+        """What to try: nothing that was a mistake, and nothing that promises less than the model was wrong by."""
+        return next(
+            (
+                row
+                for row in self.found.suggestions
+                if row.change.can_apply and row.gain > self._enough and not self._is_mistake(row.change)
+            ),
+            None,
+        )
+
+    @property
+    def _enough(self) -> float:
+        """Once something made it worse, the model has to be surer."""
+        return (SURE if any(trial.gain < WORSE for trial in self.trials) else ENOUGH) + self._doubt
+
+    def _is_mistake(self, change: Change) -> bool:
+        """Whether it, or less of the same, was tried and did not help; what did harm is not even tried with less."""
+        for trial in self.trials:
+            tried = trial.suggestion.change
+            if (tried.model, tried.kind) != (change.model, change.kind) or trial.is_kept:
+                continue
+            if change.kind != INSTANCES:
+                return True
+            before, after, wanted = int(tried.before), int(tried.after), int(change.after)
+            is_same_way = (wanted > before) == (after > before)
+            is_further = abs(wanted - before) >= abs(after - before)
+            if is_same_way and (is_further or trial.gain < WORSE):
+                return True
+        return False
+
+    def refused(self, suggestion: Suggestion, failure: str, result: int | None = None) -> ChangeTrial:
+        """It could not be loaded or gave no answers."""
+        trial = ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, result, failure)
+        self.trials = (*self.trials, trial)
+        return trial
+
+    def learn(
+        self, suggestion: Suggestion, row: Observation, *, is_whole: bool = True, result: int | None = None
+    ) -> ChangeTrial:
+        """From what was measured with the suggestion in place; half a measurement proves nothing."""
+        gain = row.throughput / self.top.throughput - 1
+        is_kept = gain > BETTER and is_whole
+        trial = ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, result)
+        before = self.found.pipeline
+        (self._sweep if is_kept else self._extra).append(row)
+        self.found = self._conclude()
+        if is_whole and abs(trial.ratio - 1) > OFF:
+            trial = replace(trial, lesson=self._lesson(trial, row, before))
+        self.trials = (*self.trials, trial)
+        return trial
+
+    def _lesson(self, trial: ChangeTrial, row: Observation, before: Pipeline) -> str:
+        """What the model has otherwise now; what it still cannot explain makes it careful."""
+        after, name = self.found.pipeline, trial.suggestion.change.model
+        told = "; ".join(_learned(name, row, as_set_up(before, row), as_set_up(after, row)))
+        explained = predict(as_set_up(after, row), row.concurrency).throughput
+        left = math.log(explained / row.throughput) if row.throughput else math.inf
+        if left > OFF:
+            self._doubt = max(self._doubt, math.expm1(min(left, 10.0)))
+            told = f"{told}; the rest is not explained" if told else "the model does not explain it"
+        elif not told:
+            told = "now in the model"
+        direction = "less" if trial.ratio < 1 else "more"
+        return f"{abs(trial.ratio - 1):.0%} {direction} than predicted: {told}"
+
+
+def as_set_up(pipeline: Pipeline, row: Observation) -> Pipeline:
+    """The pipeline with its stations as they were configured in a row."""
+    for step, _, _ in row.walk():
+        setup = step.setup
+        pipeline = with_station(
+            pipeline,
+            step.name,
+            instances=setup.instances,
+            max_batch=max(1, setup.max_batch),
+            is_batching=setup.is_batching,
+            preferred=setup.preferred,
+            delay_s=setup.delay_s,
+        )
+    return replace(pipeline, items=row.items)
+
+
+def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> list[str]:
+    told = []
+    step = next((step for step, _, _ in row.walk() if step.name == name), None)
+    old = next((station for station in before.walk() if station.name == name), None)
+    new = next((station for station in after.walk() if station.name == name), None)
+    if step is None or old is None or new is None:
+        return []
+    count = step.setup.instances
+    was, now = before.devices, after.devices
+    if (
+        step.setup.device == GPU_DEVICE
+        and count > 1
+        and abs(was.work(count) / now.work(count) - 1) > _LEARNED
+    ):
+        told.append(
+            f"{count} executions at once on the GPU get done what {now.work(count):.2g} do alone, not "
+            f"{was.work(count):.2g}"
+        )
+    if count > 1 and abs(before.cores.scaling - after.cores.scaling) > _WORDS:
+        told.append(
+            f"{count} busy cores are worth {after.cores.work(count):.2g}, not {before.cores.work(count):.2g}"
+        )
+    requests = max(1.0, step.batch / row.items)
+    then_s, now_s = old.service_s(step.batch, requests), new.service_s(step.batch, requests)
+    if then_s and abs(now_s / then_s - 1) > _LEARNED:
+        told.append(
+            f"a batch of {step.batch:.2g} takes {now_s * 1e3:.3g} ms, not {then_s * 1e3:.3g} ms"
+            if step.batch > 1
+            else f"an execution takes {now_s * 1e3:.3g} ms, not {then_s * 1e3:.3g} ms"
+        )
+    return told
