@@ -192,5 +192,8 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(session, "open_deployment", deployment)
     monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
     monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_: None)
+    monkeypatch.setattr(
+        "inferometer.measure.journal.RequestJournal.open_spools", lambda _, count: tuple(range(count))
+    )
     monkeypatch.setattr("inferometer.cli.measure.secrets", SimpleNamespace(randbits=lambda bits: 1000))
     return found
