@@ -41,7 +41,7 @@ def measure(
     Each level stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic
     rule. `watcher` is told how it goes on, and may end it.
     """
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
@@ -49,7 +49,7 @@ def measure(
     options = asked("measure", given | {"model": model, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+    setup = prepare(options, command="measure", habits=OWN_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)

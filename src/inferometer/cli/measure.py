@@ -130,13 +130,13 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
         result = run_and_report(setup, partial(measure, setup))
     return exit_code(result, options.max_error_rate)
 

@@ -20,7 +20,7 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.documents import study_facts as facts
-from inferometer.report.documents.levels import LOG_RATIO, error_bar
+from inferometer.report.documents.levels import LOG_RATIO, error_bar, few_words
 from inferometer.report.documents.study import (
     LISTED,
     effects_section,
@@ -89,9 +89,9 @@ def _load(trial: Trial) -> str:
 def _load_words(load: ClientLoad) -> str:
     batch = "" if load.batch == 1 else f" of batches of {load.batch}"
     if load.concurrency is not None:
-        return f"concurrency {load.concurrency}{batch}"
+        return f"concurrency {load.concurrency:,}{batch}"
     if load.request_rate is not None:
-        return f"request rate {load.request_rate:g}{batch}"
+        return f"request rate {plain_number(load.request_rate)}{batch}"
     return f"the times in {load.intervals}{batch}"
 
 
@@ -157,7 +157,11 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if found.best.name == study.default_name and len(study.ranked) == 1:
         return f"Only the model's own configuration was measured: {_gives(best)}."
     if found.best.name == study.default_name:
-        return f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}."
+        words = f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}"
+        near = [label(study, row.name) for row in _near(study, found.best)]
+        if not near:
+            return f"{words}."
+        return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
     words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
     if found.gain_percent is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
@@ -166,6 +170,14 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         return f"{words}, but its lead over the model's own configuration is inside the spread: measure both again."
     what = "more" if _is_throughput(study) else "better"
     return f"{words}, {found.gain_percent:.0f} % {what} than the model's own configuration."
+
+
+def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
+    """Those whose interval reaches that of the model's own configuration."""
+    for row in study.ranked:
+        is_other = row.name != own.name and row.does_pass
+        if is_other and gain(study.goals, own.best, row.best, is_least=True) <= 0:
+            yield row
 
 
 def _is_throughput(study: Study) -> bool:
@@ -277,9 +289,9 @@ def _front_section(study: Study) -> Iterator[Section]:
     own = [trial for trial in trials if trial.name == study.default_name]
     others = [trial for trial in trials if trial.name != study.default_name]
     lines = [
+        _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "recommended", [trial for trial in trials if _is_same(trial, best)], "green"),
     ]
     series = tuple(line for line in lines if line.runs)

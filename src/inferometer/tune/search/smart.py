@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from inferometer.base.units import quantity
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
@@ -372,7 +373,7 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
     speed = together(state.forecasts)
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
-    reached = f"{standing[0].name} reached {best:.1f}"
+    reached = f"{standing[0].name} reached {quantity(best)}"
     which, batches = state.candidates.which, state.candidates.batches
     feasible = state.feasible > 0.05
     said = 0
@@ -388,8 +389,9 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
-            reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
+            reason = f"expected to reach at most {quantity(most)} infer/s, and {reached}"
             if most > best:
-                reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
+                reach = f"{quantity(likely)} infer/s, at most {quantity(most)}"
+                reason = f"the search ended first: expected to reach {reach}"
         parts = state.candidates.parts(row)
         yield SkippedProposal(Proposal(parts, predicted=predicted(state, row)), reason)
