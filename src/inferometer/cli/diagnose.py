@@ -10,8 +10,9 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, Command, own_options
-from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, PREVIEW, DiagnoseOptions
+from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 

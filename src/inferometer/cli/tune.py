@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
+from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
@@ -57,6 +59,8 @@ def run(given: dict[str, Any]) -> int:
     if found is not None:
         outputs.file(own.output, partial(_write_config, study, found.best.name))
     outputs.settle()
+    if progress.is_interrupted():
+        return INTERRUPTED
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 

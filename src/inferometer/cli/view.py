@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs, write_file
+from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import WORDS, Command, own_options
-from inferometer.options.commands import CONFIG, ViewOptions
+from inferometer.options.commands import ViewOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.options.option import Groups, Option, appended, option, ours
+from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
     above_zero,
     bounds,
@@ -23,49 +23,6 @@ from inferometer.options.values import (
 
 DIAGNOSED_S = 3.0  # for one load of `diagnose`
 USUAL_PORTS = (8000, 8001, 8002)
-
-
-# --- what all commands are asked, and what those that send requests are
-
-
-CONFIG: Groups = (
-    (
-        "Options in files",
-        (
-            Option(
-                ("--config",),
-                "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
-                text("FILE"),
-                field="config",
-            ),
-            Option(
-                ("--show-config",),
-                "Show the options in force and where each comes from; send nothing.",
-                field="show_config",
-            ),
-        ),
-    ),
-)
-PREVIEW: Groups = (
-    (
-        "Look first",
-        (
-            Option(
-                ("--dry-run",),
-                "Show the first request; asks for the model's metadata, sends no inference.",
-                field="dry_run",
-            ),
-            Option(
-                ("--show-request", "--show-reply"),
-                "Send the first request alone, show it and its reply with the time it took, and stop.",
-                field="show_reply",
-            ),
-        ),
-    ),
-    *CONFIG,
-)
-ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
-"""Fields of what is asked instead of a run, or before it: no file has any of them."""
 
 
 # --- options of a measurement that a command has no use for, and what to do instead

@@ -12,7 +12,6 @@ from inferometer.options.option import (
     Groups,
     Option,
     appended,
-    classic,
     counted,
     modern,
     named,
@@ -763,8 +762,8 @@ class Options:
 
 
 OPTIONS: Groups = rows(Options)
-CLASSIC, MODERN = classic(OPTIONS), modern(OPTIONS)
-"""What the script perf_analyzer knows of them, and what our own commands know."""
+MODERN = modern(OPTIONS)
+"""What our own commands know of them; `classic` makes what the script perf_analyzer knows."""
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 

@@ -298,15 +298,21 @@ def identifiers(name: str, word: str) -> tuple[int, int | None]:
     return start, end
 
 
-@reads("LOW:HIGH")
+def _check_bounds(name: str, value: Any) -> None:
+    if not 1 <= value[0] <= value[1]:
+        raise UsageError(
+            f"{name} is {value[0]}:{value[1]}", remedy="the lowest is 1 or more, and not above the highest"
+        )
+
+
+@reads("LOW:HIGH", check=_check_bounds)
 def bounds(name: str, word: str) -> tuple[int, int]:
     """`lowest:highest`, from 1 on; a single number is both."""
     low, colon, high = word.partition(":")
     if not is_digits(low) or (colon and not is_digits(high)):
         raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
     found = int(low), int(high or low)
-    if not 1 <= found[0] <= found[1]:
-        raise UsageError(f"{name} is '{word}'", remedy="the lowest is 1 or more, and not above the highest")
+    _check_bounds(name, found)
     return found
 
 

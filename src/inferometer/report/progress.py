@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 from inferometer.base.text import printable
@@ -36,6 +37,7 @@ LIVE_LINES = 8  # of levels that are done
 OWN_LINES = 8  # of the block, below those
 REDRAW_NS = NS_PER_S // 4
 PLAIN_PERIOD_NS = 30 * NS_PER_S
+FALLBACK_COLUMNS = 80  # of a terminal that does not tell
 SHORT = 80  # columns, below which units are shortened
 LONGEST_NAME = 12
 WIDEST_CURVE = 40
@@ -115,7 +117,11 @@ class PlainProgress(Progress):
 
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        print(printable(self._counted(line)), file=self._stream, flush=True)
+        line = printable(self._counted(line))
+        if self._stream.isatty():
+            columns = os.get_terminal_size(self._stream.fileno()).columns or FALLBACK_COLUMNS
+            line = fill(line, columns, subsequent_indent="  ", break_on_hyphens=False)
+        print(line, file=self._stream, flush=True)
 
 
 @dataclass(slots=True)
@@ -377,7 +383,9 @@ def _line(text: str, style: str = "") -> "Text":
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    """Both ends of it: names of variants often begin alike."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> "Text":

@@ -19,7 +19,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
-from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
+MOST_WARM = 64  # requests to warm up with
+QUIET_NS = 2 * NS_PER_S  # when a load has ended, replies are waited for as long as some come in this time
 MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
 
 
@@ -162,12 +164,14 @@ class EngineMeter:
         client = self._client(model, load.batch, deployment)
         plan = _plan(load, client.setup.options)
         with self._failing(model, load):
-            client.instrument.load.apply(Closed(0))
             level = measure_level(client.instrument, self._level_settings(model, client.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            client.instrument.load.apply(Closed(0))  # so that no load disturbs loading the next variant
+            silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
+            if silent:
+                text = f"{silent} requests were never answered, at {load}"
+                raise LocalError(text, remedy="ask for less load: the server loses requests under this one")
         _check(level)
         return level
 
@@ -328,8 +332,22 @@ def _has_own_rule(options: Options) -> bool:
 
 
 def _warm(load: ClientLoad) -> int:
-    """Requests to warm up with: one round of the load, as the first request to an instance may be slow."""
-    return load.concurrency or 8
+    """Requests to warm up with: a round of the load, as the first request to an instance may be slow."""
+    return min(load.concurrency or 8, MOST_WARM)
+
+
+def drained(instrument: Instrument, level: Level) -> int:
+    """End the load and wait for its replies, as long as some come; how many requests get none."""
+    longest = 0 if level.measurement is None else level.measurement.latency.max_ns
+    patience_ns = max(QUIET_NS, 3 * longest)
+    instrument.load.apply(Closed(0, 0))  # the count of 0 says that nothing is waited for
+    heard_ns = instrument.clock()
+    while True:
+        collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        if collected.is_finished or collected.seen_ns - heard_ns > patience_ns:
+            return collected.outstanding
+        if len(collected.records):
+            heard_ns = collected.seen_ns
 
 
 def _plan(load: ClientLoad, options: Options) -> LoadPoint:

@@ -8,7 +8,7 @@ Whatever stops it, what was measured is in the journal, and the next session goe
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
 from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
-from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
+from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
@@ -42,6 +42,7 @@ def profile(
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
+    since_ns = monotonic_ns()
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
         meter = _engine(settings, watcher) if make_meter is None else make_meter(settings)
@@ -58,7 +59,8 @@ def profile(
                 _warn_of_others(settings, deployment, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
-            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured)
+            budget_s = settings.search.budget_s
+            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured, since_ns, budget_s)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
@@ -76,6 +78,7 @@ def profile(
             study = run(runner, steps, study)
             has_measured = has_measured or bool(study.measured)
             yield study
+            since_ns = monotonic_ns()
             if watcher.is_interrupted():
                 return
 
@@ -176,6 +179,13 @@ class TrialRunner:
     names: VariantNames
     watcher: Watcher
     has_measured: bool = False  # another model of this session was, so the set-up works
+    since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
+    budget_s: float | None = None
+
+    def lap_s(self) -> float:
+        """Seconds since the last call, or since the session began: all of its time is in the cost of some trial."""
+        before_ns, self.since_ns = self.since_ns, monotonic_ns()
+        return (self.since_ns - before_ns) / NS_PER_S
 
 
 def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
@@ -200,6 +210,9 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, "interrupted")
         else:
             known = _known(runner, event, retry=retry)
+            spent_s = sum(trial.cost_s for trial in trials)
+            if known is None and runner.budget_s is not None and spent_s >= runner.budget_s:
+                return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
             for trial in fresh:
@@ -258,12 +271,14 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
     """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
     were measured."""
     number = runner.journal.next_number()
-    begun_ns = monotonic_ns()
+    loading_s = 0.0
     try:
         if runner.deployment.revive():
             runner.meter.forget()
+        begun_ns = monotonic_ns()
         is_fresh = runner.deployment.apply(proposal.variants)
         if is_fresh:
+            loading_s = (monotonic_ns() - begun_ns) / NS_PER_S
             loaded = [part.name for variant in proposal.variants for part in variant.with_members]
             runner.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
         reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
@@ -281,5 +296,5 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
             replace(part, figures=found) for part, found in zip(bare.parts, reading.parts, strict=True)
         )
         trial = replace(bare, parts=parts, gpus=reading.gpus)
-    cost_s = (monotonic_ns() - begun_ns) / NS_PER_S
-    return replace(trial, cost_s=cost_s, key=stored_key(runner, proposal))
+    cost_s = runner.lap_s()
+    return replace(trial, cost_s=cost_s, loading_s=loading_s, key=stored_key(runner, proposal))

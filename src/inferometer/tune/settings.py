@@ -219,7 +219,7 @@ class TuneSettings:
         return [row.name for model in self.models for row in (model, *model.members)]
 
 
-RESERVE_S = 3.0  # of a budget: for starting and ending the server
+RESERVE_S = 1.5  # of a budget: for starting the command and ending the server
 
 
 def settings_of(request: TuneOptions, options: Options) -> TuneSettings:

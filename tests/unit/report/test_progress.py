@@ -240,7 +240,7 @@ def test_a_comparison_shows_its_rounds() -> None:
         "▸ concurrency 4 · level 1 of 2 · round 10 of 20",
         "  ━━━━━━━━━━──────────────────────────────  about 30 s left",
         "  fp32          ██████████              50.0 requests/s",
-        "  a_very_long…  ██████████              12,345 requests/s",
+        "  a_ver…g_name  ██████████              12,345 requests/s",
     ]
 
 

@@ -29,7 +29,7 @@ from inferometer.report.documents.study import (
     pareto,
     search_section,
 )
-from inferometer.report.format import NONE, change_text, interval, plain_number, plural, quantity
+from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -163,13 +163,14 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
             return f"{words}."
         return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
     words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
-    if found.gain_percent is None:
+    if found.gain is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
     if not found.is_sure:
-        return f"{words}, but its lead over the model's own configuration is inside the spread: measure both again."
-    what = "more" if _is_throughput(study) else "better"
-    return f"{words}, {found.gain_percent:.0f} % {what} than the model's own configuration."
+        lead = difference(found.gain)
+        return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
+    what = "" if _is_throughput(study) else " by the objectives"
+    return f"{words}, {difference(found.gain)} against the model's own configuration{what}."
 
 
 def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
@@ -207,10 +208,9 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
         tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
-    if found.gain_percent is not None and best.name != study.default_name:
-        detail = "than the own configuration" if found.is_sure else "inside the spread of the measurements"
-        tone = Tone.GOOD if found.is_sure and found.gain_percent > 0 else Tone.PLAIN
-        yield Figure("Gain", change_text(found.gain_percent / 100), detail, tone)
+    if found.gain is not None and best.name != study.default_name:
+        detail = "against the own configuration" if found.is_sure else "cannot be told from no gain"
+        yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if found.is_sure else Tone.PLAIN)
 
 
 def _estimate(trial: Trial, tag: str) -> Estimate | None:

@@ -40,6 +40,7 @@ class Candidates:
     rows: tuple[tuple[int, ClientLoad], ...]
     which: NDArray[np.int64]  # the configuration of each row
     batches: Array  # what a client sends together
+    room: Array  # requests that all instances of all models can take at once
     places: Array
     points: OperatingPoints
 
@@ -76,7 +77,15 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     points = _points(configurations, which, batches, load_values, by_rate=problem.settings.by_rate)
     places = _places(configurations, which, batches, points)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
-    return Candidates(tuple(configurations), rows, which, batches, places, points, kinds.reshape(-1), firsts)
+    room = np.array([_room(configuration) for configuration in configurations])[which] / batches
+    return Candidates(
+        tuple(configurations), rows, which, batches, room, places, points, kinds.reshape(-1), firsts
+    )
+
+
+def _room(configuration: Configuration) -> float:
+    configs = [part.config for variant in configuration.variants for part in variant.working]
+    return float(sum(model_config.total_instances(config) * max(1, _batch(config)) for config in configs))
 
 
 def _fitting(problem: SearchProblem, configurations: Sequence[Configuration]) -> Iterator[Configuration]:
