@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,7 +181,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     opened = deployments.open_deployment
     for name, module in list(sys.modules.items()):
-        is_real = name in ("inferometer.services.undo", "inferometer.base.units")
+        is_real = name == "inferometer.services.undo"
         if name.startswith("inferometer.") and hasattr(module, "monotonic_ns") and not is_real:
             monkeypatch.setattr(module, "monotonic_ns", clock)
     monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))
@@ -195,5 +194,5 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(
         "inferometer.measure.journal.RequestJournal.open_spools", lambda _, count: tuple(range(count))
     )
-    monkeypatch.setattr("inferometer.cli.measure.secrets", SimpleNamespace(randbits=lambda bits: 1000))
+    monkeypatch.setattr("secrets.randbits", lambda bits: 1000)
     return found
