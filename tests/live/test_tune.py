@@ -89,7 +89,7 @@ def tune(tmp_path, models, *words) -> Ended:
 
 
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
-    words = ("--slo", "p99<500ms", "--budget", "9s", "--study", "study.json", "--output", "best.pbtxt")
+    words = ("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt")
     done = tune(tmp_path, models, *words)
     assert done.code == 0, done.stderr
     assert re.search(

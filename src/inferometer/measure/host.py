@@ -58,7 +58,7 @@ class ProcessTable:
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 times = process.cpu_times()
-                found[pid] = Used(times.user + times.system, _waited_s(pid), _maybe_model(process.cmdline()))
+                found[pid] = Used(times.user + times.system, _waited_s(pid), maybe_stub(process.cmdline()))
         return found
 
     def cores(self, pids: Iterable[int]) -> dict[int, Used]:
@@ -87,8 +87,8 @@ def _waited_s(pid: int) -> float:
     return total_ns / NS_PER_S
 
 
-def _maybe_model(words: list[str]) -> str | None:
-    """Python models run in a process each: `stub .../NAME/VERSION/model.py ...`."""
+def maybe_stub(words: list[str]) -> str | None:
+    """The model of a process, by its command line: python models run in `stub .../NAME/VERSION/model.py ...`."""
     if not words or _STUB not in words[0]:
         return None
     path = next((Path(word) for word in words[1:] if word.endswith(".py")), None)

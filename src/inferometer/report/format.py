@@ -27,7 +27,8 @@ def whole_us(ns: int) -> int:
     return ns // NS_PER_US
 
 
-SCHEDULED = "schedule"  # the mode, in reports, of a level whose rate changes: its value is only the mean
+# Modes, in reports, of levels whose load changes: their value is only the mean, or the first.
+SCHEDULED, RISING = "schedule", "rising concurrency"
 
 
 def level_value(mode: str, value: float) -> str:
@@ -58,6 +59,8 @@ def classic_value(effective: Effective, level: Level) -> str:
 def level_label(mode: str, value: float) -> str:
     if mode == SCHEDULED:
         return "the scheduled rates"
+    if mode == RISING:
+        return RISING
     name = "concurrency" if mode == "concurrency" else "request rate"
     return f"{name} {level_value(mode, value)}"
 

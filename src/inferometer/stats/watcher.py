@@ -46,6 +46,9 @@ class Watcher:
     def tried(self, trial: Any) -> None:
         """A configuration was measured, or could not be: a `ChangeTrial` of a diagnosis, or a `Trial` of the tuner."""
 
+    def led(self, trial: Any, *, does_pass: bool) -> None:
+        """Which trial of the tuner is the best so far, and whether it keeps the promise; told before `tried`."""
+
     def skipped(self, skip: Any) -> None:
         """The tuner leaves a configuration out."""
 

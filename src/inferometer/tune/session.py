@@ -24,7 +24,16 @@ from inferometer.tune import journal as journals
 from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
-from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
+from inferometer.tune.prepare import (
+    are_whole,
+    base_config,
+    check_settings,
+    choose,
+    groups,
+    make_problem,
+    with_gpu_figures,
+)
+from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
@@ -52,7 +61,7 @@ def profile(
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
+            before, deployment = deployment, _deployment_for(settings, group, deployment, stack, watcher)
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
@@ -64,6 +73,8 @@ def profile(
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
+            if settings.must_know_gpus:
+                steps = with_gpu_figures(steps, problem.goals)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
@@ -91,9 +102,11 @@ def _where(settings: TuneSettings, deployment: Deployment) -> str:
 
 
 def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Watcher) -> None:
-    for other in deployment.others(settings.names):
-        text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(f"{text}, and so change the figures", is_warning=True)
+    others = [f"'{name}'" for name in deployment.others(settings.names)]
+    if others:
+        what = "Other models are" if len(others) > 1 else "Another model is"
+        text = f"{what} loaded on the server and may take part of the machine: {', '.join(others)}"
+        watcher.said(text, is_warning=True)
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
@@ -120,6 +133,7 @@ def _deployment_for(
     group: Sequence[ModelSettings],
     deployment: Deployment | None,
     stack: contextlib.ExitStack,
+    watcher: Watcher,
 ) -> Deployment:
     """The deployment for these models: another one where a model has server flags of its own."""
     own = group[0]
@@ -133,7 +147,8 @@ def _deployment_for(
             return deployment
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
-    fresh = open_deployment(replace(launch, flags=flags, environment=environment))
+    launch = replace(launch, flags=flags, environment=environment)
+    fresh = open_deployment(launch, partial(watcher.said, is_warning=True))
     fresh.is_special = is_special
     return stack.enter_context(fresh)
 
@@ -217,6 +232,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
                 return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
+            _tell_best(runner.watcher, study, [*trials, *fresh])
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may propose the same again
@@ -224,11 +240,17 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             told = fresh[-1]
             attempts += known is None
             successes += told.is_measured
-            if attempts >= FIRST_ATTEMPTS and not successes:
+            if attempts >= FIRST_ATTEMPTS and not successes and not runner.watcher.is_interrupted():
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
                 )
+
+
+def _tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
+    ranked = rank(study.goals, trials)
+    if ranked:
+        watcher.led(ranked[0].best, does_pass=ranked[0].does_pass)
 
 
 def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | None:
@@ -265,6 +287,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
+        if not found[-1].is_measured and runner.watcher.is_interrupted():
+            break  # the user may have ended it: the next session tries it again
         runner.journal.add(found[-1], proposal.variants, study=study)
     return found
 

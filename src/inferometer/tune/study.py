@@ -60,6 +60,10 @@ class Study:
         """Failed and skipped ones, each with its reason."""
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
+    def loaded(self, names: str) -> tuple[ModelVariant, ...]:
+        """Every model of a joined name with its members: the configurations that belong together."""
+        return tuple(part for name in names.split(",") for part in self.variant(name).with_members)
+
     def variant(self, name: str) -> ModelVariant:
         found = next((variant for variant in self.variants if variant.name == name), None)
         if found is None:

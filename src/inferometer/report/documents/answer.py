@@ -3,7 +3,16 @@
 from inferometer.base.notes import Note
 from inferometer.options.values import Range
 from inferometer.report.documents.levels import SAME, best, measured
-from inferometer.report.format import duration, has_schedule, level_label, level_value, plural, rate, share
+from inferometer.report.format import (
+    RISING,
+    duration,
+    has_schedule,
+    level_label,
+    level_value,
+    plural,
+    rate,
+    share,
+)
 from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
@@ -21,7 +30,7 @@ def answer(result: Result) -> str:
     times = ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
     if has_schedule(result.effective):
         return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
-    if level.mode == "concurrency":
+    if level.mode in ("concurrency", RISING):
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
             where = f"concurrency {periodic[0]:g} to {Range(*periodic).last}"

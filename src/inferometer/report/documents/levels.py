@@ -27,6 +27,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import (
     NONE,
+    RISING,
     at_percentile,
     average,
     duration,
@@ -128,7 +129,7 @@ def few_words(rows: Sequence[str], most: int = 4) -> str:
 
 
 def load_column(level: Level) -> Column:
-    return Column("Conc." if level.mode == "concurrency" else "Rate")
+    return Column("Conc." if level.mode in ("concurrency", RISING) else "Rate")
 
 
 def levels_section(result: Result) -> Section | None:

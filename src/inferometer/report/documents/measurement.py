@@ -38,6 +38,7 @@ from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
     NONE,
+    RISING,
     SCHEDULED,
     duration,
     first_line,
@@ -70,8 +71,9 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
-    if has_schedule(result.effective):
-        levels = (dataclasses.replace(level, mode=SCHEDULED) for level in result.levels)
+    if is_course(result.effective):
+        mode = SCHEDULED if has_schedule(result.effective) else RISING
+        levels = (dataclasses.replace(level, mode=mode) for level in result.levels)
         result = dataclasses.replace(result, levels=tuple(levels))
     timeline = timeline_section(result)
     is_over_time = is_course(result.effective)

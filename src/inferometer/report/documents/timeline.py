@@ -160,13 +160,14 @@ def _rates(rows: tuple[_Row, ...]) -> Chart:
                 per_s = float(getattr(window, f"{name}_count")) * NS_PER_S / count_ns
                 yield ChartPoint(row.middle_s, per_s, _tip(row))
 
+    are_alone = all(len(group) == 1 for group in _by_level(rows))  # no line would show them
     lines = tuple(
         ChartLine(
             name,
             tuple(tuple(points(group, field)) for group in _by_level(rows)),
             colour,
             is_dashed=field == "due",
-            has_marks=field == "answered" and len(rows) <= MARKED,
+            has_marks=are_alone or (field == "answered" and len(rows) <= MARKED),
         )
         for name, field, colour in (
             ("asked", "due", "grey"),

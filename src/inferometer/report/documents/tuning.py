@@ -126,7 +126,25 @@ def _instances(variant: ModelVariant) -> str:
 
 
 def _shapes(study: Study, name: str) -> str:
-    return facts.each(study, name, _shape)
+    return shape_words(facts.variants_of(study, name))
+
+
+def shape_words(variants: Sequence[ModelVariant]) -> str:
+    """Of several models each with its name: `first with 2 CPU instances, ..., and second with ...`."""
+    rows = [part for variant in variants for part in variant.with_members if not part.is_ensemble]
+    if len(rows) == 1:
+        return _shape(rows[0])
+    return ", and ".join(f"{variant.model} with {_shape(variant)}" for variant in rows)
+
+
+def _working(study: Study, name: str) -> list[ModelVariant]:
+    """The models that have instances, members included."""
+    return [variant for variant in study.loaded(name) if not variant.is_ensemble]
+
+
+def _has_several(study: Study) -> bool:
+    """Whether a configuration is one of several models."""
+    return any(len(_working(study, row.name)) > 1 for row in study.ranked)
 
 
 def _gives(trial: Trial) -> str:
@@ -162,7 +180,8 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         if not near:
             return f"{words}."
         return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
-    words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
+    verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
+    words = f"{verb} {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
     if found.gain is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
@@ -239,11 +258,10 @@ def _sections(study: Study) -> Iterator[Section]:
 def _best_section(study: Study) -> Section:
     rows = facts.selected(study, SHOWN)
     own = next((row for row in study.ranked if row.name == study.default_name), None)
+    shape = (Column("Instances"), Column("Max batch"), Column("Dynamic batching", is_number=False, rank=1))
     columns = (
         NAME,
-        Column("Instances"),
-        Column("Max batch"),
-        Column("Dynamic batching", is_number=False, rank=1),
+        *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
         *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
         *((Column("Promise", is_number=False),) if _promise(study) else ()),
@@ -258,9 +276,11 @@ def _best_section(study: Study) -> Section:
 def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
     best = row.best
     yield label(study, row.name)
-    yield facts.each(study, row.name, _instances)
-    yield facts.each(study, row.name, facts.batch_size)
-    yield facts.each(study, row.name, lambda variant: facts.batching(variant).lower())
+    if _has_several(study):
+        yield "; ".join(f"{variant.model}: {_shape(variant)}" for variant in _working(study, row.name))
+    else:
+        (variant,) = _working(study, row.name)
+        yield from (_instances(variant), facts.batch_size(variant), facts.batching(variant).lower())
     yield _load(best)
     yield from _rate_cells(best)
     yield _number(best.combined(LATENCY_P99))
@@ -343,11 +363,7 @@ def _line(
 
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
-    blocks = tuple(
-        Code(f"{part.model}/config.pbtxt", part.text)
-        for variant in facts.variants_of(study, best)
-        for part in variant.with_members
-    )
+    blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"Of {label(study, best)}: {_shapes(study, best)}. To be copied into the model repository."
     return Section("configuration", "The recommended configuration", lead, blocks)
 

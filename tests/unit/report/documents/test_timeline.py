@@ -131,6 +131,24 @@ def test_all_windows_count_until_a_server_stopped_answering():
     assert not any(span.is_faded for span in section.blocks[0].spans)
 
 
+def test_a_window_alone_in_its_level_is_seen_in_every_line():
+    result = over_time("request_rate")
+    levels = tuple(replace(result.levels[0], windows=(row,)) for row in result.levels[0].windows)
+    chart = charts(replace(result, levels=levels))[0]
+    assert draw(chart, WIDE).count("<circle") == 9
+
+
+def test_a_ramp_of_streams_is_not_called_by_its_first_concurrency():
+    result = over_time("periodic_concurrency", periodic=(10.0, 60.0, 10.0))
+    level = replace(result.levels[0], mode="concurrency", value=10)
+    found = measurement_document(replace(result, levels=(level,)))
+    titles = {row.name: row.title for row in found.sections}
+    assert titles["time"] == "Where the time goes at rising concurrency"
+    assert " at concurrency 10 to 60" in found.verdict
+    (table, *_) = next(row for row in found.sections if row.name == "levels").blocks
+    assert (table.columns[0].name, table.rows[0][0]) == ("Conc.", "10..60")
+
+
 @pytest.mark.parametrize("mode", ["shape_load", "replay", "fixed_schedule"])
 def test_a_schedule_is_not_called_by_its_mean_rate(mode):
     found = measurement_document(over_time(mode, (Remark(Note.HOST_BUSY, "busy"),)))
