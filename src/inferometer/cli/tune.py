@@ -1,8 +1,8 @@
 """`inferometer tune`: the best configuration of a model inside a promise."""
 
-from dataclasses import replace
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
