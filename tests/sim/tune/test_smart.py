@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -133,6 +134,26 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
     assert {trial.name for trial in failed} <= {best}
     assert len(failed) <= 1
     assert rank(scope.goals, trials)[0].name != best
+
+
+def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():
+    scope = scope_of(7)
+    simulated = SimulatedTrials(Landscape.drawn(7), 7)
+
+    def measure(proposal):
+        trial = simulated.answer(proposal)
+        if trial.load.value <= 20:
+            return trial
+        return replace(proposal.trial(trial.number, Status.FAILED, "lost"), cost_s=trial.cost_s)
+
+    trials = []
+    driven(smart(scope, VariantNames()), lambda proposal: trials.append(measure(proposal)) or trials[-1])
+    failed = [trial for trial in trials if not trial.is_measured]
+    assert failed
+    assert rank(scope.goals, trials)[0].best.load.value > 8
+    for name in {trial.name for trial in failed}:
+        loads = [trial.load.value for trial in failed if trial.name == name]
+        assert loads == sorted(set(loads), reverse=True)  # never as much again
 
 
 def test_what_was_not_measured_has_a_reason_each():

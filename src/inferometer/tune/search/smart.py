@@ -88,6 +88,9 @@ class SmartState:
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
+    breaking: dict[int, float] = field(
+        default_factory=dict
+    )  # of others, by configuration, a load that gave none
     loaded: int = -1
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
@@ -143,8 +146,14 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
     state.loaded = number
     state.repeats[row] = repeat + 1
     if not trial.is_measured:
-        state.broken.add(number)
-        yield SearchMessage(f"{trial.name} is left out: {trial.reason}", is_warning=True)
+        load = float(state.candidates.points.load[row])
+        if repeat == 0 and any(state.candidates.which[known] == number for known in state.rows):
+            state.breaking[number] = min(load, state.breaking.get(number, load))
+            text = f"{trial.name} is not tried at {trial.load} or more: {trial.reason}"
+        else:
+            state.broken.add(number)
+            text = f"{trial.name} is left out: {trial.reason}"
+        yield SearchMessage(text, is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
@@ -218,6 +227,8 @@ def _climb(state: SmartState) -> SearchSteps[None]:
             if row is None or not _may_use(state)[row] or (state.trials and not _fits(state, row, LOOK, 0.0)):
                 return
             yield from measure(state, row, LOOK)
+            if number in state.breaking:
+                return
             if number in state.broken:
                 break
             load = float(points.load[row])
@@ -341,6 +352,8 @@ def _gains(state: SmartState) -> Array:
     is_open &= _may_use(state) & ~_is_missed(state)
     if state.broken:
         is_open &= ~np.isin(state.candidates.which, list(state.broken))
+    for number, load in state.breaking.items():
+        is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
     good = _incumbents(state, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
@@ -467,6 +480,7 @@ def _confirm(state: SmartState) -> SearchSteps[None]:
 
 def _settle_default(state: SmartState) -> SearchSteps[None]:
     """Find the best load of the default too: the gain is reported over that."""
+    points_load = state.candidates.points.load
     for _ in range(DEFAULT_LOOKS):
         if 0 in state.broken:
             return
@@ -475,7 +489,8 @@ def _settle_default(state: SmartState) -> SearchSteps[None]:
         if not len(own):
             return
         best = int(own[state.utility.mean[own].argmax()])
-        if best in state.rows or not _fits(state, best, LOOK, 0.0):
+        is_tried = best in state.rows or points_load[best] >= state.breaking.get(0, np.inf)
+        if is_tried or not _fits(state, best, LOOK, 0.0):
             return
         yield from measure(state, best, LOOK)
 
