@@ -159,6 +159,8 @@ def _levels(span: Range | None) -> tuple[int, ...] | None:
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)
+    if span.listed:
+        return tuple(map(int, span.listed))
     if span.step != 1:
         return tuple(range(start, end + 1, int(span.step)))
     found = [start]

@@ -125,8 +125,12 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
         if row.combine is not None:
             value = row.combine(given.get(row.field), value)
         elif not command.takes_last and given.get(row.field, value) != value:
-            shown = "" if row.is_secret else f": {given[row.field]} and {value}"
-            raise UsageError(f"{name} is given twice{shown}", remedy="give it once")
+            uses = [
+                f"{other.names[-1]} {word}".rstrip()
+                for other, word in words_given(argv, command)
+                if other.field == row.field
+            ]
+            raise UsageError(f"Both {' and '.join(uses[:2])} are given", remedy="give one of them")
         given[row.field] = value
     return given
 

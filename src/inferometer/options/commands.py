@@ -70,7 +70,15 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
     **dict.fromkeys(
-        ("warmup_s", "warmup_request_count", "precision", "time_limit_s", "duration_s", *_WINDOWS),
+        (
+            "warmup_s",
+            "warmup_request_count",
+            "request_count",
+            "precision",
+            "time_limit_s",
+            "duration_s",
+            *_WINDOWS,
+        ),
         "--budget is the time for the whole search",
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
@@ -81,6 +89,24 @@ TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("percentile", "max_error_rate"), "put it into the promise, such as --slo 'p99<50ms, errors<1%'"
     ),
+    **dict.fromkeys(
+        (
+            *(
+                "service_kind",
+                "endpoint",
+                "output_tokens",
+                "data.prompts",
+                "data.prompt_tokens",
+                "method",
+                "path",
+            ),
+            *("bodies", "grpc_method", "proto", "proto_paths", "signature", "management_url"),
+        ),
+        "it loads configurations, which only Triton can: leave it out",
+    ),
+    "asynchronous": "it always is: leave it out",
+    "workers": "one process makes the load of a trial: leave it out",
+    "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"
     ),

@@ -349,7 +349,7 @@ class Options:
     )
     proto_paths: tuple[str, ...] = ours(
         "--proto-path",
-        "Folder that the imports of --proto start from (default: the file's own). May be given several times.",
+        "Folder that the imports of --proto start from, before the file's own. May be given several times.",
         text("DIR"),
         combine=appended,
     )

@@ -238,7 +238,9 @@ def levels(*, decimals: bool = False) -> Values:
                 )
             return found
         if min(numbers) <= 0:
-            raise refusal(name, f"A level must be > 0, but got '{word}'")
+            raise refusal(
+                name, f"A level must be > 0, but got '{word}'", remedy=f"write {name} 1, for example"
+            )
         if len(set(numbers)) < len(numbers):
             raise refusal(name, f"A level stands twice in '{word}'", remedy="write each once")
         return Range.of(numbers)
