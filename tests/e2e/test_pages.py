@@ -309,10 +309,28 @@ def test_every_kind_of_answer_has_a_picture():
     assert {type(make()) for make in PAGES.values()} == set(ANSWERS)
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_in_a_bar_is_whole_or_not_there(kind, width, shown):
+    tab = shown(PAGES[kind](), width=width)
+    cut = """[...document.querySelectorAll('.segment span')].filter(
+        text => getComputedStyle(text).visibility == 'visible' && text.scrollWidth > text.clientWidth
+    ).map(text => text.textContent)"""
+    assert evaluate(tab, cut) == []
+
+
+def test_no_card_of_figures_is_left_alone_in_its_row(shown):
+    tab = shown(PAGES["text"](), width=1280)
+    rows = "[...document.querySelectorAll('.figures div')].map(card => card.getBoundingClientRect().top)"
+    tops = evaluate(tab, rows)
+    assert len(tops) > 5
+    assert max(tops.count(top) for top in tops) - min(tops.count(top) for top in tops) <= 1
+
+
 def test_a_long_run_stays_readable(shown):
     result = sample_result()
     level = replace(result.levels[0], windows=result.levels[0].windows * 40)
-    tab = shown(replace(result, levels=(level,) * 20))
+    tab = shown(replace(result, levels=tuple(replace(level, value=load) for load in range(1, 21))))
     assert complaints(tab) == []
     assert (
         evaluate(tab, "document.querySelectorAll('#time .bars')[0].querySelectorAll('.track').length") == 16

@@ -205,6 +205,31 @@ def test_a_ramp_is_exported_and_nothing_else_is_reported(run: Callable, tmp_path
         assert all(request["timestamp"] >= second for request in requests[2 * batch : 2 * batch + 2])
 
 
+def test_a_ramp_has_a_page(run: Callable, tmp_path: Path) -> None:
+    def infer(number: int, call: Call) -> Act:
+        empty = response(asked(call).id, has_data=False)
+        return say(*[response(asked(call).id, is_final=False)] * 3, empty)
+
+    page = tmp_path / "ramp.html"
+    with FakeGrpcTriton(infer, decoupled=True) as fake:
+        ended = run(
+            *("inferometer", "measure", fake.server.address, "fake", "--grpc", "--streaming"),
+            *("--periodic-concurrency-range", "2:6:2", "--request-period", "2"),
+            *("--profile-export-file", str(tmp_path / "ramp.json"), "--html", str(page), "-q"),
+        )
+    assert ended.code == 0
+    assert "at concurrency\u00a02 to 6" in page.read_text()
+
+
+def test_a_count_of_requests_has_a_course(run: Callable, tmp_path: Path) -> None:
+    words = ("-n", "100", "--json", str(tmp_path / "run.json"), "-q")
+    with FakeTriton() as fake:
+        assert run("inferometer", "measure", fake.server.address, "fake", *words).code == 0
+    (level,) = json.loads((tmp_path / "run.json").read_text())["levels"]
+    assert [window["request_count"] for window in level["windows"]] == [30, 30, 40]
+    assert level["measurement"]["request_count"] == 100
+
+
 def test_a_ramp_whose_streams_are_too_short_ends_with_a_sentence(run: Callable, tmp_path: Path) -> None:
     with FakeGrpcTriton(lambda number, call: say(response(asked(call).id)), decoupled=True) as fake:
         ended = run(

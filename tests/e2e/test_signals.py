@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from inferometer.base.signals import INTERRUPTED
 from inferometer.records.ring import CAPACITY
 from tests.support.commands import script
 from tests.support.servers import FakeTriton, Request, ScriptedServer, held, never, raw, reply
@@ -161,6 +162,33 @@ def test_the_second_signal_ends_at_once(number: signal.Signals, start: Callable)
     assert stdout == f"Interrupt signal ({number}) received.\nExiting immediately...\n"
     assert stderr == ""
     assert ended(workers)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("words", [("measure", "fake"), ("find", "fake", "--slo", "p99<5s")])
+def test_our_commands_say_that_they_were_interrupted(words: tuple[str, ...], count: int) -> None:
+    """The first signal reports what was measured, the second nothing; the exit code is the same."""
+    command, *rest = words
+    with FakeTriton(lambda number, request: never if count == 2 and number >= 30 else None) as fake:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "inferometer.cli.main", command, fake.server.address, *rest, "-d", "1h"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert fake.server.wait_for(lambda: len(fake.inferences) > 30, DEADLINE_S)
+            process.send_signal(signal.SIGINT)
+            for line in process.stderr:
+                if line.startswith("Waiting for in-flight"):
+                    break
+            if count == 2:
+                process.send_signal(signal.SIGINT)
+            stdout, _ = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == INTERRUPTED
+    assert bool(stdout) == (count == 1)
 
 
 @BOTH

@@ -72,19 +72,8 @@ def test_streams_are_as_few_as_the_classic_tool_has_threads(
 
     with FakeGrpcTriton(script, decoupled=decoupled) as fake:
         ended = run(
-            "inferometer",
-            *(
-                "measure",
-                "-m",
-                "fake",
-                "-i",
-                "grpc",
-                "-u",
-                fake.server.address,
-                "--streaming",
-                "--async",
-                *words,
-            ),
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming", "--async", *words),
             *("--request-count", "200", "--json", str(tmp_path / "r.json")),
         )
     assert ended.code == 0, ended.stderr
@@ -199,8 +188,8 @@ def test_answers_in_any_order_go_to_their_requests(run: Callable, tmp_path: Path
 
     with FakeGrpcTriton(script) as fake:
         run(
-            "inferometer",
-            *("measure", "-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
             *("--concurrency-range", "10", "--max-threads", "1", "--request-count", "100"),
             *("--json", str(tmp_path / "r.json")),
         )
@@ -212,8 +201,8 @@ def test_answers_in_any_order_go_to_their_requests(run: Callable, tmp_path: Path
 def test_a_stream_that_ends_takes_only_its_own_requests_along(run: Callable, tmp_path: Path) -> None:
     with FakeGrpcTriton(lambda number, call: fail(13, "gone") if number == 50 else None) as fake:
         run(
-            "inferometer",
-            *("measure", "-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
             *("--concurrency-range", "8", "--max-threads", "2", "--request-count", "200"),
             *("--json", str(tmp_path / "r.json")),
         )
@@ -250,8 +239,8 @@ def test_a_request_that_is_given_up_leaves_the_others_on_its_stream_alone(
 
     with FakeGrpcTriton(script) as fake:
         run(
-            "inferometer",
-            *("measure", "-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
+            "perf_analyzer",
+            *("-m", "fake", "-i", "grpc", "-u", fake.server.address, "--streaming"),
             *("--request-rate-range", "200", "--max-threads", "1", "--request-count", "400"),
             *("--request-timeout", "0.3", "--json", str(tmp_path / "r.json")),
         )

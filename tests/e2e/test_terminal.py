@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from inferometer.base.signals import INTERRUPTED
 from tests.support.screen import Seen, on_terminal
 from tests.support.servers import FakeTriton
 
@@ -52,7 +53,8 @@ def test_without_colours_none_are_used() -> None:
 
 def test_a_terminal_that_cannot_go_back_gets_lines() -> None:
     with FakeTriton() as fake:
-        seen = on_terminal(["measure", fake.server.address, "fake", "-d", "1s"], TERM="dumb")
+        seen = on_terminal(["measure", fake.server.address, "fake", "-d", "1s"], columns=60, TERM="dumb")
+    assert max(map(len, seen.shots[0].splitlines())) <= 60
     assert "▸" not in "".join(seen.shots)
     assert "concurrency 1: " in seen.last
 
@@ -63,6 +65,7 @@ def test_ctrl_c_ends_in_order_and_gives_the_terminal_back() -> None:
             ["measure", fake.server.address, "fake", "-d", "60s", "--precision", "0.001"],
             interrupt_at="no errors",
         )
+    assert seen.code == INTERRUPTED
     assert any("stopping; Ctrl-C again ends at once" in block for block in blocks(seen)[-3:])
     assert "interrupted" in seen.last
     assert "▸" not in seen.last

@@ -62,7 +62,8 @@ def measured(triton: EmbeddedTriton, folder: Path) -> Ended:
 def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None:
     assert measured.code == 0, measured.stderr
     lines = measured.stdout.splitlines()
-    assert lines[0].startswith("ens · triton http · batch 1")
+    assert re.match(r"[\d,]+ infer/s .*at concurrency [12], p50 ", lines[0])
+    assert any(line.startswith("ens · triton http · batch 1") for line in lines)
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.]+k? ", line))] == ["1", "2"]
     assert "Where the time goes" in measured.stdout
     assert re.search(
@@ -132,7 +133,7 @@ def test_api_measure_takes_the_classic_rule(triton: EmbeddedTriton) -> None:
 def test_help(words: tuple[str, ...]) -> None:
     done = call("inferometer", *words)
     assert (done.code, done.stderr) == (0, "")
-    assert "usage: inferometer" in done.stdout.lower()
+    assert " ".join(("inferometer", *words[:1])).replace(" --help", "") in done.stdout
 
 
 def test_an_unknown_command_is_named() -> None:

@@ -96,7 +96,7 @@ def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_pat
         *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
     )
     assert done.code == 0, done.stderr
-    assert "\nfirst_fetch limits the throughput: its one instance is busy" in done.stdout
+    assert "first_fetch limits the throughput: its one instance is busy" in done.stdout
     assert "Run 4 instances of first_fetch instead of 1" in done.stdout
     assert "The server keeps the new configuration" in done.stdout
     assert read(tmp_path / "it.json", Diagnosis).best is not None
@@ -186,5 +186,5 @@ def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
         )
     assert done.code == 3
     assert "--model-control-mode explicit" in done.stderr
-    assert "\nfirst_fetch limits the throughput" in done.stdout, "the diagnosis itself is still given"
+    assert "first_fetch limits the throughput" in done.stdout, "the diagnosis itself is still given"
     assert read(tmp_path / "it.json", Diagnosis).verdict.step == "first_fetch"

@@ -20,33 +20,46 @@ IRIS = FakeModel("iris", inputs=(("predict", "FP32", (4,)),))
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
-# Commands meet the session's server or a fake of the kind that the document speaks of, told by the port, and short
-# windows; whatever the document says stands before it.
+# Commands meet the server of the session, or a fake of the kind that the document speaks of, told by the port. Times
+# are short, and promises such that busy machines keep them; the rest is as the document says.
 SHIM = """#!{python} -IS
 import os, sys
 words = sys.argv[1:]
 name = os.path.basename(sys.argv[0])
-if name == "inferometer" and words[:1] == ["serve"]:
+command = words[0] if words else ""
+
+def put(value, *names):
+    for place, word in enumerate(words):
+        if word in names:
+            words[place + 1] = value
+            return
+    words.extend([names[-1], value])
+
+def has(*names):
+    return not set(words).isdisjoint(names)
+
+is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose")
+if command == "serve":
     words = ["serve", "--help"]
-elif name == "inferometer" and words[:1] == ["tune"]:
-    words += ["--budget", "10s", "--slo", "p99<5s"]  # short, and a promise that busy machines keep
-elif name == "inferometer" and words[:1] == ["profile"]:
-    words += ["--budget", "8s"]
-elif words[:1] == ["compare"] and any(word.endswith(".json") for word in words):
-    pass
-elif name == "perf_analyzer" or words[:1] in (["measure"], ["find"], ["compare"], ["diagnose"]):
-    is_grpc = any(word.lower() == "grpc" for word in words)
-    named = [word for word in words if "localhost:" in word]
+elif command == "tune":
+    put("10s", "--budget")
+    put("p99<5s", "--slo")
+elif command == "profile":
+    put("8s", "--budget")
+elif is_load and not (command == "compare" and any(word.endswith(".json") for word in words)):
+    if not has("triton_c_api") and not any("localhost:" in word for word in words):
+        words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
     for place in os.environ["DOC_PLACES"].split():
         port, address = place.split("=")
         words = [word.replace(port, address) for word in words]
-    if not named:
-        words += ["-u", os.environ["DOC_GRPC" if is_grpc else "DOC_HTTP"]]
-    span = "3s" if words[0] == "find" or "ensemble_image" in words else "300ms"
-    short = ["--duration", span, *(["--budget", "1s"] if "--apply" in words else [])]
-    words += ["-p", "150", "-r", "3", "-s", "999999"] if name == "perf_analyzer" else short
-    if words[0] == "find":
-        words += ["--slo", "p99<5s"]
+    if name == "perf_analyzer":
+        words += ["-p", "150", "-r", "3", "-s", "999999"]
+    elif not has("-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
+        put("6s" if command == "find" else "3s" if has("ensemble_image") else "300ms", "-d")
+    if "--apply" in words:
+        put("1s", "--budget")
+    if command == "find" or has("--slo"):
+        put("p99<5s", "--slo")
 os.execv({python!r}, [{python!r}, "-IS", {client!r}, {fork_server!r}, name, *words])
 """
 
@@ -123,7 +136,7 @@ def _run_blocks(document, work, shims, triton, places):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
@@ -141,7 +154,8 @@ def python_blocks():
 
 @pytest.mark.parametrize("code", python_blocks())
 def test_python_of_the_document_runs(code, triton, tmp_path):
-    code = code.replace("localhost:8000", triton.http_address).replace("concurrency=(1, 4)", "duration_s=0.3")
+    code = code.replace("localhost:8000", triton.http_address)
+    code = re.sub(r"(concurrency=\[1, 2, 4\]|rate=100)", r"\1, duration_s=0.3", code)
     before = (
         "from inferometer import api\n"
         f"api.save(api.measure('simple', url='{triton.http_address}', duration_s=0.3), 'before.json')\n"
@@ -151,7 +165,7 @@ def test_python_of_the_document_runs(code, triton, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -174,7 +188,7 @@ def test_the_site_is_made_without_a_warning(tmp_path):
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -183,5 +197,5 @@ def test_the_site_is_made_without_a_warning(tmp_path):
     for page in (tmp_path / "site").glob("*.html"):
         fetched = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)"', page.read_text())
         assert fetched == [], page.name
-    assert "--request-rate-range" in (tmp_path / "site" / "command-line.html").read_text()
+    assert "--max-outstanding" in (tmp_path / "site" / "command-line.html").read_text()
     assert "find(" in re.sub("<[^>]+>", "", (tmp_path / "site" / "python-api.html").read_text())

@@ -73,7 +73,7 @@ def test_nothing_is_left(ending: signal.Signals | None) -> None:
     command = [sys.executable, "-m", "inferometer.cli.main", "measure", *words, *span]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "started" in process.stderr.readline()
+        assert "concurrency 1: " in process.stderr.readline()
         if ending is not None:
             process.send_signal(ending)
         process.communicate(timeout=DEADLINE_S)
@@ -151,7 +151,7 @@ def test_an_ensemble_shows_its_steps(tmp_path: Path) -> None:
         (("-m", "simple", "--model-repository", "/no/such/folder"), "/no/such/folder"),
         (("-m", "simple", "--triton-server-directory", "/tmp"), "'/tmp' has no lib/libtritonserver.so"),
         (("-m", "simple", "--workers", "2"), "One process holds the Triton"),
-        (("-m", "simple", "--shared-memory", "system", "--sync"), "reads inputs where they are"),
+        (("-m", "simple", "--shared-memory", "system"), "reads inputs where they are"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(words: tuple[str, ...], sentence: str) -> None:

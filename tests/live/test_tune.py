@@ -73,14 +73,23 @@ class Trials(Watcher):
 def tune(tmp_path, models, *words) -> Ended:
     return call(
         *("inferometer", "tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--journal", str(tmp_path / "journal")),
+        *(
+            "--instances",
+            "1:2",
+            "--max-batch",
+            "1:4",
+            "--load",
+            "1:8",
+            "--journal",
+            str(tmp_path / "journal"),
+        ),
         *words,
         folder=tmp_path,
     )
 
 
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
-    words = ("--slo", "p99<500ms", "--budget", "9s", "--study", "study.json", "--output", "best.pbtxt")
+    words = ("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt")
     done = tune(tmp_path, models, *words)
     assert done.code == 0, done.stderr
     assert re.search(
@@ -173,7 +182,7 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
     command = [
         *("tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
+        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
         *("--journal", str(tmp_path / "journal")),
     ]
     program = [sys.executable, "-m", "inferometer.cli.main"]

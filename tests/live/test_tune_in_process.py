@@ -188,7 +188,16 @@ def test_a_model_without_a_whole_configuration_is_named(tmp_path, models, text):
 
 def test_a_tool_that_is_killed_leaves_nothing(tmp_path, models):
     words = ("tune", "-m", "W", "--model-repository", str(models), "--triton-launch-mode", "c_api")
-    bounds = ("--instances", "1:1", "--batch", "1:2", "--load", "1:2", "--journal", str(tmp_path / "journal"))
+    bounds = (
+        "--instances",
+        "1:1",
+        "--max-batch",
+        "1:2",
+        "--load",
+        "1:2",
+        "--journal",
+        str(tmp_path / "journal"),
+    )
     command = [sys.executable, "-m", "inferometer.cli.main", *words, *bounds]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as tool:
         assert tool.stderr is not None

@@ -84,6 +84,34 @@ def test_request_count_is_exact_and_timed_from_first_send_to_last_end(rig, level
     assert level.is_stable
 
 
+def test_a_request_count_cut_into_windows_has_the_same_figures(rig, level_settings, constant):
+    one, cut = (
+        measure_level(
+            rig(constant(2)).instrument, level_settings(window_count=size, is_whole=True), closed(4, 100)
+        )
+        for size in (100, 30)
+    )
+    assert [window.request_count for window in one.windows] == [100]
+    assert [window.request_count for window in cut.windows] == [30, 30, 40]  # no small rest
+    assert cut.measurement.latency == one.measurement.latency
+    assert cut.measurement.infer_per_s == one.measurement.infer_per_s
+    assert cut.measurement.duration_ns == one.measurement.duration_ns
+
+
+def test_a_search_looks_as_often_but_closes_a_window_only_with_enough_requests(rig, level_settings, constant):
+    looks = []
+
+    def is_enough():
+        looks.append(made.clock())
+        return len(looks) == 41
+
+    made = rig(constant(100))
+    rule = Precision(0.0, 60 * NS_PER_S, is_enough=is_enough)
+    level = measure_level(made.instrument, level_settings(window_ns=NS_PER_S // 10, rule=rule), closed(1))
+    assert [window.request_count for window in level.windows] == [30, 10]
+    assert len(looks) == 41
+
+
 def test_warm_up_is_sent_and_not_counted(rig, level_settings, constant):
     made = rig(constant(2))
     warm_up(made.instrument, Closed(4, 50))

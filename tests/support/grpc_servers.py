@@ -494,6 +494,10 @@ class FakeGrpcTriton:
             "ModelMetadata": self._metadata,
             "ModelConfig": self._config,
             "ModelStatistics": self._statistics,
+            "ServerReady": lambda: service_pb2.ServerReadyResponse(ready=True),
+            "RepositoryIndex": self._index,
+            "RepositoryModelLoad": service_pb2.RepositoryModelLoadResponse,
+            "RepositoryModelUnload": service_pb2.RepositoryModelUnloadResponse,
         }
         if call.method not in replies:
             return refuse(12, f"{call.method} is not implemented")
@@ -515,6 +519,10 @@ class FakeGrpcTriton:
     def _server(self) -> Any:
         extensions = ("model_configuration", "statistics")
         return service_pb2.ServerMetadataResponse(name="fake", version="2.51.0", extensions=extensions)
+
+    def _index(self) -> Any:
+        rows = [{"name": self.model.name, "state": "READY"}]
+        return ParseDict({"models": rows}, service_pb2.RepositoryIndexResponse())
 
     def _metadata(self) -> Any:
         return ParseDict(self.model.metadata(), service_pb2.ModelMetadataResponse())

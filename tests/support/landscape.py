@@ -15,7 +15,6 @@ from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps,
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial
 from inferometer.tune.variant import ModelVariant
 
-LOADING_S = 2.5
 LOOK_S = 1.0
 
 
@@ -130,21 +129,23 @@ class SimulatedTrials:
     loaded: str = ""
     count: int = 0
     fails: tuple[str, ...] = ()  # variants that cannot be loaded
+    loading: float = 2.5  # what it costs to load a variant of one instance, in looks
 
     def answer(self, proposal: Proposal) -> Trial:
         number, self.count = self.count, self.count + 1
         bare = proposal.trial(number, Status.MEASURED)
-        cost_s = (LOADING_S if bare.name != self.loaded else 0.0) + LOOK_S * (
-            1 if proposal.repeat == 0 else 3
-        )
+        count = model_config.total_instances(proposal.variants[0].config)
+        loading_s = self.loading * LOOK_S * (0.8 + 0.2 * count) if bare.name != self.loaded else 0.0
+        duration_s = LOOK_S if proposal.effort is None else proposal.effort.duration_s
+        bare = replace(bare, cost_s=loading_s + duration_s, loading_s=loading_s)
         self.loaded = bare.name
         if bare.name in self.fails:
-            return replace(bare, status=Status.FAILED, reason="it cannot be loaded", cost_s=cost_s)
+            return replace(bare, status=Status.FAILED, reason="it cannot be loaded")
         parts = []
         for part, (variant, load) in zip(bare.parts, proposal.parts, strict=True):
             rate, p99 = self.landscape.truth(variant, load)
             draw = random.Random(f"{self.seed} {proposal.key}")
-            calm = 1.0 if proposal.repeat == 0 else 0.6
+            calm = (LOOK_S / duration_s) ** 0.5
             rate *= 1 + calm * self.landscape.noise * draw.gauss(0, 1)
             mean_ms = 1000 * load.value / rate if load.concurrency else p99 / self.landscape.tail
             p99 *= 1 + calm * self.landscape.tail_noise * draw.gauss(0, 1)
@@ -157,4 +158,4 @@ class SimulatedTrials:
                 )
             )
             parts.append(replace(part, figures=figures))
-        return replace(bare, parts=tuple(parts), cost_s=cost_s)
+        return replace(bare, parts=tuple(parts))

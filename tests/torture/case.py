@@ -103,10 +103,9 @@ def _draw_server(case: Case, random: Random) -> None:
         if case.kind != HTTP:
             _draw_grpc(case, random)
             return
-        if random.random() < 0.15:
-            case.words += ["--input-tensor-format", "json"]
-        if random.random() < 0.15:
-            case.words += ["--output-tensor-format", "json"]
+        for name in ("--input-tensor-format", "--output-tensor-format"):
+            if "--shared-memory" not in case.words and random.random() < 0.15:
+                case.words += [name, "json"]
     elif case.kind == PLAIN:
         case.words += ["--service-kind", "http", "--path", "/x"]
         for step in range(16):
@@ -126,7 +125,6 @@ def _draw_data(case: Case, random: Random) -> dict[str, Any]:
         case.config = {"sequence_batching": {"max_sequence_idle_microseconds": 5_000_000}}
         case.has_sequences = True
         case.words += ["--sequence-length", str(random.randint(1, 12))]
-        case.words += ["--num-of-sequences", str(random.randint(1, 6))]
     data: dict[str, Any] = {"data": steps}
     if random.random() < 0.15:
         data["validation_data"] = [{"OUTPUT0": [0]} for _ in steps]
@@ -172,18 +170,29 @@ def _draw_load(case: Case, random: Random) -> None:
         _draw_classic(case, random)
     else:
         _draw_measure(case, random)
-    if case.command == "inferometer" and random.random() < 0.3:
-        case.words += ["--workers", str(random.randint(1, 3))]
-    if random.random() < 0.2:
+    is_ours = case.command == "inferometer"
+    is_by_rate = bool({"--request-rate-range", "--request-intervals", "--shape-load"} & set(case.words))
+    if case.has_sequences and (is_by_rate or not is_ours):
+        case.words += ["--num-of-sequences", str(random.randint(1, 6))]
+    if is_ours and random.random() < 0.3:
+        most = 3 if is_by_rate or "--concurrency-range" not in case.words else _concurrency(case)
+        case.words += ["--workers", str(random.randint(1, min(3, most)))]
+    if case.words[0] != "find" and random.random() < 0.2:
         case.warm_up = random.randint(1, 12)
         if "--fixed-schedule" in case.words:  # which begins with the warm-up
             case.count -= case.warm_up
         case.words += ["--warmup-request-count", str(case.warm_up)]
-    if random.random() < 0.3 or (case.command == "perf_analyzer" and case.kind in (OPENAI, OPENAI_STREAM)):
+    if (random.random() < 0.3 and (case.command == "perf_analyzer" or case.kind in TRITONS)) or (
+        case.command == "perf_analyzer" and case.kind in (OPENAI, OPENAI_STREAM)
+    ):
         case.words += ["--async"]
     if case.command == "inferometer" and random.random() < 0.5:
         case.has_timeout = True
         case.words += ["--request-timeout", f"{random.choice(TIMEOUT_MS)}ms"]
+
+
+def _concurrency(case: Case) -> int:
+    return int(case.words[case.words.index("--concurrency-range") + 1].partition(":")[0])
 
 
 def _draw_measure(case: Case, random: Random) -> None:
@@ -269,7 +278,7 @@ def _draw_output(case: Case, random: Random) -> None:
         case.made.append(name)
     if random.random() < 0.1:
         case.words += [random.choice(("-v", "-v -v")).split()[0]]
-    if random.random() < 0.1:
+    if case.words[0] != "find" and random.random() < 0.1:
         case.words += ["--percentile", str(random.choice((50, 90, 99)))]
 
 

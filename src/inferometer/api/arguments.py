@@ -5,6 +5,7 @@ What is given is read like a word of a command line where it is a text, and chec
 """
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,10 +16,20 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
-from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED, TUNE_REFUSED
+from inferometer.options.commands import (
+    COMPARE_REFUSED,
+    DIAGNOSE_REFUSED,
+    FIND_REFUSED,
+    TUNE_REFUSED,
+    CompareOptions,
+    DiagnoseOptions,
+    FindOptions,
+    TuneOptions,
+)
 from inferometer.options.option import Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
 from inferometer.options.values import Range
+from inferometer.stats.watcher import TOLD
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,6 +81,7 @@ _TAKEN = {
 }
 _LEVELS = ("concurrency", "request_rate")
 _OLD = {"request_rate": "rate"}  # names of before, which are still understood
+_OWN_NAMES = {"model_repository": "repositories", "batch": "batches", "load": "loads"}  # of `tune`
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,8 @@ class Argument:
         values = self.option.own_values or self.option.values
         if isinstance(value, Path):
             value = str(value)
+        elif hasattr(value, "tolist"):  # numbers and arrays of numpy
+            value = value.tolist()
         if self.field in _LEVELS and not isinstance(value, Range):
             return self._levels(value)
         if isinstance(value, str) and values is not None and not _fits(value, self.kind):
@@ -270,6 +284,26 @@ def checked(kind: type[T], **given: Any) -> T:
 # --- a function that says what it takes, and refuses the rest
 
 
+def worded(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function; arguments that do not fit it are a UsageError."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> R:
+        _bind(function, signature, args, given)
+        return function(*args, **given)
+
+    return call
+
+
+def _bind(function: Callable[..., Any], signature: inspect.Signature, args: Any, given: Any) -> None:
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        name = f"api.{function.__name__}"
+        raise UsageError(f"{name}: {error}", remedy=f"see help(inferometer.{name})") from None
+
+
 def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Gives a function that takes `**given` the arguments of a command by name, without those that are `hidden`.
 
@@ -289,15 +323,13 @@ def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, 
 
         @wraps(function)
         def call(*args: P.args, **given: P.kwargs) -> R:
-            _check_names(command, signature, given)
             try:
-                signature.bind(*args, **{_OLD.get(name, name): value for name, value in given.items()})
-            except TypeError as error:
-                raise UsageError(
-                    f"api.{function.__name__}: {error}",
-                    remedy=f"see help(inferometer.api.{function.__name__})",
-                ) from None
-            return function(*args, **given)
+                _check_names(command, signature, given)
+                _bind(function, signature, args, {_OLD.get(name, name): row for name, row in given.items()})
+                _check_watcher(given.get("watcher"))
+                return function(*args, **given)
+            except UsageError as error:
+                raise UsageError(_in_names(error.message), remedy=_in_names(error.remedy)) from None
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         del call.__wrapped__
@@ -315,6 +347,40 @@ def _parameter(row: Argument) -> inspect.Parameter:
 
 def _documented(rows: Iterable[Argument]) -> str:
     return "\n".join(f"    - {row.name}: {row.help}" for row in rows)
+
+
+def _check_watcher(watcher: object) -> None:
+    """It may have any of the methods; with none of them it is a mistake."""
+    if watcher is not None and not any(hasattr(watcher, name) for name in TOLD):
+        raise UsageError(
+            f"watcher has no method that is called: {watcher!r}", remedy=f"give it one of {', '.join(TOLD)}"
+        )
+
+
+def _in_names(text: str) -> str:
+    """A message of the shared checks, with names of arguments for those of options."""
+    names = _option_names()
+    text = text.replace("-m (model name)", "model").replace("-i grpc", "protocol='grpc'")
+    return re.sub(r"(?<![\w'-])--?[a-z][a-z-]*", lambda found: names.get(found[0], found[0]), text)
+
+
+@cache
+def _option_names() -> Mapping[str, str]:
+    """What each spelling on a command line is called here."""
+    shared = {
+        name: row.name
+        for row in arguments()
+        for name in (*row.option.names, *(row.option.own or ()), *row.option.aliases)
+    }
+    single = (FindOptions, CompareOptions, DiagnoseOptions, TuneOptions)
+    own = {
+        name: _OWN_NAMES.get(row.field, row.field)
+        for kind in single
+        for _, members in rows(kind)
+        for row in members
+        for name in row.names
+    }
+    return own | shared
 
 
 def _check_names(command: str, signature: inspect.Signature, given: Mapping[str, Any]) -> None:

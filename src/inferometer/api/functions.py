@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferometer.api.arguments import asked, checked, expect, items, named, read
+from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
 from inferometer.base.errors import UsageError
 from inferometer.options.commands import (
     DIAGNOSED_S,
@@ -41,7 +41,7 @@ def measure(
     Each level stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic
     rule. `watcher` is told how it goes on, and may end it.
     """
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
@@ -49,7 +49,7 @@ def measure(
     options = asked("measure", given | {"model": model, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
+    setup = prepare(options, command="measure", habits=OWN_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
@@ -214,6 +214,7 @@ def diagnose(
     return outcome.diagnosis
 
 
+@worded
 def load(path: str | Path) -> "Result":
     """A result that was saved with `--json`."""
     from inferometer.base.answer_file import read as read_answer
@@ -223,6 +224,7 @@ def load(path: str | Path) -> "Result":
     return read_answer(Path(path), Result)
 
 
+@worded
 def save(answer: "Report", path: str | Path) -> None:
     """Write what `--json` writes."""
     from inferometer.base.answer_file import write
@@ -233,6 +235,7 @@ def save(answer: "Report", path: str | Path) -> None:
     write(answer, Path(path))
 
 
+@worded
 def to_html(report: "Report") -> str:
     """The report of an answer as one self-contained page."""
     from inferometer.report import saved
@@ -241,6 +244,7 @@ def to_html(report: "Report") -> str:
     return saved.to_html(report)
 
 
+@worded
 def to_markdown(report: "Report") -> str:
     """The same in Markdown, without the charts."""
     from inferometer.report import saved

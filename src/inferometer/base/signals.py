@@ -41,8 +41,9 @@ class Interrupts:
     What it says goes straight to the file: a signal may come in the middle of a print, which cannot be entered twice.
     """
 
-    def __init__(self, fd: int = 2, *, is_silent: bool = False) -> None:
+    def __init__(self, fd: int = 2, *, is_silent: bool = False, exit_code: int = INTERRUPTED) -> None:
         self._fd = fd
+        self._exit_code = exit_code  # after the second
         self._is_silent = is_silent  # about the first: somebody else says so, or nothing is to be said
         self.asked = False
 
@@ -56,7 +57,7 @@ class Interrupts:
             if is_again or not self._is_silent:
                 os.write(self._fd, f"{lead}{received(number)}\n{consequence}\n".encode())
         if is_again:
-            os._exit(0)
+            os._exit(self._exit_code)
 
     def is_asked(self) -> bool:
         return self.asked

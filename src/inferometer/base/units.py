@@ -1,5 +1,6 @@
 """The clock, units of time, and how people write durations and shares."""
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ monotonic_ns: Clock = time.monotonic_ns
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
+UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>us|ms|s|m|h)?")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -42,3 +44,26 @@ def parse_share(text: str, option: str) -> float:
             f"{option} needs a share from 0 to 1, but got '{text}'", remedy="write it as 2% or 0.02"
         )
     return share
+
+
+def duration(ns: float) -> str:
+    """Three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
+    if ns < 0.9995 * NS_PER_US:
+        return f"{ns:.0f} ns"
+    for scale, unit in UNITS[1:]:
+        if ns < 999.5 * scale:
+            return f"{_three_digits(ns / scale)} {unit}"
+    return f"{ns / NS_PER_S:,.0f} s"
+
+
+def quantity(value: float) -> str:
+    """Three digits or the whole number: `0.25`, `0.0021`, `49.9`, `12,345`."""
+    return "0" if value == 0 else _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    if 0 < size < 0.0995:
+        return f"{value:.{1 - math.floor(math.log10(size))}f}"
+    places = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value:,.{places}f}"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import COMPARE_REFUSED, PREVIEW, CompareOptions
+from inferometer.options.commands import COMPARE_REFUSED, CompareOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import FORMS, check_outputs, deliver
 
@@ -74,12 +76,12 @@ def run(given: dict[str, Any]) -> int:
     reports = Options(**{name: given[name] for name in plain if name in given})
     check_outputs(reports)
     terms = Terms(conditions, reports.max_error_rate)
-    comparison = _saved(names, terms, own) if names else _live(given, terms, own)
+    comparison, is_interrupted = (_saved(names, terms, own), False) if names else _live(given, terms, own)
     outputs = Outputs()
     with consistent(*names) if names else nullcontext():
         deliver(comparison, reports, outputs)
     outputs.settle()
-    return comparison.exit_code
+    return INTERRUPTED if is_interrupted else comparison.exit_code
 
 
 def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +125,8 @@ def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Compar
         return compare_saved(results, terms, is_forced=own.force)
 
 
-def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Comparison":
+def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "tuple[Comparison, bool]":
+    """And whether the user ended it."""
     from inferometer.compare.live import compare_live
 
     request = _request(given, terms, own)
@@ -131,7 +134,7 @@ def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "Com
         messages_shown(request.options.verbose),
         progress_shown(request.options.verbose, is_quiet=request.options.quiet) as progress,
     ):
-        return compare_live(request, progress)
+        return compare_live(request, progress), progress.is_interrupted()
 
 
 def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":

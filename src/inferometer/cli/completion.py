@@ -64,6 +64,11 @@ _BASH = """\
 _inferometer() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words="" files=1
     COMPREPLY=()
+    if [[ "$word" == "=" ]]; then
+        word=""
+    elif [[ "$before" == "=" ]]; then
+        before="${{COMP_WORDS[COMP_CWORD-2]}}"
+    fi
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "{commands} --help --version" -- "$word"))
         return

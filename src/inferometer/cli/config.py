@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.text import printable, to_stderr
+from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import WORDS, Command, words_given
-from inferometer.options.commands import ASIDE
 from inferometer.options.option import Option, counted
 
 if TYPE_CHECKING:

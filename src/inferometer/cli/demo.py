@@ -11,8 +11,9 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import progress_shown
+from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import CONFIG, DemoOptions
+from inferometer.options.commands import DemoOptions
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis

@@ -10,8 +10,9 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
-from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, PREVIEW, DiagnoseOptions
+from inferometer.options.asides import PREVIEW
+from inferometer.options.command_line import OWN, Command, own_options
+from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
@@ -46,10 +47,12 @@ def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
 def run(given: dict[str, Any]) -> int:
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
 
+    fields = {"keep": "--keep", "write_config": "--write-config", "budget_s": "--budget"}
+    about = [name for field, name in fields.items() if OWN + field in given]
     own = own_options(given, DiagnoseOptions)
     options = measure_options(given, duration_s=DIAGNOSED_S)
-    if (own.keep or own.write_config) and not own.apply:
-        name = "--keep" if own.keep else "--write-config"
+    if about and not own.apply:
+        name = about[0]
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
     check_outputs(options)
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)

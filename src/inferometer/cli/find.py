@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.messages import messages_shown
-from inferometer.base.signals import INTERRUPTED
-from inferometer.cli.measure import measure_options, run_and_report, was_interrupted
+from inferometer.cli.measure import measure_options, run_and_report
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import FIND_REFUSED, PREVIEW, FindOptions
+from inferometer.options.commands import FIND_REFUSED, FindOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs
+
+if TYPE_CHECKING:
+    from inferometer.stats.result import Result
 
 NOT_FOUND = 1
 
@@ -51,7 +54,8 @@ def run(given: dict[str, Any]) -> int:
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="find")
-        result = run_and_report(setup, partial(run_find, setup, goal))
-    if was_interrupted(result):
-        return INTERRUPTED
+        return run_and_report(setup, partial(run_find, setup, goal), _exit_code)
+
+
+def _exit_code(result: "Result") -> int:
     return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND

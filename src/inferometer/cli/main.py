@@ -36,6 +36,7 @@ COMMANDS = {
 
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
+OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 
 
@@ -67,6 +68,8 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
+        if name in OTHER_TOOLS:
+            remedy = f"write inferometer measure {' '.join(rest)}".rstrip()
         if any(mark in name for mark in ":/.") or name == "localhost":
             remedy = f"an address is measured with: inferometer measure {' '.join(words)}"
         raise UsageError(f"there is no command '{name}'", remedy=remedy)

@@ -1,7 +1,6 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
 import re
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -9,18 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
-from inferometer.base.messages import messages_shown
-from inferometer.base.notes import Note
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
-from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import Outputs
-from inferometer.measure.checks import STABILITY_OPTIONS, make
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import WORDS, Command
-from inferometer.options.commands import PREVIEW
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
-from inferometer.report.delivery import STDOUT, check_outputs, deliver
-from inferometer.services.kind import KINDS
+from inferometer.report.delivery import check_outputs, deliver, is_stdout
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -90,6 +84,10 @@ def _is_surely_address(word: str) -> bool:
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
     """What was given by field, with the defaults of our own commands: a level ends when its figures are precise, at
     the latest after `duration_s`. Where no kind is asked for, the address is asked what it is."""
+    from secrets import randbits
+
+    from inferometer.measure.checks import STABILITY_OPTIONS, make
+
     found = with_words(given)
     if "grpc_method" in found:
         found.setdefault("service_kind", "dynamic_grpc")
@@ -100,7 +98,7 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
         found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
     defaults: dict[str, Any] = {
         "request_timeout_s": REQUEST_TIMEOUT_S,
-        "sequence_ids": (secrets.randbits(62) + 1, None),  # two runs at once never share an id
+        "sequence_ids": (randbits(62) + 1, None),  # two runs at once never share an id
     }
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
@@ -109,13 +107,14 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
 
 def _find_model(found: dict[str, Any]) -> None:
     """With the kind of the server known, the model must be, too; it may stand in the address."""
+    from inferometer.measure.address import model_in
+    from inferometer.services.kind import KINDS
+
     kind = found.get("service_kind")
     if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
         return
     if kind is None:
         raise UsageError("No server and no model are given", remedy="write them: localhost:8000 MODEL")
-    from inferometer.measure.address import model_in
-
     found["model"] = model_in(found.get("url"), kind)
     if not found["model"]:
         raise UsageError(
@@ -130,15 +129,17 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.measure.prepare import Habits, prepare
+    from inferometer.base.messages import messages_shown
+    from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=Habits(finds_warm_up=True, judges_promise=True))
-        result = run_and_report(setup, partial(measure, setup))
-    return exit_code(result, options.max_error_rate)
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
+        return run_and_report(
+            setup, partial(measure, setup), partial(exit_code, max_error_rate=options.max_error_rate)
+        )
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
@@ -146,6 +147,8 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
     A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
     """
+    from inferometer.base.notes import Note
+
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
@@ -157,26 +160,25 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
-    if was_interrupted(result):
+    if any(Note.INTERRUPTED in row for row in notes):
         return INTERRUPTED
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
 
 
-def was_interrupted(result: "Result") -> bool:
-    return any(level.has_remark(Note.INTERRUPTED) for level in result.levels)
-
-
-def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]]") -> "Result":
+def run_and_report(
+    setup: "Setup", start: "Callable[[Progress], Iterator[Result]]", code_of: "Callable[[Result], int]"
+) -> int:
     """Run it with progress on stderr; show the result, and write it to the files that were asked for.
 
-    The JSON file grows with every level.
+    The JSON file grows with every level. The exit code is that of the result, also where the user ended a run
+    between two levels: only a fault of the server or of this machine says more.
     """
     from inferometer.base.answer_file import write
 
     options, outputs, result = setup.options, Outputs(), setup.result
-    growing = None if options.json == STDOUT else options.json
+    growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         for warning in setup.warnings:
             progress.said(warning, is_warning=True)
@@ -187,7 +189,9 @@ def run_and_report(setup: "Setup", start: "Callable[[Progress], Iterator[Result]
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))
     outputs.settle()
-    return result
+    code = code_of(result)
+    is_fault = code in (PeerError.exit_code, LocalError.exit_code)
+    return INTERRUPTED if progress.is_interrupted() and not is_fault else code
 
 
 def _export(journal: "RequestJournal") -> None:
@@ -201,6 +205,7 @@ def _export(journal: "RequestJournal") -> None:
 def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Progress"]:
     """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
     from inferometer.base.signals import Interrupts
+    from inferometer.base.units import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
 
     is_drawn = can_draw(sys.stderr) and not verbose

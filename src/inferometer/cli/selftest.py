@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.text import to_stderr
+from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import CONFIG, SelftestOptions
+from inferometer.options.commands import SelftestOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document

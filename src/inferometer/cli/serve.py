@@ -7,8 +7,9 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import handled_by
 from inferometer.base.text import to_stderr
+from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import CONFIG, USUAL_PORTS, ServeOptions
+from inferometer.options.commands import USUAL_PORTS, ServeOptions
 
 COMMAND = Command(
     "inferometer serve",

@@ -5,17 +5,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
-from inferometer.base.writing import Outputs, write_file
+from inferometer.base.writing import Outputs, writable, write_file
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.options.asides import PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
-from inferometer.options.commands import PREVIEW, TUNE_REFUSED, TuneOptions
+from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
-    from inferometer.tune.study import Study
+    from inferometer.tune.settings import TuneSettings
+    from inferometer.tune.variant import ModelVariant
 
 NOT_FOUND = 1
 
@@ -32,12 +35,17 @@ COMMAND = Command(
         ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "of yours, inside a promise"),
         ("localhost:8000 simple --budget 3m", "on a running server, which is left as it was found"),
         ("simple --budget 3m --output config.pbtxt --html tune.html", "with the configuration and a page"),
+        (
+            "my_ensemble --model-repository models --budget 5m --output best",
+            "best/MODEL/config.pbtxt for each member",
+        ),
     ),
     takes_words=True,
 )
 
 
 def run(given: dict[str, Any]) -> int:
+    from inferometer.tune.journal import remove
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
@@ -47,16 +55,20 @@ def run(given: dict[str, Any]) -> int:
     check_outputs(options)
     if own.url is not None:
         options = _on_triton(options, own.url)
+    settings = settings_of(own, options)
+    _check_output(own.output, settings)
     if own.fresh:
-        own.journal.unlink(missing_ok=True)
+        remove(own.journal)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        (study,) = profile(settings_of(own, options), progress)
+        (study,) = profile(settings, progress)
     outputs = Outputs()
     deliver(study, options, outputs)
     found = recommend(study)
     if found is not None:
-        outputs.file(own.output, partial(_write_config, study, found.best.name))
+        outputs.file(own.output, partial(_write_configs, study.loaded(found.best.name)))
     outputs.settle()
+    if progress.is_interrupted():
+        return INTERRUPTED
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 
@@ -92,8 +104,42 @@ def _with_words(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _write_config(study: "Study", name: str, path: Path) -> None:
+def _check_output(path: Path | None, settings: "TuneSettings") -> None:
+    """Before the search, as far as the models' own files tell what is to be written."""
     from inferometer.tune import model_config
 
-    write_file(path, model_config.to_text(study.variant(name).config))
-    print(printable(f"written: {path}"))
+    if path is None or path.is_dir():
+        return
+    own = model_config.read_model(settings.launch.repositories, settings.models[0].name)
+    members = () if own is None else model_config.members(own)
+    if members:
+        reason = _unfit(path, (*members, settings.models[0].name))
+        if reason:
+            raise UsageError(reason[0], remedy=reason[1])
+    else:
+        writable(path)
+
+
+def _unfit(path: Path, models: tuple[str, ...]) -> tuple[str, str] | None:
+    """Why the configurations of several models cannot be written there, and what to give instead."""
+    if not path.is_file() and path.suffix != ".pbtxt":
+        return None
+    several = (
+        f"--output {path} names a file, and the answer is {len(models)} configurations: {', '.join(models)}"
+    )
+    return several, "give a folder, where each is written as MODEL/config.pbtxt"
+
+
+def _write_configs(parts: "tuple[ModelVariant, ...]", path: Path) -> None:
+    """One model: the file, or below a folder that is there. Several: a folder with MODEL/config.pbtxt each."""
+    from inferometer.diagnose.reconfigure import write_configs
+
+    if len(parts) == 1 and not path.is_dir():
+        write_file(path, parts[0].text)
+        print(printable(f"written: {path}"))
+        return
+    reason = _unfit(path, tuple(part.model for part in parts))
+    if reason:
+        raise LocalError(reason[0], remedy=f"{reason[1]}; the same command needs no new measurements")
+    for written in write_configs({part.model: {**part.config, "name": part.model} for part in parts}, path):
+        print(printable(f"written: {written}"))

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
-from inferometer.base.writing import SCREEN, Outputs, write_file
+from inferometer.base.writing import Outputs, write_file
+from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import WORDS, Command, own_options
-from inferometer.options.commands import CONFIG, ViewOptions
+from inferometer.options.commands import ViewOptions
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
@@ -36,28 +37,39 @@ def run(given: dict[str, Any]) -> int:
 
 def _view(result: Path, asked: ViewOptions) -> int:
     from inferometer.base.writing import writable
+    from inferometer.compare.comparison import Comparison
     from inferometer.report.chromium import find_chromium
+    from inferometer.report.delivery import FORMS, check_forms, has_stdout, is_stdout, write_forms
     from inferometer.report.saved import consistent, document
     from inferometer.report.saved import read as read_saved
+    from inferometer.stats.result import Result
 
     report = read_saved(result)
-    if asked.html is None and (asked.open or not (asked.markdown or asked.png or asked.pdf)):
-        asked = replace(asked, html=_beside(result))
-    files = [file for file in (asked.html, asked.markdown, asked.png, asked.pdf) if file is not None]
+    others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf)
+    if asked.html is None and (asked.open or not any(others)):
+        asked = replace(asked, html=str(_beside(result)))
+    check_forms(asked)
+    if asked.junit is not None and not isinstance(report, Comparison | Result):
+        raise UsageError(
+            f"{result} has no test cases", remedy="give a result of measure, find or compare, or use --json"
+        )
+    files = [Path(place) for form in FORMS if (place := getattr(asked, form)) and not is_stdout(place)]
+    files += [file for file in (asked.png, asked.pdf) if file is not None]
     for file in files:
         _check(file, result)
-        writable(None if str(file) == "-" else file)
+    writable(asked.png, asked.pdf)
     if asked.png is not None or asked.pdf is not None:
         find_chromium()
     outputs = Outputs()
     with consistent(str(result)):
-        _write(document(report), asked, outputs)
+        write_forms(report, asked, outputs)
+        _write_pictures(document(report), asked, outputs)
     for file in files:
-        if str(file) != "-" and outputs.has(file):
+        if outputs.has(file) and not asked.quiet and not has_stdout(asked):
             print(printable(str(file)))
     outputs.settle()
-    if asked.open and asked.html is not None:
-        _open(asked.html)
+    if asked.open and asked.html is not None and not is_stdout(asked.html):
+        _open(Path(asked.html))
     return 0
 
 
@@ -72,19 +84,13 @@ def _check(file: Path, result: Path) -> None:
         raise UsageError(f"'{file}' is the result itself", remedy="give another name for the report")
 
 
-def _write(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
+def _write_pictures(made: "Document", asked: ViewOptions, outputs: Outputs) -> None:
     from tempfile import TemporaryDirectory
 
     from inferometer.report import chromium
-    from inferometer.report.markdown import markdown
     from inferometer.report.page import render
 
-    html, text, picture, pdf = asked.html, asked.markdown, asked.png, asked.pdf
-    outputs.file(html, lambda path: write_file(path, render(made)))
-    if text is not None and str(text) == "-":
-        outputs.attempt(SCREEN, lambda: print(markdown(made), end="", flush=True))
-    else:
-        outputs.file(text, lambda path: write_file(path, markdown(made)))
+    picture, pdf = asked.png, asked.pdf
     if picture is None and pdf is None:
         return
     with TemporaryDirectory(prefix="inferometer-view-") as folder, chromium.browsing() as tab:

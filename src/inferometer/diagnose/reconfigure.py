@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.writing import write_file, writing
 from inferometer.diagnose.diagnosis import Change
 from inferometer.services.discovery import ModelControl
-from inferometer.services.undo import Guard, Undo
+from inferometer.services.originals import Originals
 
 Config = Mapping[str, Any]
 
@@ -20,28 +19,28 @@ _NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
 class Reconfiguration:
     """While this is open models may be changed; when it is left they are as they were, unless `keep` is set."""
 
-    def __init__(self, control: ModelControl) -> None:
+    def __init__(self, control: ModelControl, originals: Originals) -> None:
         self._control = control
-        self._originals: dict[str, Config] = {}
+        self._originals = originals
+        self._before: dict[str, Config] = {}
         self._current: dict[str, Config] = {}
-        self._guard = Guard()
         self.keep = False
         self.is_restored: bool | None = None  # None as long as nothing was changed
 
     def __enter__(self) -> Self:
+        self._originals.open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            if not self.keep:
-                self.restore()
-        finally:
-            self._guard.close(is_needed=not (self.keep or self.is_restored))
+        self._originals.keep = self.keep
+        self._originals.close()
+        if self._before and not self.keep:
+            self.is_restored = True
 
     @property
     def changed(self) -> dict[str, Config]:
         """The models that are not as they were, with their configurations."""
-        return {name: config for name, config in self._current.items() if config != self._originals[name]}
+        return {name: config for name, config in self._current.items() if config != self._before[name]}
 
     def config(self, name: str) -> Config:
         return self._control.config(name, "")
@@ -49,45 +48,17 @@ class Reconfiguration:
     def change(self, name: str, config: Config) -> None:
         """Load a model with another configuration; one that is refused leaves it as it was before the call."""
         before = self.config(name)
-        if name not in self._originals:
-            self._originals[name] = before
-            self._guard.add(Undo(partial(_put_back, self._control, name, dict(before)), timeout_s=0))
+        self._originals.note([name])
+        self._before.setdefault(name, before)
         self.is_restored = False
         try:
             self._control.load_model(name, config)
         except PeerError as error:
             with suppress(PeerError):  # what the server refused matters more; it is tried again at the end
-                _put_back(self._control, name, before)
+                if self.config(name) != before:
+                    self._control.load_model(name, before)
             raise _explained(name, error) from error
         self._current[name] = self.config(name)
-
-    def restore(self) -> None:
-        """Every changed model as it was, the last changed first. All are tried; the first failure is told."""
-        failures = []
-        for name in reversed(list(self._originals)):
-            try:
-                _put_back(self._control, name, self._originals[name])
-            except PeerError as error:
-                failures.append(error)
-        if failures:
-            raise PeerError(
-                f"the original configuration could not be put back: {failures[0].message}",
-                remedy="load the model again by hand, without a configuration of its own",
-            ) from failures[0]
-        if self._originals:
-            self.is_restored = True
-        self._current.clear()
-
-
-def _put_back(control: ModelControl, name: str, original: Config) -> None:
-    """By its configuration as the server gave it: the file in the repository may have changed meanwhile."""
-    if control.config(name, "") == original:
-        return
-    control.load_model(name, original)
-    if control.config(name, "") != original:
-        control.load_model(name)
-    if control.config(name, "") != original:
-        raise PeerError(f"after loading '{name}' again its configuration differs from the original one")
 
 
 def _explained(name: str, error: PeerError) -> PeerError:

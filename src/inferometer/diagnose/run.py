@@ -24,6 +24,7 @@ from inferometer.observe.statistics import BatchCounters, batch_counters, execut
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
+from inferometer.services.originals import Originals
 from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -69,7 +70,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
             remedy="leave out --apply, and change the configuration yourself",
         )
     watcher.planned(None, asked.budget_s)
-    server = Reconfiguration(service)
+    server = Reconfiguration(service, _originals(trials.setup, service, watcher))
     won: Mapping[str, Config] = {}
     error = None
     try:
@@ -95,7 +96,11 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
         )
     wanted = _levels(options.concurrency)
     most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
-    setup = prepare(changed(options, concurrency=Range(1, most)), command=COMMAND)
+    asking = changed(options, concurrency=Range(1, most))
+    setup = prepare(asking, command=COMMAND)
+    if asked.budget_s is not None and isinstance(setup.service, ModelControl):
+        with _originals(setup, setup.service, watcher) as left:
+            setup = prepare(asking, command=COMMAND) if left.has_put_back else setup
     for warning in setup.warnings:
         watcher.said(warning)
     watcher.prepared(setup.result.effective)
@@ -112,6 +117,10 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     notes = (*notes, *_blind_spots(asked, rows[-1]))
     diagnosis = _diagnosis(rows[-1], circumstances, investigation.found, result)
     return _Trials(asked, watcher, setup, investigation, replace(diagnosis, notes=notes))
+
+
+def _originals(setup: Setup, control: ModelControl, watcher: Watcher) -> Originals:
+    return Originals(control, setup.result.server["url"], watcher.said)
 
 
 def _diagnosis(
@@ -150,6 +159,8 @@ def _levels(span: Range | None) -> tuple[int, ...] | None:
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)
+    if span.listed:
+        return tuple(map(int, span.listed))
     if span.step != 1:
         return tuple(range(start, end + 1, int(span.step)))
     found = [start]

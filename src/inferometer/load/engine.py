@@ -14,6 +14,7 @@ The rules:
   plan's cap, as soon as one is free, and its wait counts from when it was due. In a periodic plan each slot
   has one request; the link tells of every response, and when all slots of the latest batch have had enough of
   them the next batch begins.
+* Slots of a closed plan that need a new connection begin a burst at a time, as front ends lose requests otherwise.
 * A link may call `finish` from within `send`: without a route or a free descriptor a request fails at once. So what
   `finish` leads to never sends without end: an open plan leaves that to the loop, a closed one pauses.
 
@@ -44,6 +45,7 @@ FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
 PATIENCE = 16  # failed answers in a row before a slot pauses
 BURST = 64
+PACE_NS = 20 * NS_PER_MS  # between bursts of new connections
 LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
 PREPARED = 8  # connections opened before an open plan starts
 
@@ -101,6 +103,7 @@ class Engine:
         # --- closed plans
         self._concurrency = 0
         self._is_endless = False  # closed, without a count, without sequences
+        self._last_start_ns = 0  # when the last slot of the plan begins
         # --- open plans
         self._open: Open | None = None
         self._start_ns = 0
@@ -155,14 +158,22 @@ class Engine:
         for slot in range(len(self._is_steady)):
             self._settle(slot)
         paused = {slot for _, slot in self._pauses}
-        for slot in range(plan.concurrency):
-            if not self._busy[slot] and slot not in paused:
-                self.active += 1
-                self._issue(slot)
+        idle = [slot for slot in range(plan.concurrency) if not self._busy[slot] and slot not in paused]
+        self.active += len(idle)
+        start_ns = self._last_start_ns = self._clock()
+        for first in range(0, len(idle), BURST):
+            # Connections that are open take their requests at once; new ones are opened a burst at a time.
+            if first and self.link.opening:
+                self._last_start_ns = start_ns + first // BURST * PACE_NS
+            for slot in idle[first : first + BURST]:
+                if self._last_start_ns > start_ns:
+                    heappush(self._pauses, (self._last_start_ns, slot))
+                else:
+                    self._issue(slot)
 
     def _apply_open(self, plan: Open, start_ns: int) -> None:
         self._open, self._again = plan, self._release
-        self._concurrency, self._is_endless = 0, False
+        self._concurrency, self._is_endless, self._last_start_ns = 0, False, 0
         self._is_steady = [False] * len(self._is_steady)
         self.active -= len(self._pauses)
         self._pauses.clear()
@@ -199,7 +210,7 @@ class Engine:
     @property
     def is_applied(self) -> bool:
         """As many slots work as the plan asks for (fewer once its count is used up), each on its connection."""
-        if self.link.opening:
+        if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
             return False
         if self._open is not None or self._periodic is not None:
             return True
@@ -530,7 +541,10 @@ class Engine:
         return True
 
     def _resume(self, now_ns: int) -> None:
-        while self._pauses and self._pauses[0][0] <= now_ns:
+        """A limited number at a time, so that replies are read in between."""
+        for _ in range(BURST):
+            if not self._pauses or self._pauses[0][0] > now_ns:
+                return
             self._issue(heappop(self._pauses)[1])
 
     def _explain(self, status: int, text: str) -> None:

@@ -99,7 +99,9 @@ def _old_with(field: str) -> Rule:
 
 def _no_count_with(field: str) -> Rule:
     return Rule(
-        lambda a: _counts(a) > 0 and field in a, f"request-count not supported with {option_name(field)}"
+        lambda a: _counts(a) > 0 and field in a,
+        f"request-count not supported with {option_name(field)}",
+        "leave it out: this load ends by itself",
     )
 
 
@@ -107,6 +109,7 @@ def _count_covers(field: str) -> Rule:
     return Rule(
         lambda a: field in a and 0 < _counts(a) < a[field].last,
         f"request-count can not be less than {field.replace('_', '-')}",
+        "raise --requests, or lower the load",
     )
 
 
@@ -128,6 +131,7 @@ RULES = (
     Rule(
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
         "Failed to parse -m (model name). The value must be specified.",
+        "write its name after the address, or give it with --model",
     ),
     Rule(
         lambda a: sum(field in a for field in LOAD_MODES) > 1,
@@ -138,6 +142,7 @@ RULES = (
     Rule(
         lambda a: "streaming" in a and _is_without_grpc(a) and kind_of(a) not in ("triton_c_api", "openai"),
         "Streaming is only allowed with gRPC protocol and Triton C API.",
+        "add --grpc, with the server's gRPC port",
     ),
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
@@ -151,6 +156,7 @@ RULES = (
     Rule(
         lambda a: a.get("grpc_compression", "none") != "none" and _is_without_grpc(a),
         "Using compression algorithm is only allowed with gRPC protocol.",
+        "add --grpc, with the server's gRPC port",
     ),
     Rule(
         lambda a: _is_open(a) and _latency_limit(a) == 0,
@@ -160,14 +166,17 @@ RULES = (
     Rule(
         lambda a: "binary_search" in a and _latency_limit(a) == 0,
         "The --latency-threshold cannot be 0 for binary search mode.",
+        "give it in milliseconds",
     ),
     Rule(
         lambda a: "binary_search" in a and _is_open(a),
         "The end of the search range cannot be 0 for binary search mode.",
+        "give the highest level",
     ),
     Rule(
         lambda a: "binary_search" in a and _runs_down(a),
         "The end of the search range cannot be less than start for binary search mode.",
+        "give the lowest level first",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "streaming" not in a,
@@ -177,10 +186,12 @@ RULES = (
     Rule(
         lambda a: "periodic_concurrency" in a and kind_of(a) not in ("triton", AUTO),
         "The --periodic-concurrency-range option is only supported with --service-kind triton.",
+        "load with -c instead",
     ),
     Rule(
         lambda a: "periodic_concurrency" in a and "profile_export" not in a,
         "Must provide --profile-export-file when using the --periodic-concurrency-range option.",
+        "name a new file with it",
     ),
     Rule(
         lambda a: "request_parameters" in a and _is_without_grpc(a),
@@ -208,6 +219,7 @@ RULES = (
     Rule(
         lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
+        "leave it out",
     ),
     Rule(
         lambda a: "zero" in a.get("data.sources", ()) and names_data(a),
@@ -236,26 +248,32 @@ RULES = (
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and not a.get("model_repository"),
         "--model-repository should not be empty with --service-kind triton_c_api.",
+        "give the folder of the models",
     ),
     Rule(
         lambda a: kind_of(a) == "triton_c_api" and is_async(a) and a.get("shared_memory", "none") != "none",
         "Cannot use --shared-memory with asynchronous or streaming calls and --service-kind triton_c_api.",
+        "leave one of them out",
     ),
     Rule(
         lambda a: kind_of(a) != "dynamic_grpc" and any(field in a for field in ("grpc_method", "proto")),
         "--grpc-method and --proto are for --service-kind dynamic_grpc.",
+        "name the method with --grpc-method, and no other kind",
     ),
     Rule(
         lambda a: "session_concurrency" in a and kind_of(a) != "openai",
         "The --session-concurrency option is only supported with --service-kind openai.",
+        "give that as well, or load with -c",
     ),
     Rule(
         lambda a: "session_concurrency" in a and _counts(a) > 0,
         "request-count not supported with --session-concurrency: every session is played once.",
+        "leave it out",
     ),
     Rule(
         lambda a: "session_concurrency" in a and a.get("warmup_request_count", 0) > 0,
         "warmup-request-count not supported with --session-concurrency: every session is played once.",
+        "leave it out",
     ),
     Rule(
         lambda a: "session_concurrency" in a and not names_data(a),
@@ -278,7 +296,7 @@ def check(given: Given, kind_rules: KindRules | None = None) -> None:
     own = () if kind is None else kind.rules
     for rule in (*RULES, *(own if kind_rules is None else kind_rules.get(name, own))):
         if rule.is_broken(given):
-            raise UsageError(rule.message)
+            raise UsageError(rule.message, remedy=rule.remedy if kind_rules is None else "")
     for field in () if kind is None else kind.refused:
         if field in given:
             raise UsageError(
@@ -396,6 +414,12 @@ def check_model(options: Options, model: ModelSpec) -> None:
                 "can not specify batch size > 1 as the model does not support batching",
                 remedy=f"leave out -b {options.batch}, or give '{model.name}' a max_batch_size above 0",
             )
+        if options.batch > model.max_batch_size and not options.is_lenient:
+            raise UsageError(
+                f"-b {options.batch} is more than '{model.name}' takes, whose max_batch_size is "
+                f"{model.max_batch_size}",
+                remedy=f"give -b {model.max_batch_size} or less",
+            )
         if is_sequence:
             raise UsageError(
                 "can not specify batch size > 1 when using a sequence model",
@@ -404,7 +428,8 @@ def check_model(options: Options, model: ModelSpec) -> None:
     if model.is_decoupled and not options.streaming:
         raise UsageError(
             "Decoupled models must be run with `--async` and `--streaming` and either `-i grpc` or "
-            "`--service-kind=triton_c_api`"
+            "`--service-kind=triton_c_api`",
+            remedy="" if options.is_lenient else "add --grpc --streaming, with the server's gRPC port",
         )
     if is_sequence:
         if options.fixed_schedule:

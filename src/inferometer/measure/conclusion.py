@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity
 from inferometer.load.plan import Open, Plan
 from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
@@ -272,13 +272,13 @@ def _rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> I
 
 def _rate_remark(note: Note, rates: Rates) -> Remark:
     """Overloaded, or not sent as asked: the figures that show it."""
-    sent, answered = rates.sent_per_s, rates.answered_per_s
+    sent, answered = quantity(rates.sent_per_s), quantity(rates.answered_per_s)
     if note is Note.OVERLOADED:
-        return Remark(note, f"overloaded: {sent:.4g} requests/s were sent and {answered:.4g} answered")
+        return Remark(note, f"overloaded: {sent} requests/s were sent and {answered} answered")
     if rates.due_per_s is None:
-        return Remark(note, f"asked for {rates.asked_per_s:.4g} requests/s, sent {sent:.4g}")
+        return Remark(note, f"asked for {quantity(rates.asked_per_s)} requests/s, sent {sent}")
     return Remark(
-        note, f"{rates.due_per_s:.4g} requests/s were due by the schedule, and {sent:.4g} were sent"
+        note, f"{quantity(rates.due_per_s)} requests/s were due by the schedule, and {sent} were sent"
     )
 
 
@@ -325,17 +325,19 @@ def _count_remarks(model: ModelSpec, server: ModelStatistics, fewest: int, most:
     """Whether the server has counted our requests, of which there are at least so many and at most, and no others."""
     counted = server.counters.success_count
     if counted > most + SLACK_COUNTED * most:
-        text = f"the server counted {counted} requests of '{server.name}', and at most {most} were from here"
+        text = (
+            f"the server counted {counted:,} requests of '{server.name}', and at most {most:,} were from here"
+        )
         yield Remark(Note.OTHER_CLIENTS, text)
     elif counted < fewest - SLACK_COUNTED * fewest:
-        text = f"the server counted {counted} requests of '{server.name}', and {fewest} or more were answered"
+        text = f"the server counted {counted:,} requests of '{server.name}', and {fewest:,} or more were answered"
         yield Remark(Note.NOT_COUNTED, text)
     calls = Counter(_calls(model))
     for member in {row.name: row for row in _ensemble_members(server)}.values():
         counted, called_most = member.counters.success_count, calls[member.name] * most
         if called_most and counted > called_most + SLACK_COUNTED * called_most:
-            called = f"at most {called_most} came from '{server.name}'"
-            text = f"the server counted {counted} requests of '{member.name}', and {called}"
+            called = f"at most {called_most:,} came from '{server.name}'"
+            text = f"the server counted {counted:,} requests of '{member.name}', and {called}"
             yield Remark(Note.OTHER_CLIENTS, text)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import psutil
 
 _STUB = "python_backend_stub"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SHORTEST_S = 0.05  # counters of the kernel go in steps of a hundredth of a second
 LOOK_S = 0.5
 MUCH = 0.2  # of a level's time, during which others crowd the machine
@@ -57,23 +58,37 @@ class ProcessTable:
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 times = process.cpu_times()
-                found[pid] = Used(times.user + times.system, _waited_s(pid), _maybe_model(process.cmdline()))
+                found[pid] = Used(times.user + times.system, _waited_s(pid), maybe_stub(process.cmdline()))
+        return found
+
+    def cores(self, pids: Iterable[int]) -> dict[int, Used]:
+        """The same without waits and models: a server has hundreds of threads, and each has a file of its own."""
+        found = dict[int, Used]()
+        for pid in pids:
+            with (
+                contextlib.suppress(OSError, IndexError, ValueError),
+                open(f"/proc/{pid}/stat", "rb") as file,
+            ):
+                after_name = file.read().rpartition(b")")[2].split()
+                found[pid] = Used((int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S)
         return found
 
 
 def _waited_s(pid: int) -> float:
     """Time its threads were ready and had no core; 0 where the kernel does not tell."""
     total_ns = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            total_ns += int(file.read_text().split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                contextlib.suppress(OSError, IndexError, ValueError),
+                open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file,
+            ):
+                total_ns += int(file.read().split()[1])
     return total_ns / NS_PER_S
 
 
-def _maybe_model(words: list[str]) -> str | None:
-    """Python models run in a process each: `stub .../NAME/VERSION/model.py ...`."""
+def maybe_stub(words: list[str]) -> str | None:
+    """The model of a process, by its command line: python models run in `stub .../NAME/VERSION/model.py ...`."""
     if not words or _STUB not in words[0]:
         return None
     path = next((Path(word) for word in words[1:] if word.endswith(".py")), None)
@@ -213,7 +228,7 @@ class HostWatch:
     def look(self) -> None:
         """Called now and then; looks at most every half second."""
         if self._last is not None and self._clock() - self._last.at_ns >= LOOK_S * NS_PER_S:
-            self._take(self._look())
+            self._take(self._look(self._table.cores))
 
     def end(self) -> HostUse | None:
         """The level is over. None where it was too short to see anything."""
@@ -251,8 +266,9 @@ class HostWatch:
         self._theirs = self._table.family(() if self._server is None else self._server.pids)
         self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
 
-    def _look(self) -> _Look:
-        look = _Look(self._clock(), self._meter.read(), self._table.used((*self._ours, *self._theirs)))
+    def _look(self, used: Callable[[Iterable[int]], dict[int, Used]] | None = None) -> _Look:
+        read = self._table.used if used is None else used
+        look = _Look(self._clock(), self._meter.read(), read((*self._ours, *self._theirs)))
         self._gpus.append(look.host.gpus)
         return look
 

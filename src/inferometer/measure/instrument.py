@@ -17,6 +17,7 @@ from inferometer.stats.watcher import Watcher
 
 FAR_NS = 3600 * NS_PER_S
 SILENCE_NS = 60 * NS_PER_S
+FEWEST_ENDED = 30  # requests in a window that is no classic one, where there is time for them
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 
 
@@ -25,7 +26,7 @@ class LevelSettings:
     """How each level is measured, in windows of a time or of a count.
 
     With `is_whole` every request of the plan counts, from the first to the last: in one window, or in windows of a
-    time that all belong to it.
+    time, or of a count that is less than the plan's, which all belong to it.
     """
 
     model: ModelSpec

@@ -17,7 +17,14 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
-from inferometer.measure.instrument import GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
+from inferometer.measure.instrument import (
+    FEWEST_ENDED,
+    GONE_NS,
+    Instrument,
+    LevelSettings,
+    LoadPoint,
+    Silence,
+)
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
 from inferometer.stats.level_progress import LevelProgress
@@ -54,7 +61,6 @@ LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
 BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
-FEWEST_ENDED = 30  # requests in a window by the precision rule, where there is time for them
 
 
 class LevelRun:
@@ -75,6 +81,8 @@ class LevelRun:
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
+        self._is_last = False  # the window that was closed last has all that was left of a whole plan
+        self._has_enough = False
         self._is_gone = False
         self._is_mute = False
         self._was_silent = False  # some requests of the window that was closed last got no answer at all
@@ -149,9 +157,9 @@ class LevelRun:
         if settings.window_ns is not None:
             end_ns = self._fill_until(self._open.start_ns + settings.window_ns)
         else:
-            assert settings.window_count is not None
-            # A whole plan may end with more requests than were counted out: those that close sequences.
-            end_ns = self._fill_to_count(NEVER if settings.is_whole else settings.window_count)
+            count = self._window_count
+            self._is_last = count == NEVER
+            end_ns = self._fill_to_count(count)
         if self._is_given_up and self._last_good_ns > self._open.start_ns:
             end_ns = self._last_good_ns  # the silence after the last answer is no load
         if settings.is_whole and not self.windows:
@@ -160,6 +168,17 @@ class LevelRun:
             self._read_late(end_ns)
         # A count can be filled by streams whose last responses came before the window began.
         self._close(max(end_ns, self._open.start_ns + 1))
+
+    @property
+    def _window_count(self) -> int:
+        """Requests that fill the next window. The last one of a whole plan has all that are left: there may be more
+        than were counted out, those that close sequences."""
+        count, planned = self._settings.window_count, self._point.plan.count
+        assert count is not None
+        if not self._settings.is_whole:
+            return count
+        ended = sum(row.request_count + row.failed_count + row.empty_count for row in self.figures)
+        return count if count and planned is not None and planned - ended >= 2 * count else NEVER
 
     def _read_late(self, end_ns: int) -> None:
         """Where windows are short against the call, the reading of an earlier one was made after this one's end too:
@@ -193,12 +212,12 @@ class LevelRun:
     def _longer_ns(self, end_ns: int) -> int:
         """How much longer a window must be to hold enough requests to be judged by; 0 when it is long enough.
 
-        The classic rule, whole plans and searches have windows of the length that they ask for.
+        The classic rule and whole plans have windows of the length that they ask for.
         """
         rule, window_ns = self._settings.rule, self._settings.window_ns
-        if not isinstance(rule, Precision) or rule.is_enough is not None:
+        if not isinstance(rule, Precision) or self._settings.is_whole or window_ns is None:
             return 0
-        if self._settings.is_whole or window_ns is None:
+        if self._is_enough():
             return 0
         left_ns = max(0, self.start_ns + rule.duration_ns - end_ns)
         if self._open.ended_count < FEWEST_ENDED:
@@ -217,7 +236,7 @@ class LevelRun:
                 return self._last_end_ns
             if self._is_given_up or self._is_finished or self._instrument.watcher.is_interrupted():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
-            if self._settings.is_whole:
+            if count == NEVER:
                 self._collect(self._instrument.clock() + self._settings.patience_ns)
             else:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
@@ -433,15 +452,17 @@ class LevelRun:
         return now_ns - self._last_good_ns < GONE_NS and now_ns - self.start_ns < rule.duration_ns
 
     def _is_enough(self) -> bool:
-        """Failures may decide what the level is for."""
+        """What the level is for is decided; failures may do so, too. It stays so."""
         rule = self._settings.rule
-        return isinstance(rule, Precision) and rule.is_enough is not None and rule.is_enough()
+        if isinstance(rule, Precision) and rule.is_enough is not None and not self._has_enough:
+            self._has_enough = rule.is_enough()
+        return self._has_enough
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
         if not any(row.request_count or row.empty_count for row in self.figures):
             return "every request failed"
         failed = sum(row.failed_count for row in recent)
-        return f"every request of the last {len(recent)} windows failed: {failed} of {failed}"
+        return f"every request of the last {len(recent)} windows failed: {failed:,} of {failed:,}"
 
     def _given_up(self) -> Remark:
         """Why the level ends here, and what was left undone."""
@@ -456,18 +477,18 @@ class LevelRun:
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
         if unsent > 0:
-            text += f"; {unsent} of {asked} requests were not sent"
+            text += f"; {unsent:,} of {asked:,} requests were not sent"
         return Remark(note, text)
 
     @property
     def _is_going_on(self) -> bool:
         """More windows of a whole plan are to come."""
-        return self._settings.window_ns is not None and not (self._is_finished and not len(self._rest))
+        return not self._is_last and not (self._is_finished and not len(self._rest))
 
     def _judge_precision(self, rule: Precision) -> StopDecision:
         elapsed_ns = self.windows[-1].end_ns - self.start_ns
         if rule.is_enough is not None:
-            is_done = rule.is_enough() or elapsed_ns >= rule.duration_ns
+            is_done = self._is_enough() or elapsed_ns >= rule.duration_ns
             return StopDecision(is_done=is_done, is_stable=is_done)
         warm = self.windows[self._cold_count() :]
         if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:

@@ -21,7 +21,7 @@ from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
 from inferometer.measure.checks import check_model, with_api_key
-from inferometer.measure.instrument import LevelSettings
+from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
 OWN_FILES = 16  # of a worker, besides its connections
-SLICES = 20  # windows in the time a level may take by the precision rule, or that a schedule takes
+SLICES = (
+    20  # windows in the time a level may take by the precision rule, of a schedule, or of so many requests
+)
 SHORTEST_SLICE_NS = 100 * NS_PER_MS
 
 
@@ -79,6 +81,7 @@ class Habits:
 
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
     judges_promise: bool = False  # says of every level whether it keeps the promise
+    slices_counts: bool = False  # -n: several windows, not one
     # After the first look at the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
@@ -86,6 +89,10 @@ class Habits:
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
     # By rate, how many requests may be outstanding; None is any number.
     most_outstanding: Callable[[Options], int | None] = attrgetter("max_outstanding")
+
+
+OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True)
+"""Of `inferometer measure` and the API."""
 
 
 def prepare(
@@ -368,7 +375,10 @@ def _level_settings(
     if options.session_concurrency is not None:  # every session once
         return replace(common, window_count=0, is_whole=True)
     if options.request_count:
-        return replace(common, window_count=options.request_count, is_whole=True)
+        count = options.request_count
+        if habits.slices_counts:
+            count = max(count // SLICES, FEWEST_ENDED)
+        return replace(common, window_count=count, is_whole=True)
     if options.duration_s is not None:
         duration_ns = round(options.duration_s * NS_PER_S)
         rule = Precision(precision=options.precision, duration_ns=duration_ns)
@@ -430,7 +440,7 @@ def _effective(
         request_count=_count(options, dataset, agenda),
         schedule_s=None if agenda is None else agenda.length_ns / NS_PER_S,
         schedule=_schedule_name(options),
-        periodic=None if periodic is None else dataclasses.astuple(periodic),
+        periodic=None if periodic is None else (periodic.start, periodic.end, periodic.step),
         stopping="precision" if isinstance(level_settings.rule, Precision) else "stability",
         **_data(dataset),
     )

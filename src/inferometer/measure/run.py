@@ -63,7 +63,7 @@ def end_load(result: Result, load: Load, watcher: Watcher) -> Result:
     result = replace(result, account=account(result.levels, load.totals()))
     if not cut:
         return result
-    requests = "1 request was" if cut == 1 else f"{cut} requests were"
+    requests = "1 request was" if cut == 1 else f"{cut:,} requests were"
     remark = Remark(Note.CUT_OFF, f"{requests} still running at the end and cut off")
     return replace(result, remarks=(*result.remarks, remark))
 

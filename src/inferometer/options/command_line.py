@@ -125,8 +125,12 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
         if row.combine is not None:
             value = row.combine(given.get(row.field), value)
         elif not command.takes_last and given.get(row.field, value) != value:
-            shown = "" if row.is_secret else f": {given[row.field]} and {value}"
-            raise UsageError(f"{name} is given twice{shown}", remedy="give it once")
+            uses = [
+                f"{other.names[-1]} {word}".rstrip()
+                for other, word in words_given(argv, command)
+                if other.field == row.field
+            ]
+            raise UsageError(f"Both {' and '.join(uses[:2])} are given", remedy="give one of them")
         given[row.field] = value
     return given
 
@@ -196,7 +200,9 @@ def _short(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> It
         name = f"-{word[position]}"
         option = by_name.get(name)
         if option is None:
-            raise UsageError(f"Invalid short option '{name}'", remedy="see --help for those there are")
+            other = _OTHER_TOOLS.get(name)
+            remedy = f"it is {other} here" if other in by_name else "see --help for those there are"
+            raise UsageError(f"Invalid short option '{name}'", remedy=remedy)
         if option.values is not None:
             rest = word[position + 1 :]
             yield name, option, option.values.read(name, rest if rest else _next(name, words))
@@ -220,7 +226,7 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
         return (reference or names)[0]
     if names and all(by_name[name] is by_name[names[0]] for name in names):
         return names[0]
-    if names:
+    if names and _OTHER_TOOLS.get(prefix) not in by_name:
         raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(names)}")
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
@@ -238,8 +244,17 @@ _OTHER_TOOLS = {
     "--endpoint-type": "--service-kind",
     "--time": "--duration",
     "--output": "--json",
+    "-o": "--json",
+    "-X": "--method",
+    "--threshold": "--slo",
+    "--stages": "--shape-load",
+    **dict.fromkeys(("--runs", "--max-requests", "--num-requests", "--num-prompts"), "-n"),
+    **dict.fromkeys(("--host", "--target"), "--url"),
+    **dict.fromkeys(("--run-time", "--max-seconds"), "-d"),
+    **dict.fromkeys(("--isl", "--synthetic-input-tokens-mean"), "--prompt-tokens"),
+    **dict.fromkeys(("--osl", "--output-tokens-mean"), "--output-tokens"),
 }
-"""What wrk, k6, vegeta, locust, hey and aiperf call it."""
+"""What wrk, k6, vegeta, locust, hey, hyperfine, guidellm and aiperf call it."""
 
 
 def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.options.option import Groups, Option, appended, option, ours
+from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
     above_zero,
     bounds,
     choice,
     duration,
     microseconds,
+    output_file,
     path,
     text,
     whole,
@@ -22,49 +23,6 @@ from inferometer.options.values import (
 
 DIAGNOSED_S = 3.0  # for one load of `diagnose`
 USUAL_PORTS = (8000, 8001, 8002)
-
-
-# --- what all commands are asked, and what those that send requests are
-
-
-CONFIG: Groups = (
-    (
-        "Options in files",
-        (
-            Option(
-                ("--config",),
-                "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
-                text("FILE"),
-                field="config",
-            ),
-            Option(
-                ("--show-config",),
-                "Show the options in force and where each comes from; send nothing.",
-                field="show_config",
-            ),
-        ),
-    ),
-)
-PREVIEW: Groups = (
-    (
-        "Look first",
-        (
-            Option(
-                ("--dry-run",),
-                "Show the first request; asks for the model's metadata, sends no inference.",
-                field="dry_run",
-            ),
-            Option(
-                ("--show-request", "--show-reply"),
-                "Send the first request alone, show it and its reply with the time it took, and stop.",
-                field="show_reply",
-            ),
-        ),
-    ),
-    *CONFIG,
-)
-ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
-"""Fields of what is asked instead of a run, or before it: no file has any of them."""
 
 
 # --- options of a measurement that a command has no use for, and what to do instead
@@ -112,7 +70,15 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
     **dict.fromkeys(
-        ("warmup_s", "warmup_request_count", "precision", "time_limit_s", "duration_s", *_WINDOWS),
+        (
+            "warmup_s",
+            "warmup_request_count",
+            "request_count",
+            "precision",
+            "time_limit_s",
+            "duration_s",
+            *_WINDOWS,
+        ),
         "--budget is the time for the whole search",
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
@@ -123,6 +89,24 @@ TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("percentile", "max_error_rate"), "put it into the promise, such as --slo 'p99<50ms, errors<1%'"
     ),
+    **dict.fromkeys(
+        (
+            *(
+                "service_kind",
+                "endpoint",
+                "output_tokens",
+                "data.prompts",
+                "data.prompt_tokens",
+                "method",
+                "path",
+            ),
+            *("bodies", "grpc_method", "proto", "proto_paths", "signature", "management_url"),
+        ),
+        "it loads configurations, which only Triton can: leave it out",
+    ),
+    "asynchronous": "it always is: leave it out",
+    "workers": "one process makes the load of a trial: leave it out",
+    "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"
     ),
@@ -321,18 +305,32 @@ class TuneOptions:
     fresh: bool = option("--fresh", "forget what the journal holds")
     seed: int | None = option("--seed", "repeat a search as it was", whole("SEED"))
     study: None = option("--study", "the same as --json", path(), instead="write --json FILE")
-    output: Path | None = option("--output", "write the recommended config.pbtxt", path(), is_main=True)
+    output: Path | None = option(
+        "--output",
+        "write the recommended config.pbtxt; of an ensemble or several models, a folder with MODEL/config.pbtxt each",
+        path(),
+        is_main=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
     """What `view` is asked."""
 
-    html: Path | None = option("--html", "write one self-contained page", path(), group="Output")
-    markdown: Path | None = option("--markdown", "write Markdown; - is the terminal", path())
+    html: str | None = option(
+        "--html",
+        "write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "write Markdown", output_file)
+    csv: str | None = option("-f --csv", "write a table, as CSV", output_file)
+    json: str | None = option("--json", "write the whole result, as this version does", output_file)
+    junit: str | None = option("--junit", "write test cases for CI, as JUnit XML", output_file)
     png: Path | None = option("--png", "write a picture (needs an installed Chromium)", path())
     pdf: Path | None = option("--pdf", "write a PDF (needs an installed Chromium)", path())
     open: bool = option("--open", "show the page in the browser")
+    quiet: bool = option("-q --quiet", "do not print the names of the files")
 
 
 def _port(service: str, usual: int) -> Any:

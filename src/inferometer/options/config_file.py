@@ -19,8 +19,8 @@ import yaml
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
+from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import Command
-from inferometer.options.commands import ASIDE
 from inferometer.options.option import Option, appended, counted, named
 
 _ON, _OFF = ("true", "yes", "on"), ("false", "no", "off")

@@ -216,7 +216,8 @@ class Rule:
     """A combination of options that is refused, and the sentence that says so."""
 
     is_broken: Callable[[Given], bool]
-    message: str
+    message: str  # as the classic script says it
+    remedy: str = ""  # what our own commands add, where the sentence does not say it
 
 
 def is_grpc(given: Given) -> bool:

@@ -12,7 +12,6 @@ from inferometer.options.option import (
     Groups,
     Option,
     appended,
-    classic,
     counted,
     modern,
     named,
@@ -168,7 +167,7 @@ class DataOptions:
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
-                instead="write --data zero",
+                instead="write --data zero; a time is given with -d",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,
@@ -350,7 +349,7 @@ class Options:
     )
     proto_paths: tuple[str, ...] = ours(
         "--proto-path",
-        "Folder that the imports of --proto start from (default: the file's own). May be given several times.",
+        "Folder that the imports of --proto start from, before the file's own. May be given several times.",
         text("DIR"),
         combine=appended,
     )
@@ -763,8 +762,8 @@ class Options:
 
 
 OPTIONS: Groups = rows(Options)
-CLASSIC, MODERN = classic(OPTIONS), modern(OPTIONS)
-"""What the script perf_analyzer knows of them, and what our own commands know."""
+MODERN = modern(OPTIONS)
+"""What our own commands know of them; `classic` makes what the script perf_analyzer knows."""
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 

@@ -238,7 +238,9 @@ def levels(*, decimals: bool = False) -> Values:
                 )
             return found
         if min(numbers) <= 0:
-            raise refusal(name, f"A level must be > 0, but got '{word}'")
+            raise refusal(
+                name, f"A level must be > 0, but got '{word}'", remedy=f"write {name} 1, for example"
+            )
         if len(set(numbers)) < len(numbers):
             raise refusal(name, f"A level stands twice in '{word}'", remedy="write each once")
         return Range.of(numbers)
@@ -296,15 +298,21 @@ def identifiers(name: str, word: str) -> tuple[int, int | None]:
     return start, end
 
 
-@reads("LOW:HIGH")
+def _check_bounds(name: str, value: Any) -> None:
+    if not 1 <= value[0] <= value[1]:
+        raise UsageError(
+            f"{name} is {value[0]}:{value[1]}", remedy="the lowest is 1 or more, and not above the highest"
+        )
+
+
+@reads("LOW:HIGH", check=_check_bounds)
 def bounds(name: str, word: str) -> tuple[int, int]:
     """`lowest:highest`, from 1 on; a single number is both."""
     low, colon, high = word.partition(":")
     if not is_digits(low) or (colon and not is_digits(high)):
         raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
     found = int(low), int(high or low)
-    if not 1 <= found[0] <= found[1]:
-        raise UsageError(f"{name} is '{word}'", remedy="the lowest is 1 or more, and not above the highest")
+    _check_bounds(name, found)
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
@@ -13,28 +13,56 @@ if TYPE_CHECKING:
     from inferometer.options.options import Options
     from inferometer.report.saved import Report
 
-STDOUT = "-"
 FORMS = ("csv", "json", "html", "markdown", "junit")
 """Fields of the options that name a file; `-` is standard output."""
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1")
+
+
+class Forms(Protocol):
+    """Where an answer is to go, in each of the forms."""
+
+    @property
+    def csv(self) -> str | None: ...
+    @property
+    def json(self) -> str | None: ...
+    @property
+    def html(self) -> str | None: ...
+    @property
+    def markdown(self) -> str | None: ...
+    @property
+    def junit(self) -> str | None: ...
+
+
+def is_stdout(place: str | None) -> bool:
+    return place in _STDOUT
 
 
 def check_outputs(options: "Options") -> None:
     """Refuses files that could not be written when the load is over, and two reports in one."""
     from inferometer.report.export import exportable
 
-    places = {form: getattr(options, form) for form in FORMS if getattr(options, form) is not None}
-    on_stdout = [f"--{form}" for form, place in places.items() if place == STDOUT]
+    check_forms(options)
+    if options.profile_export is not None:
+        if is_stdout(options.profile_export):
+            raise UsageError(
+                "requests are exported to a file, not to standard output", remedy="give it a name"
+            )
+        exportable(Path(options.profile_export))
+
+
+def check_forms(asked: Forms) -> None:
+    places = {form: getattr(asked, form) for form in FORMS if getattr(asked, form) is not None}
+    on_stdout = [f"--{form}" for form, place in places.items() if is_stdout(place)]
     if len(on_stdout) > 1:
         raise UsageError(
             f"{' and '.join(on_stdout)} would all go to standard output", remedy="give a file for all but one"
         )
-    names = [Path(place).resolve() for place in places.values() if place != STDOUT]
+    files = [Path(place) for place in places.values() if not is_stdout(place)]
+    names = [file.resolve() for file in files]
     for name in names:
         if names.count(name) > 1 and not name.is_relative_to("/dev"):
             raise UsageError(f"two reports are to go to '{name}'", remedy="give each a name of its own")
-    writable(*names)
-    if options.profile_export is not None:
-        exportable(Path(options.profile_export))
+    writable(*files)
 
 
 def deliver(answer: "Report", options: "Options", outputs: Outputs) -> None:
@@ -43,20 +71,26 @@ def deliver(answer: "Report", options: "Options", outputs: Outputs) -> None:
     from inferometer.report.terminal import show
 
     found = document(answer)
-    if options.quiet and not _is_on_stdout(options):
+    if options.quiet and not has_stdout(options):
         outputs.attempt(SCREEN, lambda: print(printable(found.verdict), flush=True))
-    elif not _is_on_stdout(options):
+    elif not has_stdout(options):
         outputs.attempt(SCREEN, lambda: show(found, is_verbose=options.verbose > 0))
+    write_forms(answer, options, outputs)
+
+
+def write_forms(answer: "Report", asked: Forms, outputs: Outputs) -> None:
+    """Write the answer in every form that is asked for."""
     for form in FORMS:
-        place = getattr(options, form)
-        if place == STDOUT:
+        place = getattr(asked, form)
+        if is_stdout(place):
             outputs.attempt(SCREEN, partial(_print, answer, form))
         else:
             outputs.file(place, partial(_write, answer, form))
 
 
-def _is_on_stdout(options: "Options") -> bool:
-    return any(getattr(options, form) == STDOUT for form in FORMS)
+def has_stdout(asked: Forms) -> bool:
+    """Whether standard output is to hold one of them, and nothing else."""
+    return any(is_stdout(getattr(asked, form)) for form in FORMS)
 
 
 def _text(answer: "Report", form: str) -> str:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from inferometer.base import units
 from inferometer.base.text import printable
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_US
 from inferometer.options.effective import Effective
 from inferometer.stats.doubts import BARS
 from inferometer.stats.measurement import Distribution, Estimate, Level
@@ -13,8 +14,7 @@ GIB = 1024**3
 NONE = "-"  # stands for a figure that does not exist
 BAR_WIDTH = 24
 STANDARD_PERCENTILES = (50, 90, 95, 99)
-
-UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
+duration, quantity = units.duration, units.quantity  # as sentences of lower packages have them, too
 
 
 def decimal(value: float) -> str:
@@ -27,7 +27,13 @@ def whole_us(ns: int) -> int:
     return ns // NS_PER_US
 
 
+# Modes, in reports, of levels whose load changes: their value is only the mean, or the first.
+SCHEDULED, RISING = "schedule", "rising concurrency"
+
+
 def level_value(mode: str, value: float) -> str:
+    if mode == SCHEDULED:
+        return quantity(value)
     return f"{int(value):,}" if mode == "concurrency" else plain_number(value)
 
 
@@ -51,6 +57,10 @@ def classic_value(effective: Effective, level: Level) -> str:
 
 
 def level_label(mode: str, value: float) -> str:
+    if mode == SCHEDULED:
+        return "the scheduled rates"
+    if mode == RISING:
+        return RISING
     name = "concurrency" if mode == "concurrency" else "request rate"
     return f"{name} {level_value(mode, value)}"
 
@@ -65,16 +75,6 @@ def headline_ns(latency: Distribution, chosen: int | None) -> int:
     return latency.mean_ns if chosen is None else latency.percentile_ns(chosen)
 
 
-def duration(ns: float) -> str:
-    """Three digits and a unit: `456 µs`, `1.23 ms`, `12.0 s`."""
-    if ns < 0.9995 * NS_PER_US:
-        return f"{ns:.0f} ns"
-    for scale, unit in UNITS[1:]:
-        if ns < 999.5 * scale:
-            return f"{_three_digits(ns / scale)} {unit}"
-    return f"{ns / NS_PER_S:,.0f} s"
-
-
 def average(whole: Distribution) -> str:
     """The mean of durations; a dash where there are none."""
     return duration(whole.mean_ns) if whole.count else NONE
@@ -83,19 +83,6 @@ def average(whole: Distribution) -> str:
 def at_percentile(whole: Distribution, p: float) -> str:
     """A percentile of durations; a dash where there are none."""
     return duration(whole.percentile_ns(p)) if whole.count else NONE
-
-
-def quantity(value: float) -> str:
-    """Three digits or the whole number: `0.25`, `0.0021`, `49.9`, `12,345`."""
-    return "0" if value == 0 else _three_digits(value)
-
-
-def _three_digits(value: float) -> str:
-    size = abs(value)
-    if 0 < size < 0.0995:
-        return f"{value:.{1 - math.floor(math.log10(size))}f}"
-    places = 2 if size < 9.995 else 1 if size < 99.95 else 0
-    return f"{value:,.{places}f}"
 
 
 def plain_number(value: float) -> str:

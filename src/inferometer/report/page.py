@@ -54,7 +54,7 @@ _TIMES = (
 )
 _LEAST_SIDE = 0.25  # of the longer side of such an axis, that the shorter one has
 _MOST_STRETCHED = 4.0  # times what the shown differences need
-_TICK_GAP = 21.0  # percent of the width that a tick's text takes on a phone
+_LETTER_SHARE = 1.75  # percent of such an axis that a letter takes on a phone
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -199,9 +199,19 @@ def times_scale(block: Differences) -> Scale:
     ticks: list[float] = [1.0]
     for value in (1 / slower, faster, *(v for times in reversed(_TIMES) for v in (1 / times, times))):
         is_inside = found.low - 1e-9 <= math.log10(value) <= found.high + 1e-9
-        if is_inside and all(abs(found.place(value) - found.place(tick)) >= _TICK_GAP for tick in ticks):
+        if is_inside and not any(_is_near(found, value, tick) for tick in ticks):
             ticks.append(value)
     return replace(found, ticks=tuple(sorted(ticks)))
+
+
+def _is_near(scale: Scale, one: float, other: float) -> bool:
+    """Whether their texts would meet on a phone. Near the ends of the axis they slide inwards, to stay on it."""
+    middles, widths = [], []
+    for tick in (one, other):
+        place, width = scale.place(tick), len(_times_tick(tick)) * _LETTER_SHARE
+        middles.append(place + (50 - place) / 50 * width / 2)
+        widths.append(width)
+    return abs(middles[0] - middles[1]) < sum(widths) / 2 + _LETTER_SHARE
 
 
 def _limits_shown(row: DifferenceBar) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 from inferometer.base.text import printable
@@ -36,6 +37,7 @@ LIVE_LINES = 8  # of levels that are done
 OWN_LINES = 8  # of the block, below those
 REDRAW_NS = NS_PER_S // 4
 PLAIN_PERIOD_NS = 30 * NS_PER_S
+FALLBACK_COLUMNS = 80  # of a terminal that does not tell
 SHORT = 80  # columns, below which units are shortened
 LONGEST_NAME = 12
 WIDEST_CURVE = 40
@@ -54,6 +56,7 @@ class Progress(Watcher):
     def __init__(self, interrupted: Callable[[], bool]) -> None:
         self._interrupted = interrupted
         self._counts_requests = False
+        self._trials = TrialsSoFar()
 
     def prepared(self, effective: Effective) -> None:
         self._counts_requests = counts_requests(effective)
@@ -64,11 +67,40 @@ class Progress(Watcher):
     def is_interrupted(self) -> bool:
         return self._interrupted()
 
+    def proposed(self, proposal: Any, *, is_known: bool) -> None:
+        self._trials.propose(proposal, is_known=is_known)
+
+    def led(self, trial: Any, *, does_pass: bool) -> None:
+        self._trials.best = f"{_trial_words(trial)}{'' if does_pass else ', which breaks the promise'}"
+
     def tried(self, trial: Any) -> None:
-        self.said(_trial_words(trial))
+        self.said(self._trials.result(trial))
 
     def close(self) -> None:
         """Give the terminal back."""
+
+
+@dataclass(slots=True)
+class TrialsSoFar:
+    """What the tuner tries, and what it knows."""
+
+    number: int = 0
+    title: str = ""  # of the one that is tried
+    is_known: bool = False
+    best: str = ""
+
+    def propose(self, proposal: Any, *, is_known: bool) -> None:
+        from inferometer.report.documents.tuning import shape_words
+
+        self.number += 1
+        self.is_known = is_known
+        trial = proposal.trial(0, "")
+        self.title = (
+            f"trial {self.number}: {trial.name} ({shape_words(proposal.variants)}), {_load_words(trial)}"
+        )
+
+    def result(self, trial: Any) -> str:
+        return f"{_trial_words(trial)}{' (from the journal, not measured now)' if self.is_known else ''}"
 
 
 class PlainProgress(Progress):
@@ -83,7 +115,24 @@ class PlainProgress(Progress):
         self._is_verbose = every_window
         self._label = ""
         self._figures = LiveFigures()
-        self._last_ns = clock()
+        self._last_ns = self._begun_ns = clock()
+        self._longest_s: float | None = None
+
+    def planned(self, levels: int | None, longest_s: float | None) -> None:
+        self._begun_ns, self._longest_s = self._clock(), longest_s
+
+    def proposed(self, proposal: Any, *, is_known: bool) -> None:
+        super().proposed(proposal, is_known=is_known)
+        if is_known:
+            return
+        self._label = self._trials.title
+        self._figures = LiveFigures()
+        words = [f"{self._label} ..."]
+        words += [f"best so far: {self._trials.best}"] if self._trials.best else []
+        if self._longest_s is not None:
+            left_s = self._longest_s - (self._clock() - self._begun_ns) / NS_PER_S
+            words.append(f"at most {time_span(left_s)} left" if left_s > 0 else "almost done")
+        self._show("; ".join(words))
 
     def level_started(self, mode: str, value: float) -> None:
         self._label = level_label(mode, value)
@@ -115,7 +164,11 @@ class PlainProgress(Progress):
 
     def _show(self, line: str) -> None:
         self._last_ns = self._clock()
-        print(printable(self._counted(line)), file=self._stream, flush=True)
+        line = printable(self._counted(line))
+        if self._stream.isatty():
+            columns = os.get_terminal_size(self._stream.fileno()).columns or FALLBACK_COLUMNS
+            line = fill(line, columns, subsequent_indent="  ", break_on_hyphens=False)
+        print(line, file=self._stream, flush=True)
 
 
 @dataclass(slots=True)
@@ -240,10 +293,9 @@ class LiveProgress(Progress):
         self._draw(is_due=True)
 
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
+        super().proposed(proposal, is_known=is_known)
         if not is_known:
-            trial = proposal.trial(0, "")
-            self._outlook.number += 1
-            self._title = f"trial {self._outlook.number}: {trial.name}, {_load_words(trial)}"
+            self._title = self._trials.title
             self._outlook.level, self._figures = None, LiveFigures()
             self._draw(is_due=True)
 
@@ -282,6 +334,8 @@ class LiveProgress(Progress):
                 yield _line(done.replace(":", f": {self._bracket.verdict(load)},", 1), "dim")
         yield _line(f"▸ {' · '.join(self._heading())}", "bold")
         yield self._bar(width)
+        if self._trials.best:
+            yield _line(f"  best so far: {self._trials.best}")
         for name, values in self._rates.items():
             names = min(LONGEST_NAME, max(map(len, self._rates)))
             yield _curve_line(f"{_short(name):<{names}}", values, f"{quantity(values[-1])} requests/s", width)
@@ -377,7 +431,9 @@ def _line(text: str, style: str = "") -> "Text":
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    """Both ends of it: names of variants often begin alike."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> "Text":

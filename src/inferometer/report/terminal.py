@@ -92,15 +92,16 @@ def _table(table: Table, width: int) -> Grid:
     spare = sorted(
         (place for place in shown if table.columns[place].rank), key=lambda n: (table.columns[n].rank, n)
     )
-    while (is_tight := sum(widths[place] + GAP for place in shown) - GAP > width) and spare:
+    while _total(widths, shown) > width and spare:
         shown.remove(spare.pop())
     # Text can be broken still more; a figure that is cut off would be wrong, so columns on the right go instead.
     least = [
         one if table.columns[place].is_number else min(one, BROKEN_TEXT) for place, one in enumerate(widths)
     ]
     figures = [place for place in shown[1:] if table.columns[place].is_number]
-    while sum(least[place] + GAP for place in shown) - GAP > width and figures:
+    while _total(least, shown) > width and figures:
         shown.remove(figures.pop())
+    _fit(widths, table, shown, width)
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place in shown:
         column = table.columns[place]
@@ -110,7 +111,7 @@ def _table(table: Table, width: int) -> Grid:
             justify="right" if column.is_number else "left",
             no_wrap=column.is_number,
             overflow="fold",
-            min_width=None if is_tight and not column.is_number else widths[place],
+            width=widths[place],
         )
     for number, row in enumerate(table.rows):
         cells = [plain_text(row[place].replace("\n", " ")) for place in shown]
@@ -119,10 +120,35 @@ def _table(table: Table, width: int) -> Grid:
     return grid
 
 
+def _total(widths: list[int], shown: list[int]) -> int:
+    return sum(widths[place] + GAP for place in shown) - GAP
+
+
+def _fit(widths: list[int], table: Table, shown: list[int], width: int) -> None:
+    """Columns of text become wider while there is room, the least broken one first, or narrower where there is none."""
+    whole = [max((cell_len(row[place]) for row in table.rows), default=0) for place in range(len(widths))]
+    texts = [place for place in shown if not table.columns[place].is_number]
+    while _total(widths, shown) < width and (
+        broken := [place for place in texts if widths[place] < whole[place]]
+    ):
+        widths[min(broken, key=lambda place: whole[place] - widths[place])] += 1
+    words = {place: _longest_word(table, place) for place in texts}
+    while _total(widths, shown) > width and (
+        wide := [place for place in texts if widths[place] > BROKEN_TEXT]
+    ):
+        widths[max(wide, key=lambda place: (widths[place] > words[place], widths[place]))] -= 1
+
+
+def _longest_word(table: Table, place: int) -> int:
+    cells = (table.columns[place].name, *(row[place] for row in table.rows))
+    return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+
+
 def _least_width(table: Table, place: int) -> int:
-    """A figure is never broken, a text may be; a heading may be wherever there is a blank in it."""
+    """A figure is never broken, a text may be between words; a heading may be wherever there is a blank in it."""
     column = table.columns[place]
     widest = max((cell_len(row[place]) for row in table.rows), default=0)
     if not column.is_number:
-        widest = min(widest, LEAST_NAME if column.is_name else LEAST_TEXT)
+        least = LEAST_NAME if column.is_name else max(LEAST_TEXT, _longest_word(table, place))
+        widest = min(widest, least, LEAST_NAME)
     return max([widest, *map(len, column.name.split(" "))])

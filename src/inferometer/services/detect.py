@@ -294,6 +294,8 @@ def _ask(control: HttpControl, path: str) -> ProbeAnswer:
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     """What a gRPC server answers; nothing where there is none."""
+    from google.protobuf.message import DecodeError
+
     from inferometer.services.grpc_control import GrpcControl
     from inferometer.services.kserve import load_messages
 
@@ -305,6 +307,8 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
             call("inference.GRPCInferenceService", "ServerMetadata")
         )
         return {"grpc kserve": ProbeAnswer(200, {"name": reply.name, "extensions": list(reply.extensions)})}
+    except DecodeError:  # whoever asks it about the model will say so
+        return {"grpc kserve": ProbeAnswer(200)}
     except MissingError:
         pass
     except PeerError:

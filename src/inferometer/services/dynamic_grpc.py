@@ -109,7 +109,7 @@ def _read_set(path: Path) -> list[File]:
 def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
     if not path.is_file():
         raise UsageError(f"--proto {path} cannot be read: no such file")
-    includes = [f"--proto_path={folder}" for folder in folders or (path.parent,)]
+    includes = [f"--proto_path={folder}" for folder in dict.fromkeys((*folders, path.parent))]
     with tempfile.TemporaryDirectory(prefix="inferometer-proto-") as scratch:
         made = Path(scratch) / "set.pb"
         command = [*_compiler(), *includes, "--include_imports", f"--descriptor_set_out={made}", str(path)]

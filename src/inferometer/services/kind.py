@@ -127,7 +127,9 @@ KINDS = {
         classes={"http": "tfserving:TfServingRest", "grpc": "tfserving:TfServing"},
         ports={"http": 8501, "grpc": 8500},
         title="TensorFlow Serving",
-        rules=(Rule(lambda given: "streaming" in given, "tfserving does not support streaming."),),
+        rules=(
+            Rule(lambda given: "streaming" in given, "tfserving does not support streaming.", "leave it out"),
+        ),
         refused=_ONLY_TRITON,
     ),
     "torchserve": Kind(
@@ -144,6 +146,7 @@ KINDS = {
             Rule(
                 lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
                 "--body is the whole request and cannot be combined with --input or --input-data.",
+                "give one of them",
             ),
             _no_grpc("TorchServe endpoints"),
         ),
@@ -189,10 +192,12 @@ KINDS = {
             Rule(
                 lambda given: "bodies" in given and names_data(given),
                 "--body is the whole message and cannot be combined with --input-data.",
+                "give one of them",
             ),
             Rule(
                 lambda given: "proto_paths" in given and "proto" not in given,
                 "--proto-path is where the imports of a file start. Give the file with --proto.",
+                "give it, or leave out --proto-path",
             ),
             _no_batches("dynamic_grpc"),
         ),

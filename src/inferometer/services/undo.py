@@ -66,7 +66,8 @@ class Guard:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, undo: Undo) -> None:
+    def add(self, undo: Undo, keep_open: tuple[int, ...] = ()) -> None:
+        """The first call may give it files to hold open."""
         message = pickle.dumps(undo)
         if self._process is None:
             self._process = subprocess.Popen(
@@ -74,6 +75,7 @@ class Guard:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                pass_fds=keep_open,
                 start_new_session=True,  # what ends our whole group must not end the guard
             )
         assert self._process.stdin is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
@@ -59,7 +59,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     if limit is not None:
         return "client-limited", limit
     if evidence.latency.low is None:
-        return "too few samples", f"{found.request_count} requests are too few for the {evidence.name}"
+        return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
     period_s = stall_period_s(evidence.slow_ends_us)
     if period_s is not None:
         return "periodic stalls", f"requests take more than {SLOW} times the median every {period_s:.2g} s"
@@ -69,8 +69,8 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     modes = two_modes(found.latency)
     if modes is not None:
         return "bimodal", (
-            f"{modes.share:.0%} of the requests take about {modes.high_ns / NS_PER_MS:.3g} ms, "
-            f"the others {modes.low_ns / NS_PER_MS:.3g} ms"
+            f"{modes.share:.0%} of the requests take about {duration(modes.high_ns)}, "
+            f"the others {duration(modes.low_ns)}"
         )
     return "too few samples", _longer(evidence)
 
@@ -99,7 +99,7 @@ def _longer(evidence: DoubtEvidence) -> str:
     if times > MOST_LONGER:
         return "the figures vary so much from window to window that measuring longer would hardly settle them"
     needed_s = evidence.found.duration_ns / NS_PER_S * times
-    return f"about {float(f'{needed_s:.2g}'):.0f} s of measuring would do"
+    return f"about {float(f'{needed_s:.2g}'):,.0f} s of measuring would do"
 
 
 def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
@@ -109,8 +109,7 @@ def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
         return f"client-limited: the busiest worker used {client.cpu_share:.0%} of a core"
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
-        late_ms = client.lag_p50_ns / NS_PER_MS
-        return f"client-limited: half of the requests were sent more than {late_ms:.2g} ms late"
+        return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
     return None
 
 

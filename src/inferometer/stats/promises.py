@@ -100,7 +100,7 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
     else:
         parts, noun = _sections(term, durations), "requests"
         share = MEAN_SHARE if term.share is None else term.share
-    counted = f"{int(parts.beyond.sum())} of {int(parts.sizes.sum())} {noun} beyond the limit"
+    counted = f"{int(parts.beyond.sum()):,} of {int(parts.sizes.sum()):,} {noun} beyond the limit"
     if not _is_proven(parts, share, is_within=is_within):
         return "undecided", f"{TOO_FEW}: {counted}"
     return ("kept" if is_within else "broken"), counted

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, duration, quantity
 from inferometer.stats.doubts import FEWEST_WINDOWS, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
@@ -150,9 +150,11 @@ def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
     count = steady_from(np.array(rates))
     if not count:
         return None
-    seconds = sum(window.duration_ns for window in windows[:count]) / NS_PER_S
+    start = duration(sum(window.duration_ns for window in windows[:count]))
     early, later = (float(np.mean(part)) for part in (rates[:count], rates[count:]))
-    text = f"the first {seconds:.3g} s had {early:.4g} infer/s, the rest {later:.4g}: the server got slower"
+    text = (
+        f"the first {start} had {quantity(early)} infer/s, the rest {quantity(later)}: the server got slower"
+    )
     return Doubt("faster start", text, "throughput", sparkline(rates))
 
 

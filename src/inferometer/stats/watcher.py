@@ -46,6 +46,9 @@ class Watcher:
     def tried(self, trial: Any) -> None:
         """A configuration was measured, or could not be: a `ChangeTrial` of a diagnosis, or a `Trial` of the tuner."""
 
+    def led(self, trial: Any, *, does_pass: bool) -> None:
+        """Which trial of the tuner is the best so far, and whether it keeps the promise; told before `tried`."""
+
     def skipped(self, skip: Any) -> None:
         """The tuner leaves a configuration out."""
 
@@ -57,12 +60,12 @@ class Watcher:
         return False
 
 
-_TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
 
 
 def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
     """The same watcher, which also wants to end when it is over."""
-    found = completed(SimpleNamespace(**{name: getattr(watcher, name) for name in _TOLD}))
+    found = completed(SimpleNamespace(**{name: getattr(watcher, name) for name in TOLD}))
     found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
     return found
 
@@ -72,7 +75,7 @@ def completed(watcher: object) -> Watcher:
     if isinstance(watcher, Watcher):
         return watcher
     whole = Watcher()
-    for name in _TOLD:
+    for name in TOLD:
         if hasattr(watcher, name):
             setattr(whole, name, getattr(watcher, name))
     return whole

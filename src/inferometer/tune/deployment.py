@@ -1,7 +1,6 @@
 """Where the variants of a trial are loaded: in a server, or in the workers themselves."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -9,19 +8,23 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.server.in_process import Host, ModelFolder, installation
 from inferometer.server.wheel import find_wheel
 from inferometer.services.discovery import READY, ModelControl
+from inferometer.services.originals import Originals, Say
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
-from inferometer.tune.servers import ModelServer, make_server, repository
-from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings, ServerAccess
+from inferometer.tune.servers import ModelServer, control_endpoint, make_server, repository
+from inferometer.tune.settings import IN_PROCESS, Addresses, LaunchSettings
 from inferometer.tune.variant import ModelVariant
 
 
-def open_deployment(launch: LaunchSettings) -> "Deployment":
-    """Not started yet; enter it."""
+def open_deployment(launch: LaunchSettings, say: Say = lambda text: None) -> "Deployment":
+    """Not started yet; enter it. `say` is told what becomes of a server that is not ours."""
     if launch.mode == IN_PROCESS:
         return InProcessDeployment(launch)
-    is_ours = launch.mode != "remote"
-    return ServerDeployment(make_server(launch), launch.control, is_ours=is_ours, may_load=launch.may_load)
+    originals = None
+    if launch.mode == "remote" and launch.may_load:
+        control = repository(launch.addresses, launch.control)
+        originals = Originals(control, str(control_endpoint(launch.addresses, launch.control)), say)
+    return ServerDeployment(make_server(launch), launch, originals, say)
 
 
 class Deployment(Protocol):
@@ -82,14 +85,19 @@ class ServerDeployment(Deployment):
     """
 
     def __init__(
-        self, server: ModelServer, control: ServerAccess, *, is_ours: bool, may_load: bool = True
+        self,
+        server: ModelServer,
+        launch: LaunchSettings,
+        originals: Originals | None = None,
+        say: Say = lambda text: None,
     ) -> None:
         self._server = server
-        self._control = control
-        self._is_ours = is_ours
-        self._may_load = may_load
+        self._control = launch.control
+        self._is_ours = launch.mode != "remote"
+        self._may_load = launch.may_load
+        self._originals = originals
+        self._say = say
         self._loaded: dict[str, str] = {}  # model -> key of the variant that is in its place
-        self._before: dict[str, Fields | None] = {}
         self._is_open = False
 
     # --- life
@@ -97,6 +105,8 @@ class ServerDeployment(Deployment):
     def __enter__(self) -> Self:
         self._is_open = True
         self._server.start()
+        if self._originals is not None:
+            self._originals.open()
         return self
 
     def close(self) -> None:
@@ -105,8 +115,10 @@ class ServerDeployment(Deployment):
             return
         self._is_open = False
         try:
-            if not self._is_ours and self._may_load:
-                self._restore()
+            if self._originals is not None:
+                self._originals.close()
+        except PeerError as error:  # the server may be gone; the search's result stands
+            self._say(f"The server is not as it was found: {error}")
         finally:
             self._server.stop()
 
@@ -146,10 +158,11 @@ class ServerDeployment(Deployment):
                 f"the server has no model '{model}'",
                 remedy=f"its models are {', '.join(sorted(names)) or 'none'}",
             )
-        self._note_before(known, [model])
+        self._note([model])
         if model not in _ready(known):
             _load(known, model, None)
         found = _loaded_config(known, model)
+        self._note(model_config.members(found))
         self._loaded.pop(model, None)
         return _without_completed(found)
 
@@ -178,7 +191,7 @@ class ServerDeployment(Deployment):
                 if variant.model not in _ready(known):
                     raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
             return False
-        self._note_before(known, [variant.model for variant in wanted])
+        self._note([variant.model for variant in wanted])
         if any(variant.composing for variant in variants):
             # An ensemble keeps the members it was loaded with, so everything is loaded again when one changes.
             stale = wanted
@@ -188,24 +201,10 @@ class ServerDeployment(Deployment):
             self._loaded[variant.model] = variant.key
         return True
 
-    # --- what was there before
-
-    def _note_before(self, known: ModelControl, models: Sequence[str]) -> None:
-        if self._is_ours or not self._may_load:
-            return
-        for model in models:
-            if model not in self._before:
-                self._before[model] = _loaded_config(known, model) if model in _ready(known) else None
-
-    def _restore(self) -> None:
-        """In the order they were noted: models before their callers."""
-        for model, config in self._before.items():
-            known = self._repository
-            with suppress(PeerError):  # the server may be gone; the search's result stands
-                if config is None:
-                    known.unload_model(model)
-                else:
-                    known.load_model(model, config)
+    def _note(self, models: Sequence[str]) -> None:
+        """What was there before, where that is somebody else's."""
+        if self._originals is not None:
+            self._originals.note(models)
 
 
 def _ready(known: ModelControl) -> set[str]:
@@ -216,12 +215,23 @@ def _load(known: ModelControl, model: str, config: Fields | None) -> None:
     try:
         known.load_model(model, config)
     except PeerError as error:
-        if "polling is enabled" in error.message:
+        if "polling is enabled" in error.message or "not allowed" in error.message:
             raise UsageError(
-                f"the server refuses to load '{model}': {error.message}",
+                f"the server does not let its models be changed: {error.message}",
                 remedy="start it with --model-control-mode explicit",
             ) from error
-        raise
+        if "failed to poll" in error.message:
+            raise PeerError(
+                f"the server finds nothing to load for '{model}': {error.message}",
+                remedy="its folder needs a config.pbtxt, and a version folder such as 1 with the model's files",
+            ) from error
+        raise PeerError(_without_frames(error.message), remedy=error.remedy) from error
+
+
+def _without_frames(message: str) -> str:
+    """Of a traceback of a python model only the place where it began."""
+    reason, is_found, frames = message.partition("\nAt:\n")
+    return f"{reason.strip()} at {frames.strip().splitlines()[0]}" if is_found and frames.strip() else message
 
 
 def _loaded_config(known: ModelControl, model: str) -> Fields:

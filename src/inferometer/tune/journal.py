@@ -122,8 +122,19 @@ class Journal:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Journal]:
     """A journal to write into, made if there is none; held by one process at a time."""
+    _check_file(path)
     with _alone(path), contextlib.closing(_connect(path)) as connection:
         yield _checked(path, connection)
+
+
+def remove(path: Path) -> None:
+    """Forget what a journal holds, also one that cannot be read; held by another tuner it stays."""
+    if not path.exists():
+        return
+    _check_file(path)
+    with _alone(path), writing(path):
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -133,6 +144,16 @@ def read(path: Path) -> Iterator[Journal]:
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
     with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"the journal '{path}' is a folder", remedy="give the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(
+            f"the folder '{path.parent}' of the journal '{path}' does not exist",
+            remedy=f"make it with: mkdir -p {path.parent}",
+        )
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -19,7 +19,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
-from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.instrument import FAR_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.points import rate_schedule, read_intervals
 from inferometer.measure.prepare import Setup, moved, prepare
@@ -33,6 +33,7 @@ from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measureme
 from inferometer.stats.merge import gpu_figures
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, completed
+from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Effort, Prompts
@@ -45,7 +46,25 @@ if TYPE_CHECKING:
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
+PATIENCE_NS = 3 * NS_PER_S  # with a trial that runs when the user wants to end
+MOST_WARM = 64  # requests to warm up with
+QUIET_NS = 2 * NS_PER_S  # when a load has ended, replies are waited for as long as some come in this time
 MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
+
+
+@dataclass(slots=True)
+class _Patience:
+    """When the user wants to end, a trial that runs is finished, so that it counts; unless it takes long."""
+
+    is_asked: Callable[[], bool]
+    since_ns: int | None = None
+
+    def is_over(self) -> bool:
+        if not self.is_asked():
+            return False
+        if self.since_ns is None:
+            self.since_ns = monotonic_ns()
+        return monotonic_ns() - self.since_ns > PATIENCE_NS
 
 
 class TrialError(Exception):
@@ -103,11 +122,12 @@ class EngineMeter:
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
         self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
         self._effort = effort
-        # It does not interrupt: a trial that runs is finished, so that it counts. Of several models under load at the
-        # same time nobody could tell the figures apart.
-        told = None
+        # Of several models under load at the same time nobody could tell the figures apart.
+        told = SimpleNamespace()
+        if watcher is not None:
+            told.is_interrupted = _Patience(watcher.is_interrupted).is_over
         if watcher is not None and len(options) == 1:
-            told = SimpleNamespace(progressed=watcher.progressed)
+            told.progressed = watcher.progressed
         self._watcher = completed(told)
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
@@ -128,7 +148,9 @@ class EngineMeter:
         hosts = [client.setup.host for client in self._clients.values()]
         pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
         here = [pid for pid in pids if pid is not None]
-        return TrialFigures(tuple(_figures(level, here) for level in levels), _gpus(levels[0]))
+        gpus = _gpus(levels[0])
+        instances = _instances(proposal, len(gpus))
+        return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
         """One for each model. Of several under load at the same time none stops early, or the others would have the
@@ -162,12 +184,14 @@ class EngineMeter:
         client = self._client(model, load.batch, deployment)
         plan = _plan(load, client.setup.options)
         with self._failing(model, load):
-            client.instrument.load.apply(Closed(0))
             level = measure_level(client.instrument, self._level_settings(model, client.setup, effort), plan)
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            client.instrument.load.apply(Closed(0))  # so that no load disturbs loading the next variant
+            silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
+            if silent:
+                text = f"{silent} requests were never answered, at {load}"
+                raise LocalError(text, remedy="ask for less load: the server loses requests under this one")
         _check(level)
         return level
 
@@ -226,7 +250,7 @@ class EngineMeter:
         host = deployment.host(model)
         if host is None:
             addresses = deployment.addresses
-            metrics_url = options.metrics_url or addresses.metrics_url
+            metrics_url = options.metrics_url or addresses.metrics_url or None
             options = replace(
                 options,
                 url=options.url or (addresses.grpc if options.protocol == "grpc" else addresses.http),
@@ -328,8 +352,22 @@ def _has_own_rule(options: Options) -> bool:
 
 
 def _warm(load: ClientLoad) -> int:
-    """Requests to warm up with: one round of the load, as the first request to an instance may be slow."""
-    return load.concurrency or 8
+    """Requests to warm up with: a round of the load, as the first request to an instance may be slow."""
+    return min(load.concurrency or 8, MOST_WARM)
+
+
+def drained(instrument: Instrument, level: Level) -> int:
+    """End the load and wait for its replies, as long as some come; how many requests get none."""
+    longest = 0 if level.measurement is None else level.measurement.latency.max_ns
+    patience_ns = max(QUIET_NS, 3 * longest)
+    instrument.load.apply(Closed(0, 0))  # the count of 0 says that nothing is waited for
+    heard_ns = instrument.clock()
+    while True:
+        collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        if collected.is_finished or collected.seen_ns - heard_ns > patience_ns:
+            return collected.outstanding
+        if len(collected.records):
+            heard_ns = collected.seen_ns
 
 
 def _plan(load: ClientLoad, options: Options) -> LoadPoint:
@@ -357,11 +395,11 @@ def _check(level: Level) -> None:
 # --- a measured level in the tags and units of the metric catalogue
 
 
-def _figures(level: Level, pids: Sequence[int]) -> Figures:
+def _figures(level: Level, pids: Sequence[int], instances: Mapping[str, int]) -> Figures:
     """A level in the catalogue's tags and units; memory is that of the processes that hold models."""
     found = level.measurement
     assert found is not None
-    host = ((tag, Estimate(value)) for tag, value in _host(found, pids))
+    host = ((tag, Estimate(value)) for tag, value in _host(found, pids, instances))
     return Figures((*_of(Source.RUN, found).values, *host))
 
 
@@ -370,13 +408,13 @@ def _of(source: Source, found: object) -> Figures:
     return Figures(tuple((tag, estimate) for tag, estimate in rows if estimate is not None))
 
 
-def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
+def _host(found: Measurement, pids: Sequence[int], instances: Mapping[str, int]) -> list[tuple[str, float]]:
     if not pids:
         return []
     import psutil
 
     rows = [("cpu_available_ram", psutil.virtual_memory().available / MEGA)]
-    used = [size for pid in pids if (size := resident(pid)) is not None]
+    used = [size for pid in pids if (size := resident(pid, instances)) is not None]
     if used:
         rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
     share = None if found.metrics is None else found.metrics.cpu_share
@@ -387,19 +425,46 @@ def _host(found: Measurement, pids: Sequence[int]) -> list[tuple[str, float]]:
     return rows
 
 
-def resident(pid: int) -> int | None:
-    """Memory of the server and everything it started, the python backend's processes included."""
+def _instances(proposal: Proposal, gpus: int) -> Mapping[str, int]:
+    """How many each model has, where the configuration tells: one for the GPUs is one on each of them."""
+    found = {}
+    for part in (part for variant in proposal.variants for part in variant.with_members):
+        groups = part.config.get("instance_group", ())
+        is_open = any(group.get("kind") != "KIND_CPU" and not group.get("gpus") for group in groups)
+        if groups and (gpus or not is_open):
+            found[part.model] = model_config.total_instances(part.config) * (gpus if is_open else 1)
+    return found
+
+
+def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None:
+    """Memory of the server and everything it started, the python backend's processes included.
+
+    An ensemble keeps processes of the members that it had before until its next requests: of a model with so many
+    instances no more processes count than that, the youngest.
+    """
     import psutil
+
+    from inferometer.measure.host import maybe_stub
 
     try:
         server = psutil.Process(pid)
-        family = [server, *server.children(recursive=True)]
+        family = [
+            server,
+            *sorted(server.children(recursive=True), key=psutil.Process.create_time, reverse=True),
+        ]
     except psutil.Error:
         return None
+    left = dict(instances or {})
     total = 0
     for process in family:
         with contextlib.suppress(psutil.Error):
-            total += process.memory_info().rss
+            model = maybe_stub(process.cmdline()) if left else None
+            size = process.memory_info().rss
+            if model is None or model not in left:
+                total += size
+            elif left[model]:
+                left[model] -= 1
+                total += size
     return total
 
 

@@ -12,6 +12,7 @@ from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.services.discovery import describe_model
+from inferometer.stats.figures import BY_TAG
 from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
@@ -22,6 +23,7 @@ from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
 from inferometer.tune.settings import ModelSettings, TuneSettings
 from inferometer.tune.space import Space, automatic, manual
+from inferometer.tune.trial import Trial
 from inferometer.tune.variant import VariantNames
 from inferometer.wire.grpc import encode_headers
 from inferometer.wire.http1 import encode_request
@@ -124,6 +126,28 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
     return name, searches[name](problem, names)
 
 
+def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSteps[str]:
+    """The same search; it ends when the first measurement lacks a figure of the GPUs that a goal is about."""
+    tags = {row.tag for goal in goals for row in goal.constraints}
+    tags |= {tag for goal in goals for tag, _ in goal.objectives}
+    wanted = [BY_TAG[tag] for tag in sorted(tags) if BY_TAG[tag].of_gpu]
+    told: Trial | None = None
+    while True:
+        try:
+            event = steps.send(told)
+        except StopIteration as stop:
+            return str(stop.value)
+        told = yield event
+        unknown = [row.title for row in wanted if told and told.is_measured and told.value(row.tag) is None]
+        if unknown:
+            raise UsageError(
+                f"{' and '.join(unknown)} is unknown here, so nothing can be promised about it: neither the metrics "
+                "of the server nor NVML tell",
+                remedy="on the machine of the GPU install it with pip install 'inferometer[gpu]', or give the address "
+                "of metrics that have nv_gpu_* with --collect-metrics --metrics-url",
+            )
+
+
 # --- what is refused before a server is started: every mistake that files and settings show by themselves
 
 
@@ -136,18 +160,28 @@ def check_settings(settings: TuneSettings, *, sends: bool) -> None:
 
 
 def _check_models(settings: TuneSettings) -> None:
-    """Models that are not in the repository."""
+    """A repository that cannot be read, and models that are not in it."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
         return
+    known = sorted(name for folder in folders for name in _models_in(folder))
     called = [member.name for model in settings.models if model.is_bls for member in model.members]
     for name in (*(model.name for model in settings.models), *called):
-        if model_config.find_model(folders, name) is None:
-            known = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
+        if name not in known:
             raise UsageError(
                 f"the model '{name}' is not in the model repository '{folders[0]}'",
                 remedy=f"it has {', '.join(known) or 'no models'}",
             )
+
+
+def _models_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir() if path.is_dir()]
+    except OSError as error:
+        raise UsageError(
+            f"the model repository '{folder}' cannot be read: {error.strerror}",
+            remedy="give a folder of models with --model-repository",
+        ) from error
 
 
 def _check_search(settings: TuneSettings) -> None:

@@ -148,10 +148,10 @@ def best_first(goals: Goals, trials: Sequence[Trial]) -> list[Trial]:
         gained = score(goals, first, second)
         return (gained < 0) - (gained > 0)
 
-    groups: dict[bool, list[Trial]] = {True: [], False: []}
+    split: dict[bool, list[Trial]] = {True: [], False: []}
     for trial in trials:
-        groups[passes(goals, trial)].append(trial)
-    return [trial for group in groups.values() for trial in sorted(group, key=cmp_to_key(order))]
+        split[passes(goals, trial)].append(trial)
+    return [trial for group in split.values() for trial in sorted(group, key=cmp_to_key(order))]
 
 
 def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) -> float:
@@ -201,10 +201,15 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     )
 
 
-def pool(trials: Sequence[Trial]) -> list[Trial]:
-    """Measured trials with repeats of the same one pooled, in the order they were first measured."""
-    groups: dict[tuple[object, ...], list[Trial]] = {}
+def groups(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Measured trials, repeats of the same one together, in the order they were first measured."""
+    found: dict[tuple[object, ...], list[Trial]] = {}
     for trial in trials:
         if trial.is_measured:
-            groups.setdefault((trial.name, trial.loads), []).append(trial)
-    return [pooled(group) for group in groups.values()]
+            found.setdefault((trial.name, trial.loads), []).append(trial)
+    return list(found.values())
+
+
+def pool(trials: Sequence[Trial]) -> list[Trial]:
+    """Measured trials with repeats of the same one pooled."""
+    return [pooled(group) for group in groups(trials)]

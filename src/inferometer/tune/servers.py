@@ -17,7 +17,7 @@ from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, end_words, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.discovery import ModelControl
-from inferometer.services.endpoint import Connection, parse_endpoint
+from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
 
 STOP_S = 5  # for a container to end by itself
@@ -55,17 +55,22 @@ def make_server(launch: LaunchSettings) -> ModelServer:
 
 def repository(addresses: Addresses, control: ServerAccess) -> ModelControl:
     """The control calls of a server that load and unload models."""
+    connection = Connection(control_endpoint(addresses, control), control.headers)
     if control.protocol == "grpc":
         from inferometer.services.triton_grpc import TritonGrpc
 
-        endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
-        if control.grpc_tls:
-            endpoint = replace(endpoint, tls=control.tls)
-        return TritonGrpc(Connection(endpoint, control.headers))
+        return TritonGrpc(connection)
     from inferometer.services.triton_http import TritonHttp
 
-    endpoint = parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
-    return TritonHttp(Connection(endpoint, control.headers))
+    return TritonHttp(connection)
+
+
+def control_endpoint(addresses: Addresses, control: ServerAccess) -> Endpoint:
+    """Where these calls go."""
+    if control.protocol != "grpc":
+        return parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
+    endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
+    return replace(endpoint, tls=control.tls) if control.grpc_tls else endpoint
 
 
 def local_addresses(ports: Ports) -> Addresses:
@@ -106,7 +111,7 @@ class RemoteServer:
         if not self.is_running():
             where = self.addresses.grpc if self._control.protocol == "grpc" else self.addresses.http
             raise PeerError(
-                f"the server at {where} is not ready",
+                f"the server at {where} does not answer",
                 remedy="check the address and that the server is up; it must run with --model-control-mode explicit",
             )
 
@@ -114,7 +119,12 @@ class RemoteServer:
         pass
 
     def is_running(self) -> bool:
-        return repository(self.addresses, self._control).is_ready()
+        """Whether it answers: Triton says that it is not ready while a model is being loaded, or cannot be."""
+        try:
+            repository(self.addresses, self._control).index()
+        except PeerError:
+            return False
+        return True
 
     def end_words(self) -> str:
         return "ended"

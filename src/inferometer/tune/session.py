@@ -8,7 +8,7 @@ Whatever stops it, what was measured is in the journal, and the next session goe
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,8 +24,17 @@ from inferometer.tune import journal as journals
 from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
 from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
-from inferometer.tune.prepare import are_whole, base_config, check_settings, choose, groups, make_problem
-from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
+from inferometer.tune.prepare import (
+    are_whole,
+    base_config,
+    check_settings,
+    choose,
+    groups,
+    make_problem,
+    with_gpu_figures,
+)
+from inferometer.tune.scoring import rank
+from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
@@ -42,6 +51,7 @@ def profile(
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
+    since_ns = monotonic_ns()
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
         meter = _engine(settings, watcher) if make_meter is None else make_meter(settings)
@@ -51,17 +61,20 @@ def profile(
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = deployment, _deployment_for(settings, group, deployment, stack)
+            before, deployment = deployment, _deployment_for(settings, group, deployment, stack, watcher)
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
                 _warn_of_others(settings, deployment, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
-            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured)
+            budget_s = settings.search.budget_s
+            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured, since_ns, budget_s)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=_seed(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
+            if settings.must_know_gpus:
+                steps = with_gpu_figures(steps, problem.goals)
             study = Study(
                 tool=f"inferometer {inferometer.__version__}",
                 mode=settings.mode,
@@ -76,6 +89,7 @@ def profile(
             study = run(runner, steps, study)
             has_measured = has_measured or bool(study.measured)
             yield study
+            since_ns = monotonic_ns()
             if watcher.is_interrupted():
                 return
 
@@ -88,9 +102,11 @@ def _where(settings: TuneSettings, deployment: Deployment) -> str:
 
 
 def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Watcher) -> None:
-    for other in deployment.others(settings.names):
-        text = f"The model '{other}' is loaded on the server and is not profiled: it may take part of the machine"
-        watcher.said(f"{text}, and so change the figures", is_warning=True)
+    others = [f"'{name}'" for name in deployment.others(settings.names)]
+    if others:
+        what = "Other models are" if len(others) > 1 else "Another model is"
+        text = f"{what} loaded on the server and may take part of the machine: {', '.join(others)}"
+        watcher.said(text, is_warning=True)
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
@@ -117,6 +133,7 @@ def _deployment_for(
     group: Sequence[ModelSettings],
     deployment: Deployment | None,
     stack: contextlib.ExitStack,
+    watcher: Watcher,
 ) -> Deployment:
     """The deployment for these models: another one where a model has server flags of its own."""
     own = group[0]
@@ -130,7 +147,8 @@ def _deployment_for(
             return deployment
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
-    fresh = open_deployment(replace(launch, flags=flags, environment=environment))
+    launch = replace(launch, flags=flags, environment=environment)
+    fresh = open_deployment(launch, partial(watcher.said, is_warning=True))
     fresh.is_special = is_special
     return stack.enter_context(fresh)
 
@@ -176,6 +194,13 @@ class TrialRunner:
     names: VariantNames
     watcher: Watcher
     has_measured: bool = False  # another model of this session was, so the set-up works
+    since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
+    budget_s: float | None = None
+
+    def lap_s(self) -> float:
+        """Seconds since the last call, or since the session began: all of its time is in the cost of some trial."""
+        before_ns, self.since_ns = self.since_ns, monotonic_ns()
+        return (self.since_ns - before_ns) / NS_PER_S
 
 
 def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
@@ -200,8 +225,12 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, "interrupted")
         else:
             known = _known(runner, event, retry=retry)
+            spent_s = sum(trial.cost_s for trial in trials)
+            if known is None and runner.budget_s is not None and spent_s >= runner.budget_s:
+                return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
+            _tell_best(runner.watcher, study, [*trials, *fresh])
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may propose the same again
@@ -209,11 +238,17 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             told = fresh[-1]
             attempts += known is None
             successes += told.is_measured
-            if attempts >= FIRST_ATTEMPTS and not successes:
+            if attempts >= FIRST_ATTEMPTS and not successes and not runner.watcher.is_interrupted():
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
                 )
+
+
+def _tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
+    ranked = rank(study.goals, trials)
+    if ranked:
+        watcher.led(ranked[0].best, does_pass=ranked[0].does_pass)
 
 
 def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | None:
@@ -250,6 +285,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
+        if not found[-1].is_measured and runner.watcher.is_interrupted():
+            break  # the user may have ended it: the next session tries it again
         runner.journal.add(found[-1], proposal.variants, study=study)
     return found
 
@@ -258,12 +295,14 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
     """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
     were measured."""
     number = runner.journal.next_number()
-    begun_ns = monotonic_ns()
+    loading_s = 0.0
     try:
         if runner.deployment.revive():
             runner.meter.forget()
+        begun_ns = monotonic_ns()
         is_fresh = runner.deployment.apply(proposal.variants)
         if is_fresh:
+            loading_s = (monotonic_ns() - begun_ns) / NS_PER_S
             loaded = [part.name for variant in proposal.variants for part in variant.with_members]
             runner.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
         reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
@@ -281,5 +320,5 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
             replace(part, figures=found) for part, found in zip(bare.parts, reading.parts, strict=True)
         )
         trial = replace(bare, parts=parts, gpus=reading.gpus)
-    cost_s = (monotonic_ns() - begun_ns) / NS_PER_S
-    return replace(trial, cost_s=cost_s, key=stored_key(runner, proposal))
+    cost_s = runner.lap_s()
+    return replace(trial, cost_s=cost_s, loading_s=loading_s, key=stored_key(runner, proposal))

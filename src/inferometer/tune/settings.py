@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
 from inferometer.services.address import maybe_server_path
-from inferometer.stats.figures import BY_TAG
+from inferometer.stats.figures import BY_TAG, MEGA
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
@@ -212,6 +213,7 @@ class TuneSettings:
     cpu_only_members: tuple[str, ...] = ()
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
+    must_know_gpus: bool = False  # a goal about a GPU that nobody can read ends the search
 
     @property
     def names(self) -> list[str]:
@@ -219,7 +221,7 @@ class TuneSettings:
         return [row.name for model in self.models for row in (model, *model.members)]
 
 
-RESERVE_S = 3.0  # of a budget: for starting and ending the server
+RESERVE_S = 1.5  # of a budget: for starting the command and ending the server
 
 
 def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
@@ -234,7 +236,7 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
     if request.url is not None:
         url, options = _written(request.url, options)
         control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
-        addresses = Addresses(http=url, grpc=url)
+        addresses = Addresses(http=url, grpc=url, metrics_url="")
         launch = LaunchSettings(mode="remote", addresses=addresses, control=control)
     else:
         launch = LaunchSettings(
@@ -244,10 +246,17 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
             control=control,
         )
     constraints = _constraints(request.slo)
+    has_gpu_limits = any(BY_TAG[row.tag].of_gpu for row in constraints)
     percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
     model = ModelSettings(
         Goal(options.model, constraints=constraints),
-        options=replace(options, duration_s=None, asynchronous=True, percentile=percentile),
+        options=replace(
+            options,
+            duration_s=None,
+            asynchronous=True,
+            percentile=percentile,
+            collect_metrics=options.collect_metrics or has_gpu_limits,
+        ),
         batches=(options.batch or 1,),
     )
     return TuneSettings(
@@ -260,6 +269,7 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
             seed=request.seed,
         ),
         journal=request.journal,
+        must_know_gpus=has_gpu_limits,
     )
 
 
@@ -276,13 +286,16 @@ def _written(url: str, options: Options) -> tuple[str, Options]:
 def _constraints(slo: str | None) -> tuple[Constraint, ...]:
     if slo is None:
         return ()
-    found = []
-    for term in parse_slo(slo).terms:
+    terms = [term.strip() for term in slo.split(",")]
+    of_gpus = [term for term in terms if term.lower().startswith("gpu")]
+    others = ",".join(term for term in terms if term not in of_gpus)
+    found = [_gpu_constraint(term) for term in of_gpus]
+    for term in parse_slo(others).terms if others else ():
         metric = term.metric
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput, gpu memory and power",
             )
         limit = metric.in_unit(term.limit)
         is_least = term.sign.startswith(">")
@@ -290,3 +303,22 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
             Constraint(metric.tag, low=limit if is_least else None, high=None if is_least else limit)
         )
     return tuple(found)
+
+
+_GPU_TERM = re.compile(r"gpu[ _](memory|power)\s*<=?\s*(\d+\.?\d*)\s*(\w+)", re.IGNORECASE)
+_GPU_LIMITS = {
+    "memory": ("gpu_used_memory", {"mb": 1.0, "gb": 1e3, "mib": 2**20 / MEGA, "gib": 2**30 / MEGA}),
+    "power": ("gpu_power_usage", {"w": 1.0, "kw": 1e3}),
+}
+"""By what is limited, its tag and units."""
+
+
+def _gpu_constraint(term: str) -> Constraint:
+    """`gpu memory<8GB`, of all GPUs of the server together, or `gpu power<300W`, their mean."""
+    found = _GPU_TERM.fullmatch(term)
+    tag, units = ("", {}) if found is None else _GPU_LIMITS[found[1].lower()]
+    if found is None or found[3].lower() not in units:
+        raise UsageError(
+            f"'{term}' is no limit of a GPU", remedy="write it like 'gpu memory<8GB' or 'gpu power<300W'"
+        )
+    return Constraint(tag, high=float(found[2]) * units[found[3].lower()])

@@ -1,12 +1,15 @@
 """A whole search as one value and one file: everything a report about it needs."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
-from inferometer.tune.scoring import Goal, RankedVariant, gain, rank
-from inferometer.tune.trial import Status, Trial
+from inferometer.stats.intervals import student_t
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.scoring import Goal, RankedVariant, gain, groups, rank, score
+from inferometer.tune.trial import Status, Trial, counted, pooled
 from inferometer.tune.variant import ModelVariant, default_name
 
 
@@ -57,6 +60,10 @@ class Study:
         """Failed and skipped ones, each with its reason."""
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
+    def loaded(self, names: str) -> tuple[ModelVariant, ...]:
+        """Every model of a joined name with its members: the configurations that belong together."""
+        return tuple(part for name in names.split(",") for part in self.variant(name).with_members)
+
     def variant(self, name: str) -> ModelVariant:
         found = next((variant for variant in self.variants if variant.name == name), None)
         if found is None:
@@ -69,16 +76,25 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The best variant, and by how much it beats the default (None: no default measured that keeps the constraints)."""
+    """The best variant, and by how many percent it beats the default (None: no default measured that keeps the
+    constraints), with the interval of that."""
 
     best: RankedVariant
-    gain_percent: float | None
-    is_sure: bool  # it is a gain even with the intervals' ends against it
+    gain: Estimate | None
     has_default: bool = True  # the default was measured
 
     @property
     def does_pass(self) -> bool:
         return self.best.does_pass
+
+    @property
+    def gain_percent(self) -> float | None:
+        return None if self.gain is None else self.gain.value
+
+    @property
+    def is_sure(self) -> bool:
+        """It is a gain even with the interval's end against it."""
+        return self.gain is not None and self.gain.low is not None and self.gain.low > 0
 
 
 def recommend(study: Study) -> Recommendation | None:
@@ -89,6 +105,27 @@ def recommend(study: Study) -> Recommendation | None:
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
     if base is None or not base.does_pass:
-        return Recommendation(best, None, is_sure=False, has_default=base is not None)
-    is_sure = best.name != base.name and gain(study.goals, best.best, base.best, is_least=True) > 0
-    return Recommendation(best, gain(study.goals, best.best, base.best), is_sure)
+        return Recommendation(best, None, has_default=base is not None)
+    if best.name == base.name:
+        return Recommendation(best, Estimate(0.0))
+    return Recommendation(best, gain_of_runs(study, best.best, base.best))
+
+
+def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:
+    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from
+    how far repeats of the same trial were apart, all that there are in the study."""
+    found = gain(study.goals, best, base)
+    runs = [counted(group) for group in groups(study.trials)]
+    repeated = [group for group in runs if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in repeated)
+    if not freedom or found <= -100:
+        least = gain(study.goals, best, base, is_least=True)
+        return Estimate(found, least, 2 * found - least)
+    squares = sum(
+        score(study.goals, run, pooled(group)) ** 2 for group in repeated for run in group
+    )  # differences of logarithms, nearly
+    counts = {(group[0].name, group[0].loads): len(group) for group in runs}
+    share = sum(1 / counts[trial.name, trial.loads] for trial in (best, base))
+    margin = student_t(0.975, freedom) * math.sqrt(squares / freedom * share)
+    low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
+    return Estimate(found, low, high)

@@ -75,7 +75,8 @@ class Trial:
     status: Status = Status.MEASURED
     reason: str = ""
     repeat: int = 0  # how often the same was measured before
-    cost_s: float = 0.0  # loading the model and measuring
+    cost_s: float = 0.0  # since the trial before: deciding, loading, measuring
+    loading_s: float = 0.0  # of that, loading
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # by tag, what the search expected
     key: str = ""  # of the contents measured, the load and the repeat
@@ -117,16 +118,16 @@ class Trial:
         return found[0] if metric.of_gpu else metric.combine(found)
 
 
-def pooled(trials: Sequence[Trial]) -> Trial:
-    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs.
-
-    A trial is repeated because its first run looked good, so that run is biased: with two or more others it no longer
-    counts.
-    """
-    first = trials[0]
+def counted(trials: Sequence[Trial]) -> Sequence[Trial]:
+    """Of repeats of one trial, those that count: it is repeated because its first run looked good, so that run is
+    biased, and no longer counts when there are two or more others."""
     repeats = [trial for trial in trials if trial.repeat]
-    if len(repeats) > 1:
-        trials = repeats
+    return repeats if len(repeats) > 1 else trials
+
+
+def pooled(trials: Sequence[Trial]) -> Trial:
+    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs."""
+    first, trials = trials[0], counted(trials)
     if len(trials) == 1:
         return first
     parts = tuple(

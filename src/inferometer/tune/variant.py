@@ -94,11 +94,10 @@ class VariantNames:
         composing: tuple[ModelVariant, ...] = (),
     ) -> ModelVariant:
         """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
-        so is an ensemble any of whose members is the default."""
+        an ensemble is it with all its members, and its batch follows from theirs."""
         config = model_config.normal(model_config.merge(base, overrides))
-        is_default = not overrides and all(part.is_default for part in composing)
-        if "ensemble_scheduling" in base:
-            is_default = is_default or any(part.is_default for part in composing)
+        is_same = not overrides or ("ensemble_scheduling" in base and config == model_config.normal(base))
+        is_default = is_same and all(part.is_default for part in composing)
         made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
         if is_default:
             known = self.known.get(made.name)

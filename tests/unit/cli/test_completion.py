@@ -109,3 +109,9 @@ def test_another_shell_is_refused(words: tuple[str, ...]) -> None:
     ended = call_here(main.main, "completion", *words)
     assert (ended.code, ended.stdout) == (2, "")
     assert "name one of bash, zsh, fish" in ended.stderr
+
+
+def test_bash_completes_a_value_after_an_equals_sign(bash_script: Path) -> None:
+    """Bash takes the sign for a word of its own."""
+    assert completed(bash_script, "find", "--by", "=", "c") == {"concurrency"}
+    assert completed(bash_script, "find", "--by", "=") == {"rate", "concurrency"}

@@ -445,6 +445,18 @@ def test_the_parser_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_help_of_measure_imports_little():
+    heavy = ("numpy", "rich", "pydantic", "ssl", "hashlib", "logging", "json", "subprocess", "tempfile")
+    ours = ("measure.checks", "services.kind", "options.commands", "report.progress", "options.config_file")
+    code = (
+        "import sys, inferometer.cli.main as m; m.main(['measure', '--help']);"
+        f"sys.exit(str([m for m in {(*heavy, *(f'inferometer.{name}' for name in ours))} if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Usage: inferometer measure")
+    assert done.stderr.strip() == "[]"
+
+
 @pytest.mark.parametrize(("words", "url"), [("", "localhost:8000"), ("-u there:8080", "there:8080")])
 def test_the_script_looks_for_torchserve_where_the_classic_tool_does(words: str, url: str) -> None:
     line = f"-m resnet --service-kind torchserve --input-data {__file__} {words}"

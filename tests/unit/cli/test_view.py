@@ -2,9 +2,10 @@
 
 import pytest
 
-from inferometer.base.answer_file import write
+from inferometer.base.answer_file import to_json, write
 from inferometer.cli.main import main
-from inferometer.report.saved import to_html, to_markdown
+from inferometer.report.answer_csv import csv_text
+from inferometer.report.saved import to_html, to_junit, to_markdown
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 RESULT = sample_result()
@@ -43,9 +44,30 @@ def test_only_what_is_asked_for_is_written(saved, capsys):
     assert capsys.readouterr().out == f"{text}\n{page}\n{text}\n"
 
 
-def test_a_dash_writes_markdown_to_the_terminal(saved, capsys):
-    assert main(["view", str(saved), "--markdown", "-"]) == 0
-    assert capsys.readouterr().out == to_markdown(RESULT)
+FORMS = {
+    "--markdown": to_markdown,
+    "--html": to_html,
+    "--json": to_json,
+    "--csv": csv_text,
+    "-f": csv_text,
+    "--junit": to_junit,
+}
+
+
+@pytest.mark.parametrize("place", ["-", "/dev/stdout"])
+@pytest.mark.parametrize("option", FORMS)
+def test_standard_output_holds_the_document_and_nothing_else(option, place, saved, capsys, monkeypatch):
+    monkeypatch.chdir(saved.parent)
+    others = () if option == "--html" else ("--html", "beside.html")
+    assert main(["view", str(saved), option, place, *others]) == 0
+    assert capsys.readouterr().out == FORMS[option](RESULT)
+    assert not (saved.parent / "-").exists()
+
+
+def test_quiet_prints_no_names(saved, capsys):
+    assert main(["view", str(saved), "-q"]) == 0
+    assert capsys.readouterr().out == ""
+    assert saved.with_suffix(".html").exists()
 
 
 @pytest.mark.parametrize(
@@ -55,11 +77,15 @@ def test_a_dash_writes_markdown_to_the_terminal(saved, capsys):
         (["run.json", "--html", "run.json"], "'run.json' is the result itself"),
         (["run.json", "--markdown", "no/where.md"], "the folder 'no' does not exist"),
         (["text.json"], "'text.json' is not JSON"),
+        (["run.json", "--json", "-", "--html", "/dev/stdout"], "--json and --html would all go to standard"),
+        (["run.json", "--markdown", "a.x", "--csv", "a.x"], "two reports are to go to"),
+        (["why.json", "--junit", "-"], "why.json has no test cases"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_sentence(words, complaint, saved, monkeypatch, capsys):
     monkeypatch.chdir(saved.parent)
     saved.with_name("text.json").write_text("hello")
+    write(sample_diagnosis(), saved.with_name("why.json"))
     assert main(["view", *words]) == 2
     assert complaint in capsys.readouterr().err
 

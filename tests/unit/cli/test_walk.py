@@ -1,33 +1,36 @@
-"""Nothing is accepted and ignored: every option of every command is refused with a remedy, or the run uses it.
+"""Nothing is accepted and ignored: every option of every command is refused with a remedy, or the run shows it.
 
-The options come from the tables of the commands, so that a new one without a line here fails. A line is run up to the
-first request that would be sent: workers are never started. While it runs, each field of the options that is read by
-code other than checks is noted. An option that was given and never read has been ignored.
+The options come from the tables of the commands, so that a new one without a line here fails. A line is run with all
+its options, and once more without each of them; two runs that look alike from outside show an option that was ignored.
+See `tests.support.observed` for what is looked at.
 """
 
 import json
 import re
 import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from inferometer.base.answer_file import write
-from inferometer.base.errors import InferometerError, UsageError
-from inferometer.cli.main import CLASSIC_TUNER, COMMANDS, main
-from inferometer.load.workers import Workers
-from inferometer.options import commands, options
-from inferometer.options.command_line import OWN, Command, read
+from inferometer.base.errors import UsageError
+from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
+from inferometer.diagnose.run import Outcome
+from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
+from tests.support.certificates import write_certificate
 from tests.support.grpc_servers import FakeGrpcTriton
+from tests.support.observed import Observer, Seen, observer
 from tests.support.openai import FakeOpenAi
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
-from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json
+from tests.support.reports import sample_diagnosis, sample_result
+from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
 
 WITHOUT_OPTIONS = ("help", "completion")
@@ -36,54 +39,7 @@ WALKED: dict[str, Command] = {
     for name in COMMANDS
     if name not in (*CLASSIC_TUNER, *WITHOUT_OPTIONS)
 }
-LOADING = ("measure", "find", "compare", "diagnose")
-REACHED = 77
-
-
-class LoadReachedError(InferometerError):
-    """Here the first request would be sent."""
-
-    exit_code = REACHED
-
-
-class Halt:
-    """Instead of workers."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise LoadReachedError("the load begins")
-
-
-# --- what is read of the options, and by whom
-
-CHECKS = ("measure/checks.py", "measure/unused.py", "dataclasses.py")
-COPIES = ("_asked", "_effective", "effective", "fingerprint", "value_of", "check_outputs", "_without_effect")
-PREFIXES = {options.Options: "", options.DataOptions: "data.", options.Tls: "tls."}
-PREFIXES |= {
-    cls: OWN for name, cls in vars(commands).items() if name.endswith("Options") and isinstance(cls, type)
-}
-
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The fields that were read since it was cleared."""
-    found: set[str] = set()
-
-    def watched(prefix: str) -> Callable[[Any, str], Any]:
-        def get(self: Any, name: str) -> Any:
-            code = sys._getframe(1).f_code
-            is_check = code.co_filename.endswith(CHECKS) and code.co_name != "with_api_key"
-            if not is_check and code.co_name not in COPIES:
-                found.add(prefix + name)
-            return object.__getattribute__(self, name)
-
-        return get
-
-    for cls, prefix in PREFIXES.items():
-        monkeypatch.setattr(cls, "__getattribute__", watched(prefix))
-    monkeypatch.setattr(Workers, "__enter__", lambda self: Halt())
-    monkeypatch.setattr(Workers, "__exit__", lambda self, *_: None)
-    monkeypatch.setenv("WALK_KEY", "secret")
-    return found
+LOADING = ("measure", "find", "compare", "diagnose", "tune")
 
 
 # --- the servers and files of the lines
@@ -96,63 +52,107 @@ class SequenceModel(FakeModel):
         return {**super().config(), "sequence_batching": {}}
 
 
+class BusyTriton(FakeTriton):
+    """Its counters grow with every look at them."""
+
+    def _statistics(self) -> dict[str, Any]:
+        self._good += 100
+        return super()._statistics()
+
+
 MODEL = FakeModel(inputs=(("INPUT0", "INT32", (1,)), ("TEXT", "BYTES", (-1,))))
 STEP = {"INPUT0": [1], "TEXT": {"content": ["a"], "shape": [1]}}
 FILES = {
     "valid.json": json.dumps({"data": [STEP], "validation_data": [{"OUTPUT0": [1]}]}),
-    "times.json": json.dumps({"data": [{**STEP, "timestamp": [0]}]}),
-    "trace.jsonl": '{"timestamp": 0}\n',
-    "gaps": "1000\n",
+    "times.json": json.dumps({"data": [{**STEP, "timestamp": [time]} for time in (0, 30)]}),
+    "trace.jsonl": '{"timestamp": 0}\n{"timestamp": 50}\n',
+    "gaps": "1000\n3000\n",
     "prompts": "hello\n",
     "sessions.json": json.dumps({"data": [{"session_id": ["a"], "payload": [{"model": "tiny"}]}]}),
-    "hello.proto": 'syntax = "proto3"; package p; message M {} service S { rpc Call(M) returns (M); }',
+    "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
+    "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
+    "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
+    + "".join(f"{name}: {{quiet: true}}\n" for name in LOADING),
+    "old.sqlite": "no journal",
+    "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
 
 
 def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("WALK_KEY", "secret")
+    for part in ("imports", "models/fake"):
+        Path(part).mkdir(parents=True)
     for name, text in FILES.items():
         Path(name).write_text(text)
-    for name in ("base.json", "new.json"):
-        write(sample_result(), Path(name))
+    base = sample_result()
+    write(base, Path("base.json"))
+    write(replace(base, effective=replace(base.effective, batch=2)), Path("new.json"))
 
 
 def _control(request: Request) -> Any:
     if request.path == "/metrics":
         return answer(b"")
+    if "health" in request.path:
+        return answer()
+    if request.path == "/v2/repository/index":
+        return answer_json([{"name": "fake", "state": "READY"}])
     if "trace" in request.path or "shared" in request.path or "repository" in request.path:
         return answer_json({"trace_level": ["OFF"]} if "trace" in request.path else {})
     return None
 
 
+ANSWER = b'{"outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1],"data":[1]}]}'
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "trace", "system_shared_memory")
+
+
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """What stands for the names in the lines; files are in the working directory."""
+def places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[tuple[dict[str, str], Observer]]:
+    """What stands for the names in the lines, and who runs them; files are in the working directory."""
     write_files(tmp_path, monkeypatch)
-    extensions = ("binary_tensor_data", "model_configuration", "statistics", "trace", "system_shared_memory")
-    torchserve = ScriptedServer(lambda request: answer_json({"status": "Healthy"}))
+    _, tls = write_certificate(tmp_path, "server")
+    _, calls = write_certificate(tmp_path, "calls")
+    _, both = write_certificate(tmp_path, "both")
+    write_certificate(tmp_path, "client")
+    both.load_verify_locations("client.pem")
+    both.verify_mode = both.verify_mode.CERT_REQUIRED
+    servers = {
+        "HTTP": BusyTriton(model=MODEL, control=_control, extensions=EXTENSIONS, usual=reply(ANSWER)),
+        "SEQUENCES": FakeTriton(model=SequenceModel(), control=_control),
+        "SECURED": FakeTriton(model=MODEL, tls=tls, control=_control),
+        "MUTUAL": FakeTriton(model=MODEL, tls=both, control=_control),
+        "GRPC": FakeGrpcTriton(),
+        "CALLS": FakeGrpcTriton(tls=calls),
+        "OPENAI": FakeOpenAi(),
+        "TFSERVING": FakeTfServing(),
+        "TORCHSERVE": ScriptedServer(lambda request: answer_json({"status": "Healthy"})),
+        "PLAIN": ScriptedServer(lambda request: answer(b"hello")),
+    }
     with ExitStack() as stack:
-        enter = stack.enter_context
-        yield {
-            "HTTP": enter(FakeTriton(model=MODEL, control=_control, extensions=extensions)).server.address,
-            "SEQUENCES": enter(FakeTriton(model=SequenceModel())).server.address,
-            "GRPC": enter(FakeGrpcTriton()).server.address,
-            "OPENAI": enter(FakeOpenAi()).server.address,
-            "TFSERVING": enter(FakeTfServing()).http.address,
-            "TORCHSERVE": enter(torchserve).address,
-            "PLAIN": enter(ScriptedServer(lambda request: answer(b"hello"))).address,
-        }
+        opened = [stack.enter_context(server) for server in servers.values()]
+        listening = [getattr(server, "server", getattr(server, "http", server)) for server in opened]
+        addresses = [server.address for server in listening]
+        yield dict(zip(servers, addresses, strict=True)), observer(monkeypatch, capsys, *listening)
+        for wire in (wire for server in listening for wire in getattr(server, "wires", ())):
+            wire.faults.clear()  # that HTTP is no HTTP/2 is what some lines are about
 
 
 # --- the lines: the name of a server, the model, and options with values
 
 LINES = (
-    "HTTP fake -x 1 --service-kind triton -i http --async --bls-composing-models fake --shape TEXT:1",
+    "GRPC fake -i http",
+    "HTTP fake --grpc",
+    "HTTP fake -x 1 --service-kind triton --async --bls-composing-models fake --shape TEXT:2",
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
-    "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2 --time-limit 60s --timeout 5s",
-    "HTTP fake -c 1:4 --percentile 95 -l 1000 --binary-search --slo p99<5s --workers 2 -v --export e.json",
+    "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
+    "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
+    "HTTP fake -c 1:9 -p 500 --percentile 90 -l 100",
+    "HTTP fake -c 1:9 -p 500 -s 90 -l 100 --binary-search",
+    "HTTP fake --slo p99<20ms --workers 2 -c 2 --export e.json",
     "HTTP fake -b 2 --input INPUT0=1 --shape TEXT:2 --string-length 5 --seed 3",
-    "HTTP fake --data zero --string-data hi --input-tensor-format json --output-tensor-format json --shape TEXT:1 -q",
+    "HTTP fake --data zero --string-data hi --input-tensor-format json --output-tensor-format json --shape TEXT:1",
     "HTTP fake --collect-metrics --metrics-url http://HTTP/metrics --metrics-interval 100",
     "HTTP fake --trace-level TIMESTAMPS --trace-rate 5 --trace-count 3 --log-frequency 2",
     "HTTP fake --shared-memory system --output-shared-memory-size 100",
@@ -162,43 +162,80 @@ LINES = (
     "HTTP fake --replay trace.jsonl --speed 2",
     "HTTP fake --fixed-schedule --data times.json",
     "HTTP fake --shape-load 'hold 5 for 1s'",
-    "HTTP fake --measurement-mode count_windows --measurement-request-count 5 -s 20 --max-trials 3",
-    "HTTP fake -p 100",
+    "HTTP fake --measurement-mode count_windows --measurement-request-count 5 -s 1 --max-trials 3",
+    "HTTP fake -p 300",
     "SEQUENCES fake -r 5 --num-of-sequences 2 --serial-sequences --sequence-length 3",
     "SEQUENCES fake --sequence-length-variation 10 --sequence-id-range 1:99",
     "GRPC fake --grpc --grpc-compression-algorithm gzip --connections 2 --request-parameter a:1:int",
+    "GRPC fake --grpc --streaming",
     "GRPC fake --grpc --streaming --periodic-concurrency-range 1:2 --request-period 2 --export e.json",
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
     "OPENAI tiny --service-kind openai --prompts prompts",
     "OPENAI tiny --service-kind openai --session-concurrency 1 --data sessions.json",
-    "TFSERVING resnet50 --service-kind tfserving --model-signature-name serving_default",
+    "TFSERVING resnet50 --service-kind tfserving --model-signature-name other",
     "TORCHSERVE m --service-kind torchserve --management-url TORCHSERVE --body hello",
-    "PLAIN --path /page --method POST --body hello",
-    "GRPC --grpc-method p.S/Call --proto hello.proto --proto-path .",
+    "PLAIN --path /page --method PUT --body hello",
+    "GRPC --grpc-method p.S/Call --proto hello.proto --proto-path imports",
     "-m m --service-kind triton_c_api --triton-server-directory . --model-repository .",
-    "https://HTTP fake --tls-cert gaps --tls-cert-type PEM --tls-key gaps --tls-key-type PEM",
-    "https://HTTP fake --tls-ca gaps",
-    "https://HTTP fake --tls-insecure --tls-server-name a",
-    "HTTP fake --grpc --tls",
+    "https://MUTUAL fake --tls-insecure --tls-cert client.der --tls-cert-type DER --tls-key client.key.der "
+    "--tls-key-type DER",
+    "https://SECURED fake --tls-ca server.pem --tls-server-name other",
+    "CALLS fake --grpc --tls --tls-ca calls.pem",
 )
+TRIALS = "--instances 1 --max-batch 2:2 --load 1:2 --search brute --shape TEXT:1"
+SHORT = {"find": "-d 2s", "compare": "-d 500ms", "diagnose": "-d 200ms", "tune": TRIALS}
+OUTPUTS = (
+    "HTTP fake -f report.csv --verbose-csv",
+    "HTTP fake --json report.json",
+    "HTTP fake --html report.html",
+    "HTTP fake --markdown report.md",
+    "HTTP fake --junit report.xml",
+    "HTTP fake -v",
+    "HTTP fake -q",
+    "HTTP fake --max-error-rate 10%",
+    "HTTP fake --dry-run",
+    "HTTP fake --show-reply",
+    "HTTP fake --config other.yaml",
+)
+EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
 OWN_LINES = {
-    "find": ("HTTP fake --slo p99<5s --by concurrency --start 3 -d 1s",),
+    "find": (
+        "HTTP fake --slo p99<200ms --by concurrency",
+        "HTTP fake --slo p99<200ms --start 30",
+        "HTTP fake --slo p99<200ms -d 1s",
+    ),
     "compare": (
         "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1",
-        "base.json new.json --fail-if p99>+5% --force",
+        "base.json new.json --fail-if p99<+5% --force",
     ),
-    "diagnose": ("HTTP fake --apply --budget 1s --keep --write-config configs --cores 2",),
+    "diagnose": ("HTTP fake --cores 64",),
     "tune": (
-        "-m fake --url HTTP --slo p99<5s --budget 5s --search quick --instances 1:2 --max-batch 1:2 --load 1:2 "
-        "--delays 100 --journal j.sqlite --fresh --seed 3 --output config.pbtxt",
-        "fake --triton-launch-mode c_api --triton-install-path . --model-repository .",
+        f"-m fake --url HTTP --slo p99<5s {TRIALS}",
+        f"GRPC fake -i grpc {TRIALS}",
+        "fake -u HTTP --seed 3 --search smart --shape TEXT:1 --budget 5s --max-batch 4 --json study.json",
+        f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
+        f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
+        "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
     ),
+    "view": (
+        "base.json --html page.html --markdown page.md --png page.png --pdf page.pdf --open",
+        "base.json --csv table.csv --json again.json --junit cases.xml",
+        "base.json -q",
+        "base.json --config other.yaml",
+    ),
+    "serve": (
+        "--models vocoder --http-port 0 --grpc-port 0 --metrics-port 0 --load-model a --log-file log",
+        "--model-repository .",
+        "--config other.yaml",
+    ),
+    "selftest": ("--json out.json --quick", "--config other.yaml"),
+    "demo": ("--folder out", "--config other.yaml"),
 }
 """Of the options that only one command has."""
 
-
 Word = tuple[str, str | None]
 """An option and its value; a word that stands alone has no name."""
+MEASURE = WALKED["measure"].by_name
 
 
 def split(line: str, command: Command, places: dict[str, str]) -> list[Word]:
@@ -209,15 +246,12 @@ def split(line: str, command: Command, places: dict[str, str]) -> list[Word]:
         if not word.startswith("-"):
             found.append(("", filled(word, places)))
             continue
-        row = MEASURE.get(word) or command.by_name[word]
-        value = None if row.values is None else filled(next(words), places)
         known = command.by_name.get(word)
+        row = known or MEASURE[word]
+        value = None if row.values is None else filled(next(words), places)
         if known is not None and command.refusal(word, known) is None:
             found.append((word, value))
     return found
-
-
-MEASURE = WALKED["measure"].by_name
 
 
 def examples() -> Iterator[tuple[str, str]]:
@@ -238,10 +272,13 @@ def typed(words: list[Word]) -> list[str]:
 
 def completed(name: str, words: list[Word]) -> list[Word]:
     """With what the command cannot do without."""
-    if name == "find" and "--slo" not in dict(words):
-        return [*words, ("--slo", "p99<5s")]
+    given = dict(words)
+    if set(given) & {"--help", "--help-all", "--version"}:
+        return words
+    if name == "find" and "--slo" not in given:
+        words = [*words, ("--slo", "p99<200ms")]
     if name == "compare" and [option for option, _ in words].count("-m") == 1:
-        return [*words, ("-m", dict(words)["-m"])]
+        return [*words, ("-m", given["-m"])]
     alone = [word for word in words if not word[0]]
     if name == "compare" and alone and not any(str(word[1]).endswith(".json") for word in alone):
         return [*words, alone[-1]]
@@ -249,99 +286,156 @@ def completed(name: str, words: list[Word]) -> list[Word]:
 
 
 class Walk:
-    """Runs lines of a command, and keeps which fields were used and which were refused, with the sentence."""
+    """Runs lines of a command, and keeps which options showed and which were refused, with the sentence."""
 
-    def __init__(self, name: str, seen: set[str], capsys: pytest.CaptureFixture[str]) -> None:
-        self.name, self.command = name, WALKED[name]
-        self.used: set[str] = set()
+    def __init__(self, name: str, observer: Observer) -> None:
+        self.name, self.command, self.observer = name, WALKED[name], observer
+        self.shown: set[str] = set()
         self.refused: dict[str, str] = {}
         self.said: list[str] = []
-        self._seen, self._capsys = seen, capsys
+        self._runs: dict[tuple[bool, str], Seen] = {}
 
-    def run(self, words: list[Word]) -> None:
+    def walk(self, words: list[Word]) -> None:
+        """Each option of the line in turn; one that is refused is left out for the others."""
         while (refused := self._refused(words)) is not None:
-            row = self.command.by_name[refused]
-            words = [word for word in words if not word[0] or self.command.by_name[word[0]] is not row]
+            words = self._without(words, refused)
+        rows = {self._key(name) for name, _ in words if name} - self.shown
+        for key in sorted(rows):
+            if self._shows(words, key):
+                self.shown.add(key)
+
+    def _shows(self, words: list[Word], key: str) -> bool:
+        """Options that need this one are left out on both sides."""
+        for _ in words:
+            left = self._without(words, key)
+            complaint = self._seen(left, is_halted=True).complaint
+            needy = self._named(left, complaint)
+            if needy is None:
+                break
+            words = self._without(words, needy)
+        return any(
+            self._seen(words, is_halted=is_halted) != self._seen(left, is_halted=is_halted)
+            for is_halted in (True, False)
+        )
 
     def _refused(self, words: list[Word]) -> str | None:
-        """The option that is refused in a sentence that begins with it; else what was used is noted."""
-        line = typed(completed(self.name, words))
-        given = read(line, self.command)
-        assert isinstance(given, dict)
-        self._seen.clear()
-        main([self.name, *line])
-        said = self._capsys.readouterr().err
-        self.said.append(f"{shlex.join(line)} -> {said.strip()[-300:]}")
+        """The option that is refused in a sentence that begins with it."""
+        said = self._seen(words, is_halted=True).complaint
+        self.said.append(f"{shlex.join(typed(words))} -> {said.strip()[-300:]}")
         for name, _ in words:
-            row = self.command.by_name.get(name)
-            for other in () if row is None else row.names:
+            for other in self.command.by_name[name].names if name else ():
                 if f"{self.command.program}: {other} " in said:
-                    self.refused[row.field] = said
-                    return name
-        self.used |= {field for field in given if field in self._seen or field == "words"}
-        if "insecure" in given and "tls.verify_peer" in self._seen:
-            self.used.add("insecure")
+                    self.refused[self._key(name)] = said
+                    return self._key(name)
         return None
+
+    def _named(self, words: list[Word], complaint: str) -> str | None:
+        """Another option of the line that is complained of."""
+        if not complaint.startswith(f"{self.command.program}: "):
+            return None
+        names = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", complaint))
+        for name, _ in words:
+            if name and names & set(self.command.by_name[name].names):
+                return self._key(name)
+        return None
+
+    def _seen(self, words: list[Word], *, is_halted: bool) -> Seen:
+        line = typed(completed(self.name, words))
+        key = is_halted, shlex.join(line)
+        if key not in self._runs:
+            self._runs[key] = self.observer.run(self.name, *line, is_halted=is_halted)
+        return self._runs[key]
+
+    def _key(self, name: str) -> str:
+        return self.command.by_name[name].names[-1]
+
+    def _without(self, words: list[Word], key: str) -> list[Word]:
+        return [word for word in words if not word[0] or self._key(word[0]) != key]
 
 
 def usable(command: Command) -> Iterator[Option]:
     for _, members in command.groups:
-        yield from (row for row in members if row.is_built)
+        yield from (row for row in members if row.is_built and not row.instead)
 
 
-@pytest.mark.parametrize("name", LOADING)
-def test_every_option_is_used_or_refused(
-    name: str,
-    seen: set[str],
-    places: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs"
+
+
+def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
+    """Instead of a diagnosis with trials: keeps what is asked of them."""
+    observer.hand(asked.budget_s, asked.keep)
+    return Outcome(sample_diagnosis(), {"fake": {"max_batch_size": 8}})
+
+
+class Silent:
+    """Instead of a server, a browser and a self-test: keeps what it is told."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+
+    def server(self, *arguments: Any, **named: Any) -> Any:
+        self.observer.hand(arguments, named)
+        found = SimpleNamespace(
+            remarks=(), http_address="h", grpc_address="g", metrics_address="m", log_path="l"
+        )
+        found.is_running, found.end_words = lambda: False, lambda: "ended"
+
+        class Entered(ExitStack):
+            def __getattr__(self, name: str) -> Any:
+                return getattr(found, name)
+
+        return Entered()
+
+    def browse(self, page: str) -> bool:
+        self.observer.hand(page)
+        return True
+
+    def part(self, thoroughness: Any) -> Iterator[Any]:
+        self.observer.hand(thoroughness)
+        return iter(())
+
+
+def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
+    silent = Silent(observer)
+    monkeypatch.setattr("inferometer.server.embedded.EmbeddedTriton", silent.server)
+    monkeypatch.setattr("inferometer.diagnose.run.diagnose_model", lambda *_: Outcome(sample_diagnosis()))
+    for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
+        monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)
+    monkeypatch.setattr("webbrowser.open", silent.browse)
+    monkeypatch.setattr("inferometer.report.chromium.find_chromium", lambda: "chromium")
+    monkeypatch.setattr("inferometer.report.chromium.browsing", ExitStack)
+    for form in ("picture", "pdf"):
+        monkeypatch.setattr(f"inferometer.report.chromium.{form}", lambda tab, page: b"a picture")
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_every_option_shows_or_is_refused(
+    name: str, places: tuple[dict[str, str], Observer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = Walk(name, seen, capsys)
-    for line in (*LINES, *OWN_LINES.get(name, ())):
-        walk.run(split(line, walk.command, places))
-    for path in Path().glob("report.*"):
-        path.unlink()
-    monkeypatch.setattr(*ANSWERS[name])
-    for line in (*OUTPUTS, *OWN_OUTPUTS.get(name, ())):
-        walk.run(split(line, walk.command, places))
+    names, observer = places
+    walk = Walk(name, observer)
+    if name not in LOADING:
+        silence(monkeypatch, observer)
+    if name == "diagnose":
+        with monkeypatch.context() as patch:
+            patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
+            walk.walk(split(APPLY, walk.command, names))
+    lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
+    if name in LOADING:
+        lines += [f"{line} {SHORT.get(name, '')}" for line in (*LINES, *OUTPUTS)]
+    if name in LOADING:  # what differs by chance would be taken for an effect
+        words = completed(name, split(f"HTTP fake {SHORT.get(name, '')}", walk.command, names))
+        assert observer.run(name, *typed(words)) == observer.run(name, *typed(words))
+    for line in lines:
+        walk.walk(split(line, walk.command, names))
     missing = sorted(
-        row.names[-1]
-        for row in usable(walk.command)
-        if not {row.field} & {*walk.used, *walk.refused, *commands.ASIDE}
+        row.names[-1] for row in usable(walk.command) if row.names[-1] not in (*walk.shown, *walk.refused)
     )
-    assert not missing, "\n".join([f"neither used nor refused: {missing}", *walk.said])
-    for field, said in walk.refused.items():
-        assert_has_remedy(said, field)
+    assert not missing, "\n".join([f"neither shown nor refused: {missing}", *walk.said])
+    for option, said in walk.refused.items():
+        assert_has_remedy(said, option)
     if name == "measure":
         assert not walk.refused
-
-
-OUTPUTS = (
-    "HTTP fake -f report.csv --verbose-csv --json report.json --html report.html",
-    "HTTP fake --markdown report.md --junit report.xml",
-    "HTTP fake -v --max-error-rate 1%",
-    "HTTP fake -q",
-)
-
-
-OWN_OUTPUTS = {"diagnose": ("HTTP fake --apply --write-config configs",)}
-
-
-def _outcome(*_: Any) -> Any:
-    from inferometer.diagnose.run import Outcome
-
-    return Outcome(sample_diagnosis())
-
-
-ANSWERS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "measure": ("inferometer.measure.run.run", lambda *_: iter([sample_result()])),
-    "find": ("inferometer.find.run.run_find", lambda *_: iter([sample_result()])),
-    "compare": ("inferometer.compare.live.compare_live", lambda *_: sample_comparison()),
-    "diagnose": ("inferometer.diagnose.run.diagnose_model", _outcome),
-    "tune": ("inferometer.tune.session.profile", lambda *_: iter([sample_study()])),
-}
-"""What comes of a run without one, so that only the reports are left."""
 
 
 def assert_has_remedy(said: str, field: str) -> None:

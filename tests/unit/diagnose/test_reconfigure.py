@@ -8,6 +8,8 @@ import pytest
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.diagnose.diagnosis import DYNAMIC_BATCHING, INSTANCES, Change
 from inferometer.diagnose.reconfigure import Reconfiguration, changed_config, config_text, write_configs
+from inferometer.services.discovery import READY, ModelState
+from inferometer.services.originals import Originals
 
 
 class FiledServer:
@@ -17,7 +19,10 @@ class FiledServer:
         self.folder = folder
         self.refusal = refusal
 
-    def config(self, name, version):
+    def index(self):
+        return tuple(ModelState(path.name, READY) for path in self.folder.iterdir())
+
+    def config(self, name, version=""):
         return json.loads((self.folder / name).read_text())
 
     def load_model(self, name, config=None):
@@ -28,17 +33,25 @@ class FiledServer:
 
 @pytest.fixture
 def server(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
     for name in ("a", "b"):
-        (tmp_path / name).write_text(json.dumps({"name": name, "count": 1}))
-    return FiledServer(tmp_path)
+        (folder / name).write_text(json.dumps({"name": name, "count": 1}))
+    return FiledServer(folder)
+
+
+@pytest.fixture
+def opened(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return lambda: Reconfiguration(server, Originals(server, "here", print))
 
 
 def counts(server):
     return server.config("a", "")["count"], server.config("b", "")["count"]
 
 
-def test_all_is_as_it_was_afterwards(server):
-    with Reconfiguration(server) as change:
+def test_all_is_as_it_was_afterwards(server, opened):
+    with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         change.change("b", {"name": "b", "count": 3})
         change.change("a", {"name": "a", "count": 4})
@@ -49,9 +62,9 @@ def test_all_is_as_it_was_afterwards(server):
     assert change.is_restored is True
 
 
-def test_also_after_an_error_in_the_middle(server):
+def test_also_after_an_error_in_the_middle(server, opened):
     def interrupted():
-        with Reconfiguration(server) as change:
+        with opened() as change:
             change.change("a", {"name": "a", "count": 2})
             raise KeyboardInterrupt
 
@@ -60,16 +73,16 @@ def test_also_after_an_error_in_the_middle(server):
     assert counts(server) == (1, 1)
 
 
-def test_what_is_to_be_kept_stays(server):
-    with Reconfiguration(server) as change:
+def test_what_is_to_be_kept_stays(server, opened):
+    with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         change.keep = True
     assert counts(server) == (2, 1)
     assert change.is_restored is False
 
 
-def test_a_refused_configuration_leaves_the_one_before(server):
-    with Reconfiguration(server) as change:
+def test_a_refused_configuration_leaves_the_one_before(server, opened):
+    with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         with pytest.raises(PeerError, match="'a' could not be loaded: out of memory"):
             change.change("a", {"name": "a", "count": 5})
@@ -77,16 +90,16 @@ def test_a_refused_configuration_leaves_the_one_before(server):
     assert counts(server) == (1, 1)
 
 
-def test_a_server_that_allows_no_changes_is_explained(server):
+def test_a_server_that_allows_no_changes_is_explained(server, opened):
     server.refusal = "explicit model load / unload is not allowed if polling is enabled"
-    with Reconfiguration(server) as change, pytest.raises(PeerError) as refused:
+    with opened() as change, pytest.raises(PeerError) as refused:
         change.change("a", {"name": "a", "count": 5})
     assert "--model-control-mode explicit" in refused.value.remedy
     assert counts(server) == (1, 1)
 
 
-def test_nothing_changed_is_nothing_to_restore(server):
-    with Reconfiguration(server) as change:
+def test_nothing_changed_is_nothing_to_restore(server, opened):
+    with opened() as change:
         pass
     assert change.is_restored is None
 

@@ -11,7 +11,7 @@ import pytest
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.measure.host import HostWatch, LocalServer, Used, host_remarks, together
+from inferometer.measure.host import HostWatch, LocalServer, ProcessTable, Used, host_remarks, together
 from inferometer.observe.host import Gpu, HostSample
 from inferometer.stats.measurement import CoreUse, HostUse
 from tests.unit.report import builders as build
@@ -82,6 +82,9 @@ class _Table:
 
     def used(self, pids):
         return {pid: self.machine.used[pid] for pid in pids if pid in self.machine.used}
+
+    def cores(self, pids):
+        return {pid: Used(row.core_s) for pid, row in self.used(pids).items()}
 
 
 def said(use):
@@ -262,3 +265,10 @@ def test_a_real_busy_loop_beside_a_server_belongs_to_others(server):
             loop.kill()
     assert use.server is not None
     assert use.busy >= use.others
+
+
+def test_a_short_look_at_processes_finds_the_same_cores():
+    table = ProcessTable()
+    whole, brief = table.used((os.getpid(), 2**31 - 1)), table.cores((os.getpid(), 2**31 - 1))
+    assert list(whole) == list(brief) == [os.getpid()]
+    assert 0 < whole[os.getpid()].core_s <= brief[os.getpid()].core_s < whole[os.getpid()].core_s + 1

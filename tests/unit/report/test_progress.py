@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -240,7 +241,7 @@ def test_a_comparison_shows_its_rounds() -> None:
         "▸ concurrency 4 · level 1 of 2 · round 10 of 20",
         "  ━━━━━━━━━━──────────────────────────────  about 30 s left",
         "  fp32          ██████████              50.0 requests/s",
-        "  a_very_long…  ██████████              12,345 requests/s",
+        "  a_ver…g_name  ██████████              12,345 requests/s",
     ]
 
 
@@ -373,3 +374,56 @@ def test_plain_requests_are_not_called_inferences(build: ModuleType) -> None:
         assert "infer/s" not in text
         assert "3,209 requests/s" in text
         assert "50.0 requests/s" in text
+
+
+# --- the tuner
+
+
+class TunedTrials:
+    """A proposal and its trial, as the session tells of them."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def tell(self, name: str, concurrency: int, rate: float, *, is_known: bool = False) -> None:
+        from inferometer.stats.measurement import Estimate
+        from inferometer.tune.search.search import Proposal
+        from inferometer.tune.trial import ClientLoad, Figures, Status
+        from inferometer.tune.variant import ModelVariant
+
+        config = {"name": "m", "max_batch_size": 8, "instance_group": [{"count": 2, "kind": "KIND_CPU"}]}
+        proposal = Proposal(((ModelVariant("m", name, {}, config), ClientLoad(concurrency=concurrency)),))
+        self.progress.proposed(proposal, is_known=is_known)
+        bare = proposal.trial(0, Status.MEASURED)
+        figures = Figures((("perf_throughput", Estimate(rate)),))
+        trial = replace(bare, parts=tuple(replace(part, figures=figures) for part in bare.parts))
+        self.progress.led(trial, does_pass=True)
+        self.progress.tried(trial)
+
+
+def test_a_search_says_what_it_tries_what_it_knows_and_how_long_it_may_take() -> None:
+    stream, clock = io.StringIO(), FakeClock()
+    tuner = TunedTrials(PlainProgress(never, stream, clock))
+    tuner.progress.planned(None, 60.0)
+    tuner.tell("m_config_default", 4, 100.0, is_known=True)
+    clock.move_to(clock() + 20 * SECOND)
+    tuner.tell("m_config_3", 8, 250.0)
+    tuner.tell("m_config_4", 8, 240.0)
+    old, second, figures, third, _ = stream.getvalue().splitlines()
+    assert old == "m_config_default, concurrency=4: 100 infer/s (from the journal, not measured now)"
+    assert second == (
+        "trial 2: m_config_3 (2 CPU instances, batches up to 8), concurrency=8 ...; "
+        "best so far: m_config_default, concurrency=4: 100 infer/s; at most 40 s left"
+    )
+    assert figures == "m_config_3, concurrency=8: 250 infer/s"
+    assert "best so far: m_config_3, concurrency=8: 250 infer/s" in third
+
+
+def test_the_block_of_a_search_has_the_best_so_far() -> None:
+    shown = Shown(columns=110)
+    shown.progress.planned(None, 60.0)
+    tuner = TunedTrials(shown.progress)
+    tuner.tell("m_config_3", 8, 250.0)
+    tuner.tell("m_config_4", 8, 240.0)
+    assert any("best so far: m_config_3, concurrency=8: 250 infer/s" in line for line in shown.lines)
+    assert any("trial 2: m_config_4 (2 CPU instances" in line for line in shown.lines)

@@ -88,6 +88,28 @@ def test_without_a_special_reason_more_time_is_asked_for():
     assert (doubt.kind, doubt.text) == ("too few samples", "about 250 s of measuring would do")
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (evidence(latency=Estimate(10 * MS)), "2,000 requests are too few"),
+        (
+            evidence(found=measurement(MIXED / 1000)),
+            "25% of the requests take about 40.0 µs, the others 10.0 µs",
+        ),
+        (
+            evidence(found=measurement(MIXED * 1000)),
+            "25% of the requests take about 40.0 s, the others 10.0 s",
+        ),
+        (
+            evidence(found=replace(measurement([10.0] * 99), client=replace(IDLE, lag_p50_ns=594 * MS))),
+            "594 ms late",
+        ),
+    ],
+)
+def test_numbers_are_written_as_everywhere_else(seen, words):
+    assert words in explain(seen).text
+
+
 def test_where_one_event_decides_the_width_no_time_is_promised():
     doubt = explain(evidence(latency=Estimate(10 * MS, 2 * MS, 30 * MS)))
     assert doubt.kind == "too few samples"

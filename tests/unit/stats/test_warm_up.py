@@ -109,7 +109,7 @@ def test_a_faster_start_is_named():
     found = fast_start(windows([1000] * 10, [414.0, 386.0] + [225.0] * 8))
     assert (found.kind, found.text) == (
         "faster start",
-        "the first 2 s had 400 infer/s, the rest 225: the server got slower",
+        "the first 2.00 s had 400 infer/s, the rest 225: the server got slower",
     )
     assert fast_start(windows([1000] * 10, [225.0] * 10)) is None
     assert fast_start(windows([1000] * 10, [100.0] + [225.0] * 9)) is None

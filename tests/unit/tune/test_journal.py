@@ -106,3 +106,19 @@ def test_a_full_disk_is_said_with_the_journals_name(tmp_path):
         journal._db.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(LocalError, match=r"journal' could not be written: .*full"):
             journal.remember("much", "x" * 100_000)
+
+
+def test_a_journal_that_cannot_be_one_is_refused_in_a_sentence(tmp_path):
+    for path, words in ((tmp_path, "is a folder"), (tmp_path / "nowhere" / "journal", "does not exist")):
+        with pytest.raises(UsageError, match=words), journals.opened(path):
+            pass
+
+
+def test_a_damaged_journal_can_be_removed_but_not_one_in_use(tmp_path):
+    path = tmp_path / "journal"
+    path.write_text("not a database")
+    journals.remove(path)
+    assert not path.exists()
+    journals.remove(path)
+    with journals.opened(path), pytest.raises(UsageError, match="in use"):
+        journals.remove(path)

@@ -1,11 +1,15 @@
 """What the engine's meter makes of a level, and what makes trials exchangeable."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from inferometer.options.options import DataOptions, Options
-from inferometer.tune.meter import fingerprint
+from inferometer.tune.meter import fingerprint, resident
 from inferometer.tune.settings import Prompts
 
 
@@ -42,3 +46,24 @@ def test_a_journal_of_an_earlier_version_still_knows_what_was_sent():
     assert fingerprint({"m": Options(model="m")}, {}) == ""
     assert fingerprint({"m": seeded}, {}) == "38da140a3783"
     assert fingerprint({"m": streamed}, {"m": Prompts(count=3)}) == "0e680b0875ce"
+
+
+STUB = "import sys, time; print('ready', flush=True); time.sleep(600)"
+
+
+def test_processes_of_the_variant_before_do_not_count():
+    """Three of a model with one instance: only the youngest is the variant that is loaded."""
+    stub = ["triton_python_backend_stub", "-c", STUB, "/models/m/1/model.py"]
+    family = [
+        subprocess.Popen(stub, executable=sys.executable, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    try:
+        assert [process.stdout.readline() for process in family] == ["ready\n"] * 3
+        with_all, with_one = resident(os.getpid(), {"m": 3}), resident(os.getpid(), {"m": 1})
+        assert resident(os.getpid(), {"other": 1}) == pytest.approx(with_all, rel=0.1)
+        young = psutil.Process(family[2].pid).memory_info().rss
+        assert with_all - with_one == pytest.approx(2 * young, rel=0.2)
+    finally:
+        for process in family:
+            process.kill()
+            process.communicate()

@@ -16,7 +16,7 @@ from inferometer.tune.scoring import Goal
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.search import ModelProblem, Proposal, SearchProblem
 from inferometer.tune.session import TrialRunner, run
-from inferometer.tune.settings import Addresses, SearchSettings, ServerAccess
+from inferometer.tune.settings import Addresses, LaunchSettings, SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad
@@ -52,7 +52,7 @@ class FakeDeployment(ServerDeployment):
     """Loads into nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
-        super().__init__(server, ServerAccess(), is_ours=True)
+        super().__init__(server, LaunchSettings())
         self.refused = refused
         self.loaded: list[str] = []
 

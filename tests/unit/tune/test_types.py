@@ -167,13 +167,16 @@ def test_an_edited_default_has_another_key():
     assert before.key != after.key
 
 
-def test_an_ensemble_with_a_default_member_is_the_default():
-    base = {"name": "e", "platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "m"}]}}
+def test_an_ensemble_is_the_default_when_all_its_members_are():
+    steps = [{"model_name": "m"}, {"model_name": "n"}]
+    base = {"name": "e", "max_batch_size": 8, "ensemble_scheduling": {"step": steps}}
     names = VariantNames()
-    plain = names.variant("m", BASE, {})
+    m, n = names.variant("m", BASE, {}), names.variant("n", BASE, {})
     changed = names.variant("m", BASE, {"max_batch_size": 4})
-    assert names.variant("e", base, {}, composing=(plain,)).name == "e_config_default"
-    assert names.variant("e", base, {}, composing=(changed,)).title == "e_config_0: m_config_0"
+    assert names.variant("e", base, {"max_batch_size": 8}, composing=(m, n)).name == "e_config_default"
+    mixed = names.variant("e", base, {"max_batch_size": 4}, composing=(changed, n))
+    assert mixed.title == "e_config_0: m_config_0, n_config_default"
+    assert names.variant("e", base, {"max_batch_size": 4}, composing=(m, n)).name == "e_config_1"
 
 
 # --- scoring

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import KindRules, make
 from inferometer.options.command_line import Ask, Command, read
-from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
-from inferometer.options.options import CLASSIC, Options
+from inferometer.options.option import Given, Option, Rule, classic, is_async, is_grpc, names_data
+from inferometer.options.options import OPTIONS, Options
 from inferometer.services.kind import KINDS
 
-COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=CLASSIC, takes_last=True)
+COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=classic(OPTIONS), takes_last=True)
 _URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100

@@ -3,9 +3,18 @@
 from inferometer.base.notes import Note
 from inferometer.options.values import Range
 from inferometer.report.documents.levels import SAME, best, measured
-from inferometer.report.format import duration, has_schedule, level_label, level_value, plural, rate, share
+from inferometer.report.format import (
+    RISING,
+    duration,
+    has_schedule,
+    level_label,
+    level_value,
+    plural,
+    rate,
+    share,
+)
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
 
 NEARLY = 0.1  # share by which a lighter load may be below the best one to be worth a word
@@ -18,10 +27,10 @@ def answer(result: Result) -> str:
     if found is None:
         return ""
     level, measurement = found
-    times = ", ".join(f"p{p} {duration(measurement.latency.percentile_ns(p))}" for p in (50, 99))
+    times = ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
     if has_schedule(result.effective):
         return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
-    if level.mode == "concurrency":
+    if level.mode in ("concurrency", RISING):
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
             where = f"concurrency {periodic[0]:g} to {Range(*periodic).last}"
@@ -33,12 +42,14 @@ def answer(result: Result) -> str:
             f"{rate(measurement.infer_per_s)} where {asked} were asked for, {times}: {verdict_words(level)}."
         )
     spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
-    more = (
-        f"; at {level_value(spoilt[0].mode, spoilt[0].value)} it is {verdict_words(spoilt[0])}"
-        if spoilt
-        else ""
-    )
+    more = f"; not with {level_value(spoilt[0].mode, spoilt[0].value)}" if spoilt else ""
     return f"Keeps up with {asked}: {times}{more}."
+
+
+def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], tuple[str, int]]:
+    """p50 and p99; of fewer than a hundred requests the slowest, as they have no p99."""
+    tail = ("p99", latency.percentile_ns(99)) if latency.count >= 100 else ("slowest", latency.max_ns)
+    return ("p50", latency.percentile_ns(50)), tail
 
 
 def _whole(measurement: Measurement) -> str:

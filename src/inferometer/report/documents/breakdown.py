@@ -9,7 +9,7 @@ from typing import Any
 
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
-from inferometer.report.documents.levels import Rows, best, few, load_column, measured
+from inferometer.report.documents.levels import Rows, best, few, load_column, longest, measured
 from inferometer.report.format import NONE, bar, duration, level_label, level_value, share
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
@@ -156,7 +156,8 @@ def time_section(result: Result) -> Section | None:
     level, found = top
     label = level_label(level.mode, level.value)
     models = in_order(steps(found.server), result.model)
-    blocks: list[Block] = [_level_bars(few(rows, MOST_LEVELS), is_part=len(rows) > MOST_LEVELS)]
+    loads = longest(rows)
+    blocks: list[Block] = [_level_bars(few(loads, MOST_LEVELS), is_part=len(loads) > MOST_LEVELS)]
     if models:
         by_step = [(row.name, row.pieces) for row in models]
         caption = f"Where the time goes, by step at {label}"

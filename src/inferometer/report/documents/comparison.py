@@ -255,7 +255,7 @@ def _level_table(comparison: Comparison, label: str) -> Table:
     columns = (
         VARIANT,
         *text_columns("Figure"),
-        *map(Column, ("Baseline", "Variant's")),
+        *(Column(name, rank=1) for name in ("Baseline", "Variant's")),
         *text_columns("Difference", "Verdict"),
     )
     found = [

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from inferometer.base.notes import Note
+from inferometer.base.units import UNITS
 from inferometer.options.values import Range
 from inferometer.report.document import (
     Chart,
@@ -26,7 +27,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import (
     NONE,
-    UNITS,
+    RISING,
     at_percentile,
     average,
     duration,
@@ -66,6 +67,14 @@ def measured(result: Result) -> tuple[tuple[Level, Measurement], ...]:
         if level.measurement is not None and level.measurement.request_count
     ]
     return tuple(sorted(rows, key=lambda row: row[0].value))
+
+
+def longest(rows: Rows) -> Rows:
+    """Each load once: a search comes back to some, and of those the run with most requests says most."""
+    most = {
+        level.value: (level, found) for level, found in sorted(rows, key=lambda row: row[1].request_count)
+    }
+    return tuple(sorted(most.values(), key=lambda row: row[0].value))
 
 
 def best(result: Result) -> tuple[Level, Measurement] | None:
@@ -120,7 +129,7 @@ def few_words(rows: Sequence[str], most: int = 4) -> str:
 
 
 def load_column(level: Level) -> Column:
-    return Column("Conc." if level.mode == "concurrency" else "Rate")
+    return Column("Conc." if level.mode in ("concurrency", RISING) else "Rate")
 
 
 def levels_section(result: Result) -> Section | None:
@@ -186,7 +195,7 @@ def _cells(found: Measurement | None, shown: tuple[int, ...]) -> tuple[str, ...]
     latency = found.latency
     return (
         quantity(found.infer_per_s.value),
-        interval(found.infer_per_s),
+        interval(found.infer_per_s) or NONE,
         average(latency),
         *(at_percentile(latency, p) for p in shown),
         duration(latency.max_ns) if latency.count else NONE,
@@ -238,7 +247,8 @@ def _unlike(result: Result) -> Iterator[Message]:
             yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
         if level.doubt is not None:
             doubt = level.doubt
-            yield Message(f"{label}: {doubt.kind}: {doubt.text}", f"{doubt.figure} {doubt.sparkline}")
+            words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
+            yield Message(f"{label}: {words}", f"{doubt.figure} {doubt.sparkline}")
 
 
 # --- latency against throughput
@@ -361,10 +371,10 @@ def distribution_section(result: Result) -> Section | None:
     rows = tuple(row for row in measured(result) if row[1].latency.percentiles)
     if not rows:
         return None
-    drawn = few(rows, CURVES)
+    drawn = few(longest(rows), CURVES)
     note = "Each step to the right leaves out nine of ten of the remaining requests: 90 %, 99 %, 99.9 % ..."
     if len(drawn) < len(rows):
-        note += f" {CURVES} of the levels are drawn; the table has all."
+        note += f" {len(drawn)} of the {len(rows)} levels are drawn; the table has all."
     curves = []
     for number, (level, found) in enumerate(drawn):
         shade = 5 if len(drawn) == 1 else 1 + round(number * 4 / (len(drawn) - 1))

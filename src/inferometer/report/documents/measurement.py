@@ -19,7 +19,7 @@ from inferometer.report.document import (
     Tone,
     text_columns,
 )
-from inferometer.report.documents.answer import answer
+from inferometer.report.documents.answer import answer, middle_and_tail
 from inferometer.report.documents.breakdown import slowest_step, time_section
 from inferometer.report.documents.levels import (
     best,
@@ -38,10 +38,14 @@ from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
     NONE,
+    RISING,
+    SCHEDULED,
     duration,
+    first_line,
     has_schedule,
     interval,
     level_label,
+    level_value,
     plain_number,
     plural,
     quantity,
@@ -67,6 +71,10 @@ _SERVER = ("url", "name", "version", "extensions")
 
 def measurement_document(result: Result) -> Document:
     """The whole report; the same result gives the same document."""
+    if is_course(result.effective):
+        mode = SCHEDULED if has_schedule(result.effective) else RISING
+        levels = (dataclasses.replace(level, mode=mode) for level in result.levels)
+        result = dataclasses.replace(result, levels=tuple(levels))
     timeline = timeline_section(result)
     is_over_time = is_course(result.effective)
     sections = (
@@ -121,14 +129,7 @@ def _verdict(result: Result) -> str:
     found, finding = best(result), result.finding
     words = [] if finding is None else [finding_sentence(finding)]
     if found is None:
-        failed = sum(
-            level.measurement.failed_count for level in result.levels if level.measurement is not None
-        )
-        said = f"Every request failed ({failed:,} in all)" if failed else "No request was answered"
-        words += [
-            promise_sentence(result) if finding is None else "",
-            f"{said}, so there is nothing to report.",
-        ]
+        words += [promise_sentence(result) if finding is None else "", _nothing_good(result)]
     else:
         words += [promise_sentence(result), answer(result)] if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
@@ -137,20 +138,42 @@ def _verdict(result: Result) -> str:
     return " ".join(word for word in (*words, *_reservations(result)) if word)
 
 
+def _nothing_good(result: Result) -> str:
+    """Why there are no figures."""
+    found = [level.measurement for level in result.levels if level.measurement is not None]
+    failed = sum(row.failed_count for row in found)
+    if not failed:
+        return "No request was answered, so there is nothing to report."
+    words = f"Every request failed ({failed:,} in all), so there is nothing to report."
+    group = max((group for row in found for group in row.failures), key=lambda row: row.count, default=None)
+    if group is None:
+        return words
+    said = ": ".join(word for word in (group.kind, first_line(group.example)) if word)
+    return f"{words} Most often: {said.rstrip('.')}."
+
+
 def _reservations(result: Result) -> Iterator[str]:
     """What is wrong with which levels. A search goes beyond what the server can do: there only what cut it short."""
     is_all = result.finding is None and best(result) is not None
-    levels: dict[str, list[str]] = {}
+    levels: dict[str, list[Level]] = {}
     for level in result.levels:
         for word in verdict_words(dataclasses.replace(level, promise=None)).split(", "):
             if word in _CUT_SHORT or (is_all and word not in ("ok", "errors")):
-                levels.setdefault(word, []).append(level_label(level.mode, level.value))
+                levels.setdefault(word, []).append(level)
     everywhere = [word for word, found in levels.items() if len(found) == len(result.levels)]
     if everywhere:
         yield f"{'Verdict' if len(result.levels) == 1 else 'Every level'}: {', '.join(everywhere)}."
     for word, found in levels.items():
         if word not in everywhere:
-            yield f"{word.capitalize()} at {few_words(found)}."
+            first, *others = found
+            rest = [level_value(level.mode, level.value) for level in others]
+            yield f"{word.capitalize()} at {few_words([level_label(first.mode, first.value), *rest])}."
+    top = best(result)
+    if is_all and top is not None and not levels and not is_course(result.effective):
+        count = top[1].request_count
+        if top[1].infer_per_s.limits is None:
+            words = f"{count:,} requests are" if count > 1 else "One request is"
+            yield f"{words} too few to say how sure this is."
     if _has_lost_worker(result):
         yield "A sending process died."
 
@@ -169,14 +192,16 @@ def _busy_host(level: Level) -> str:
 def _tone(result: Result) -> Tone:
     """Follows the verdicts of the levels, and of a search its answer; green only where nothing is wrong."""
     finding, tones = result.finding, [level_tone(verdict_words(level)) for level in result.levels]
-    if best(result) is None or (finding is not None and not finding.value) or _is_cut_short(result):
+    top = best(result)
+    if top is None or (finding is not None and not finding.value) or _is_cut_short(result):
         return Tone.BAD
     if finding is not None:
         is_whole = finding.low and finding.high is not None and not any(_reservations(result))
         return Tone.GOOD if is_whole else Tone.WARNING
     if Tone.BAD in tones or _has_failed(result):
         return Tone.BAD
-    return Tone.GOOD if all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
+    is_sure = not any(_reservations(result)) and not _busy_host(top[0])
+    return Tone.GOOD if is_sure and all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
 
 
 def _is_cut_short(result: Result) -> bool:
@@ -199,11 +224,12 @@ def _figures(result: Result) -> Iterator[Figure]:
     where = f"at {level_label(level.mode, level.value)}"
     per_s = measurement.infer_per_s
     yield Figure("Throughput", f"{quantity(per_s.value)} infer/s", f"{interval(per_s)} {where}".strip())
-    for p in (50, 99):
-        estimate = dict(measurement.latency_intervals).get(f"p{p}")
+    for name, ns in middle_and_tail(measurement.latency):
+        estimate = dict(measurement.latency_intervals).get(name)
         spread = "" if estimate is None else interval(estimate)
-        latency = duration(measurement.latency.percentile_ns(p))
-        yield Figure(f"p{p} latency", latency, f"{spread} {where}".strip())
+        yield Figure(
+            "Slowest" if name == "slowest" else f"{name} latency", duration(ns), f"{spread} {where}".strip()
+        )
     rows = [row.measurement for row in result.levels if row.measurement is not None]
     failed = sum(row.failed_count for row in rows)
     total = failed + sum(row.request_count for row in rows)

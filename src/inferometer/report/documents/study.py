@@ -281,14 +281,16 @@ def _reasons(caption: str, trials: Sequence[Trial], worded: Callable[[str], str]
 
 
 def _left_out(skipped: Sequence[Trial], worded: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
-    """A row per reason, with those it is the reason for."""
-    by_reason: dict[str, list[str]] = {}
+    """A row per reason, with those it is the reason for; what it says of each of them stands in the list of all."""
+    by_reason: dict[str, list[Trial]] = {}
     for trial in skipped:
-        by_reason.setdefault(trial.reason, []).append(trial.name)
+        by_reason.setdefault(trial.reason.partition(": ")[0], []).append(trial)
     for reason, runs in sorted(by_reason.items(), key=lambda row: -len(row[1])):
-        names = [worded(name) for name in dict.fromkeys(runs)]
+        names = [worded(name) for name in dict.fromkeys(trial.name for trial in runs)]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield f"{', '.join(names[:NAMED])}{more}", worded(reason), str(len(runs))
+        said = {trial.reason for trial in runs}
+        why = said.pop() if len(said) == 1 else reason
+        yield f"{', '.join(names[:NAMED])}{more}", worded(why), str(len(runs))
 
 
 def _search(study: Study) -> Facts:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.report.format import plural
+from inferometer.report.format import difference, plural
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -164,12 +164,12 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
 def gain_text(study: Study) -> str:
     """How the best variant's objectives stand to the default's, in a few words; empty where nothing can be said."""
     found = recommend(study)
-    if found is None or found.gain_percent is None or found.best.name == study.default_name:
+    if found is None or found.gain is None or found.best.name == study.default_name:
         return ""
     if not found.is_sure:
         return "not surely better than the default"
     measure = " in the objectives" if _has_other_objectives(study) else ""
-    return f"{found.gain_percent:+.0f} %{measure} against the default"
+    return f"{difference(found.gain)}{measure} against the default"
 
 
 def _has_other_objectives(study: Study) -> bool:

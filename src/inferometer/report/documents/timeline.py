@@ -62,9 +62,11 @@ class _Row:
 
 
 def timeline_section(result: Result) -> Section | None:
-    """Throughput and latency of each window; None for a file without windows."""
+    """Throughput and latency of each window; None where there is nothing to draw a line through."""
     rows = tuple(_rows(result))
-    if not any(row.window.request_count or row.window.failed_count for row in rows):
+    is_answered = any(row.window.request_count for row in rows)
+    is_sent = is_answered or (is_course(result.effective) and any(row.window.failed_count for row in rows))
+    if len(rows) < 2 or not is_sent:
         return None
     words = ["Time between levels is left out."] if len(_by_level(rows)) > 1 else []
     if not all(row.is_counted for row in rows):
@@ -79,7 +81,7 @@ def timeline_section(result: Result) -> Section | None:
         first = _rates(rows)
     else:
         first = _throughput(rows)
-    found = (first, _latency(rows, chosen)) if any(row.window.request_count for row in rows) else (first,)
+    found = (first, _latency(rows, chosen)) if is_answered else (first,)
     charts = (replace(chart, spans=spans) for chart in found)
     return Section("timeline", "Timeline", " ".join(words), (*charts, _table(rows, chosen)), is_detail=True)
 
@@ -101,9 +103,12 @@ def _rows(result: Result) -> Iterator[_Row]:
 
 
 def first_counted(level: Level) -> int:
-    """The place of the first window that is in the level's figures: those are the last ones, joined."""
+    """The place of the first window that is in the level's figures: those are the last ones, joined. Where a server
+    stopped answering they are all until then: the silence after it is cut off."""
     if level.measurement is None:
         return len(level.windows)
+    if level.is_given_up:
+        return 0
     left_ns = level.measurement.duration_ns
     for number in range(len(level.windows) - 1, -1, -1):
         if left_ns <= 0:
@@ -146,20 +151,23 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
 def _rates(rows: tuple[_Row, ...]) -> Chart:
     """What the schedule asked for, what went out, and what came back; where they part, something did not keep up."""
 
-    def per_s(row: _Row, name: str) -> float:
-        count_ns = row.window.duration_ns if name == "answered" else row.window.counted_ns
-        return float(getattr(row.window, f"{name}_count")) * NS_PER_S / max(count_ns, 1)
+    def points(group: tuple[_Row, ...], name: str) -> Iterator[ChartPoint]:
+        for row in group:
+            window = row.window
+            # Several windows may end between two looks at what was due and sent: the first of them has it all.
+            count_ns = window.duration_ns if name == "answered" else window.counted_ns
+            if count_ns:
+                per_s = float(getattr(window, f"{name}_count")) * NS_PER_S / count_ns
+                yield ChartPoint(row.middle_s, per_s, _tip(row))
 
+    are_alone = all(len(group) == 1 for group in _by_level(rows))  # no line would show them
     lines = tuple(
         ChartLine(
             name,
-            tuple(
-                tuple(ChartPoint(row.middle_s, per_s(row, field), _tip(row)) for row in group)
-                for group in _by_level(rows)
-            ),
+            tuple(tuple(points(group, field)) for group in _by_level(rows)),
             colour,
             is_dashed=field == "due",
-            has_marks=field == "answered" and len(rows) <= MARKED,
+            has_marks=are_alone or (field == "answered" and len(rows) <= MARKED),
         )
         for name, field, colour in (
             ("asked", "due", "grey"),

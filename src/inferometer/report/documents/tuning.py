@@ -20,7 +20,7 @@ from inferometer.report.document import (
     Tone,
 )
 from inferometer.report.documents import study_facts as facts
-from inferometer.report.documents.levels import LOG_RATIO, error_bar
+from inferometer.report.documents.levels import LOG_RATIO, error_bar, few_words
 from inferometer.report.documents.study import (
     LISTED,
     effects_section,
@@ -29,7 +29,7 @@ from inferometer.report.documents.study import (
     pareto,
     search_section,
 )
-from inferometer.report.format import NONE, change_text, interval, plain_number, plural, quantity
+from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -89,9 +89,9 @@ def _load(trial: Trial) -> str:
 def _load_words(load: ClientLoad) -> str:
     batch = "" if load.batch == 1 else f" of batches of {load.batch}"
     if load.concurrency is not None:
-        return f"concurrency {load.concurrency}{batch}"
+        return f"concurrency {load.concurrency:,}{batch}"
     if load.request_rate is not None:
-        return f"request rate {load.request_rate:g}{batch}"
+        return f"request rate {plain_number(load.request_rate)}{batch}"
     return f"the times in {load.intervals}{batch}"
 
 
@@ -126,7 +126,25 @@ def _instances(variant: ModelVariant) -> str:
 
 
 def _shapes(study: Study, name: str) -> str:
-    return facts.each(study, name, _shape)
+    return shape_words(facts.variants_of(study, name))
+
+
+def shape_words(variants: Sequence[ModelVariant]) -> str:
+    """Of several models each with its name: `first with 2 CPU instances, ..., and second with ...`."""
+    rows = [part for variant in variants for part in variant.with_members if not part.is_ensemble]
+    if len(rows) == 1:
+        return _shape(rows[0])
+    return ", and ".join(f"{variant.model} with {_shape(variant)}" for variant in rows)
+
+
+def _working(study: Study, name: str) -> list[ModelVariant]:
+    """The models that have instances, members included."""
+    return [variant for variant in study.loaded(name) if not variant.is_ensemble]
+
+
+def _has_several(study: Study) -> bool:
+    """Whether a configuration is one of several models."""
+    return any(len(_working(study, row.name)) > 1 for row in study.ranked)
 
 
 def _gives(trial: Trial) -> str:
@@ -157,15 +175,29 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if found.best.name == study.default_name and len(study.ranked) == 1:
         return f"Only the model's own configuration was measured: {_gives(best)}."
     if found.best.name == study.default_name:
-        return f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}."
-    words = f"Run it with {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
-    if found.gain_percent is None:
+        words = f"Keep the model's own configuration: nothing that was tried beats its {_gives(best)}"
+        near = [label(study, row.name) for row in _near(study, found.best)]
+        if not near:
+            return f"{words}."
+        return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
+    verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
+    words = f"{verb} {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
+    if found.gain is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
     if not found.is_sure:
-        return f"{words}, but its lead over the model's own configuration is inside the spread: measure both again."
-    what = "more" if _is_throughput(study) else "better"
-    return f"{words}, {found.gain_percent:.0f} % {what} than the model's own configuration."
+        lead = difference(found.gain)
+        return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
+    what = "" if _is_throughput(study) else " by the objectives"
+    return f"{words}, {difference(found.gain)} against the model's own configuration{what}."
+
+
+def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
+    """Those whose interval reaches that of the model's own configuration."""
+    for row in study.ranked:
+        is_other = row.name != own.name and row.does_pass
+        if is_other and gain(study.goals, own.best, row.best, is_least=True) <= 0:
+            yield row
 
 
 def _is_throughput(study: Study) -> bool:
@@ -195,10 +227,9 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         limits = [row for goal in study.goals for row in goal.constraints if "latency" in row.tag]
         tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
-    if found.gain_percent is not None and best.name != study.default_name:
-        detail = "than the own configuration" if found.is_sure else "inside the spread of the measurements"
-        tone = Tone.GOOD if found.is_sure and found.gain_percent > 0 else Tone.PLAIN
-        yield Figure("Gain", change_text(found.gain_percent / 100), detail, tone)
+    if found.gain is not None and best.name != study.default_name:
+        detail = "against the own configuration" if found.is_sure else "cannot be told from no gain"
+        yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if found.is_sure else Tone.PLAIN)
 
 
 def _estimate(trial: Trial, tag: str) -> Estimate | None:
@@ -227,11 +258,10 @@ def _sections(study: Study) -> Iterator[Section]:
 def _best_section(study: Study) -> Section:
     rows = facts.selected(study, SHOWN)
     own = next((row for row in study.ranked if row.name == study.default_name), None)
+    shape = (Column("Instances"), Column("Max batch"), Column("Dynamic batching", is_number=False, rank=1))
     columns = (
         NAME,
-        Column("Instances"),
-        Column("Max batch"),
-        Column("Dynamic batching", is_number=False, rank=1),
+        *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
         *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
         *((Column("Promise", is_number=False),) if _promise(study) else ()),
@@ -246,9 +276,11 @@ def _best_section(study: Study) -> Section:
 def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> Iterator[str]:
     best = row.best
     yield label(study, row.name)
-    yield facts.each(study, row.name, _instances)
-    yield facts.each(study, row.name, facts.batch_size)
-    yield facts.each(study, row.name, lambda variant: facts.batching(variant).lower())
+    if _has_several(study):
+        yield "; ".join(f"{variant.model}: {_shape(variant)}" for variant in _working(study, row.name))
+    else:
+        (variant,) = _working(study, row.name)
+        yield from (_instances(variant), facts.batch_size(variant), facts.batching(variant).lower())
     yield _load(best)
     yield from _rate_cells(best)
     yield _number(best.combined(LATENCY_P99))
@@ -277,9 +309,9 @@ def _front_section(study: Study) -> Iterator[Section]:
     own = [trial for trial in trials if trial.name == study.default_name]
     others = [trial for trial in trials if trial.name != study.default_name]
     lines = [
+        _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "recommended", [trial for trial in trials if _is_same(trial, best)], "green"),
     ]
     series = tuple(line for line in lines if line.runs)
@@ -331,11 +363,7 @@ def _line(
 
 def _configuration_section(study: Study) -> Section:
     best = study.ranked[0].name
-    blocks = tuple(
-        Code(f"{part.model}/config.pbtxt", part.text)
-        for variant in facts.variants_of(study, best)
-        for part in variant.with_members
-    )
+    blocks = tuple(Code(f"{part.model}/config.pbtxt", part.text) for part in study.loaded(best))
     lead = f"Of {label(study, best)}: {_shapes(study, best)}. To be copied into the model repository."
     return Section("configuration", "The recommended configuration", lead, blocks)
 

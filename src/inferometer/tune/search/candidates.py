@@ -2,13 +2,14 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.errors import UsageError
 from inferometer.tune import model_config
 from inferometer.tune.search.search import SearchProblem, changed_variant, default_variant
 from inferometer.tune.search.throughput_model import Array, OperatingPoints
@@ -39,6 +40,7 @@ class Candidates:
     rows: tuple[tuple[int, ClientLoad], ...]
     which: NDArray[np.int64]  # the configuration of each row
     batches: Array  # what a client sends together
+    room: Array  # requests that all instances of all models can take at once
     places: Array
     points: OperatingPoints
 
@@ -53,7 +55,7 @@ class Candidates:
 
 def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | None = None) -> Candidates:
     """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
-    configurations = list(_configurations(problem, names))
+    configurations = list(_fitting(problem, list(_configurations(problem, names))))
     if len(configurations) > MOST_CONFIGURATIONS:
         drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
         configurations = [configurations[0], *drawn]
@@ -75,7 +77,30 @@ def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | Non
     points = _points(configurations, which, batches, load_values, by_rate=problem.settings.by_rate)
     places = _places(configurations, which, batches, points)
     _, firsts, kinds = np.unique(places.round(6), axis=0, return_index=True, return_inverse=True)
-    return Candidates(tuple(configurations), rows, which, batches, places, points, kinds.reshape(-1), firsts)
+    room = np.array([_room(configuration) for configuration in configurations])[which] / batches
+    return Candidates(
+        tuple(configurations), rows, which, batches, room, places, points, kinds.reshape(-1), firsts
+    )
+
+
+def _room(configuration: Configuration) -> float:
+    configs = [part.config for variant in configuration.variants for part in variant.working]
+    return float(sum(model_config.total_instances(config) * max(1, _batch(config)) for config in configs))
+
+
+def _fitting(problem: SearchProblem, configurations: Sequence[Configuration]) -> Iterator[Configuration]:
+    """Those that take what a client sends together at least; the default must."""
+    batch = min(problem.tasks[0].batches)
+    for number, configuration in enumerate(configurations):
+        variant = configuration.variants[0]
+        most = max(1, model_config.max_batch_size(variant.config))
+        if batch <= most:
+            yield configuration
+        elif not number:
+            raise UsageError(
+                f"-b {batch} is more than '{variant.model}' takes, whose max_batch_size is {most}",
+                remedy=f"give -b {most} or less, or raise max_batch_size in its config.pbtxt",
+            )
 
 
 def _load_values(problem: SearchProblem, per_doubling: int) -> list[float]:

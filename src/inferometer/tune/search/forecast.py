@@ -69,6 +69,8 @@ def predict(covariances: Covariances, values: Array, least_scale: float) -> tupl
 
 # --- the forecasts
 
+MEMBERS = 16  # models that agree with the measurements
+MOST_WORK = 200_000  # candidates times models: of many candidates fewer models are asked
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
 
@@ -92,9 +94,9 @@ class Forecaster:
     candidates: Candidates
     goals: tuple[Goal, ...]
     seed: int
-    parameters: Array | None = None
+    parameters: Array | None = None  # rows that agree with the trials, the best first
     _fitted_at: int = 0
-    _forecast: Array | None = None  # with these parameters, for every candidate
+    _forecast: Forecast | None = None  # of these, for every candidate
 
     def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
         """For every model and every figure its goal needs; `rows` are the candidates of the trials."""
@@ -108,11 +110,14 @@ class Forecaster:
         return Covariances(places[rows], places[self.candidates.firsts])
 
     def _of_part(
-        self, part: int, base: Array, covariances: Covariances, rows: list[int], trials: list[Trial]
+        self, part: int, base: Forecast, covariances: Covariances, rows: list[int], trials: list[Trial]
     ) -> dict[str, Forecast]:
         points = self.candidates.points
         measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
-        speed, _ = self._corrected(covariances, measured - base[rows], base)
+        speed, _ = self._corrected(covariances, measured - base.mean[rows], base.mean)
+        # What the model leaves open is known where it was measured: as far as the correction is.
+        known = np.minimum(1.0, speed.deviation / speed.deviation.max())
+        speed = Forecast(speed.mean, np.sqrt(speed.deviation**2 + (known * base.deviation) ** 2))
         found = {THROUGHPUT: speed}
         for tag in _tags(self.goals[part]):
             values = _logs([trial.value(tag, part) for trial in trials])
@@ -145,26 +150,27 @@ class Forecaster:
         """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
         assert self.parameters is not None
         points = self.candidates.points.at(self.candidates.firsts)
-        each = np.log(1000 * throughput_model.latency_s(self.parameters[None, :], points)[0])
+        each = np.log(1000 * throughput_model.latency_s(self.parameters[:1], points)[0])
         return np.asarray(each[self.candidates.kinds])
 
-    def _base(self, rows: list[int], trials: list[Trial]) -> Array:
+    def _base(self, rows: list[int], trials: list[Trial]) -> Forecast:
         """The queueing forecast of the request rate, as logarithm."""
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
             measured = np.exp(_rates([trial.combined(THROUGHPUT) for trial in trials], trials))
             at = self.candidates.points.at(rows)
             waited = np.exp(_logs([trial.combined(MEAN) for trial in trials])) / 1000
+            points = self.candidates.points.at(self.candidates.firsts)
             self.parameters = throughput_model.fit(
                 at,
                 measured,
                 self.seed,
+                members=int(np.clip(MOST_WORK // len(points.load), 4, MEMBERS)),
                 start=self.parameters,
                 waited_s=waited if at.by_rate and not np.isnan(waited).all() else None,
             )
-            points = self.candidates.points.at(self.candidates.firsts)
-            each = np.log(throughput_model.throughput(self.parameters[None, :], points)[0])
-            self._forecast = each[self.candidates.kinds]
+            each = np.log(throughput_model.throughput(self.parameters, points))[:, self.candidates.kinds]
+            self._forecast = Forecast(each.mean(axis=0), each.std(axis=0))
         return self._forecast
 
 

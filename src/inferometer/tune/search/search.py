@@ -117,6 +117,7 @@ class SkippedProposal:
     reason: str
 
 
+SPENT = "the budget is spent"
 T = TypeVar("T")
 SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal, Trial | None, T]
 """A whole search ends with the reason why it does."""

@@ -1,24 +1,31 @@
-"""Few measurements, each where it is most informative.
+"""Few measurements, each where it tells most per second, so that the best so far is good at any time.
 
-1. Measure the default and the corners of the space: they determine the throughput model.
-2. Measure where the expected gain over the best so far, times the chance to keep the constraints, per second of cost
-   is largest: loading another configuration costs more than another load on the loaded one. Update the forecast,
-   repeat, until no candidate is expected to gain half a per cent.
+1. Climb: the model as it is, under loads that grow fourfold until throughput stops growing or a limit is missed. It is
+   loaded already, and the climb shows the knee, the cost of an execution, and how that grows with the batch.
+2. Explore: measure where the expected gain over the best so far, times the chance to keep the constraints, per second
+   of cost is largest. What loading and measuring cost is learned from the trials. Repeat until no candidate is expected
+   to gain half a per cent. Loads far beyond the knee, and beyond what a configuration could use, are left out.
 3. Race: the leaders and candidates whose intervals overlap theirs are measured again, longer, until one is ahead
    or the differences no longer matter. Candidates that can no longer win drop out.
+4. Confirm: the winner and the default in turns, so that the gain has an interval.
 
-A budget is counted in the cost of the trials, not by a clock, so that a resumed search decides the same.
+A budget is counted in the cost of the trials, not by a clock, so that a resumed search decides the same. A part of it
+is kept for race and confirmation, the smaller the smaller the budget is.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from inferometer.base.units import quantity
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import Candidates
+from inferometer.tune.search.clock import SearchClock
 from inferometer.tune.search.forecast import (
+    MEAN,
     Forecast,
     Forecaster,
     Forecasts,
@@ -28,6 +35,7 @@ from inferometer.tune.search.forecast import (
     utility,
 )
 from inferometer.tune.search.search import (
+    SPENT,
     Proposal,
     SearchMessage,
     SearchProblem,
@@ -40,22 +48,28 @@ from inferometer.tune.settings import Effort
 from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import VariantNames
 
+Mask = NDArray[np.bool_]
+
 LOOK = Effort(1.0, 0.05)
-HOLD = Effort(3.0, 0.02)
+LONGEST_HOLD_S = 3.0
+HOLD_SHARE = 1 / 40  # of the budget, for one run of the race
+KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
+PAIRS = 4  # runs of the winner and of the default, in turns
 MOST_RUNS = 24  # of a race
 FEWEST = 14
 MOST = 60
 PATIENCE = 3
-MOST_GROUPS = 6  # instance counts that are measured first
-LOAD_COST = 3.0  # of measuring another configuration, relative to another load on the loaded one
+STRIDE = 4  # a load may be so many times the knee
+GROWTH = 1.1  # a load that gives so many times the throughput of smaller ones is not beyond the knee
 MOST_SKIPS = 200
 ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is interrupted
 DEFAULT_LOOKS = 3
-SPENT = "the budget is spent"
 ENOUGH = 0.02  # leaders closer than this need not be told apart
 REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
+ENDED = "no configuration is expected to be better"
+MISSED = 1.3  # times a limit: at higher loads it is missed for sure
 WORTH = 0.004  # relative gain below which another run is not worth it
 
 
@@ -66,15 +80,14 @@ class SmartState:
     problem: SearchProblem
     candidates: Candidates
     forecaster: Forecaster
+    clock: SearchClock
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
     loaded: int = -1
-    spent_s: float = 0.0
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
     row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
-    costs: list[tuple[bool, float]] = field(default_factory=list)  # (was loaded for it, seconds)
     forecasts: Forecasts = ()
 
     def forecast(self) -> None:
@@ -90,8 +103,28 @@ class SmartState:
         """How likely each candidate is to keep the constraints."""
         return chance(self.problem.goals, self.forecasts, self.candidates.batches)
 
+    @property
+    def hold(self) -> Effort:
+        """A run of the race, shorter where the budget is small."""
+        if self.clock.budget_s is None:
+            return Effort(LONGEST_HOLD_S, 0.02)
+        return Effort(float(np.clip(self.clock.budget_s * HOLD_SHARE, LOOK.duration_s, LONGEST_HOLD_S)), 0.02)
+
     def row_of(self, trial: Trial) -> int:
         return self.row_by_name[trial.name, trial.loads]
+
+    def costs(self, effort: Effort) -> Array:
+        """What a trial of each candidate would take, in seconds."""
+        points, which = self.candidates.points, self.candidates.which
+        latency_s = np.zeros(len(which))
+        if self.forecasts and not points.by_rate:
+            latency_s = points.load / np.exp(together(self.forecasts).mean)
+        first = np.array(
+            [np.searchsorted(which, number) for number in range(len(self.candidates.configurations))]
+        )
+        loading_s = self.clock.loading_s(points.instances[first])[which]
+        fresh_s = np.where(which == self.loaded, 0.0, loading_s)
+        return np.asarray(self.clock.measuring_s(effort, latency_s) + fresh_s)
 
 
 def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
@@ -101,8 +134,8 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
     repeat = state.repeats.get(row, 0)
     proposal = Proposal(state.candidates.parts(row), repeat, effort, predicted(state, row))
     trial = yield from ask(proposal)
-    state.spent_s += trial.cost_s
-    state.costs.append((state.loaded != number, trial.cost_s))
+    waited_s = (trial.combined(MEAN) or 0.0) / 1000
+    state.clock.add(trial, float(state.candidates.points.instances[row]), effort, waited_s)
     state.loaded = number
     state.repeats[row] = repeat + 1
     if not trial.is_measured:
@@ -124,21 +157,6 @@ def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
     return tuple((tag, BY_TAG[tag].combine(values)) for tag, values in found.items())
 
 
-def is_over(state: SmartState, *, left_for: float) -> bool:
-    if state.problem.settings.budget_s is None:
-        return False
-    next_s = max((cost for _, cost in state.costs[-5:]), default=3.0)
-    return state.spent_s + next_s + left_for > state.problem.settings.budget_s
-
-
-def race_cost(state: SmartState) -> float:
-    """Seconds to reserve for the race: two runs of the leader, and one or two rivals."""
-    if state.problem.settings.budget_s is None:
-        return 0.0
-    fresh = [cost for is_fresh, cost in state.costs if is_fresh]
-    return min(2 * HOLD.duration_s + 2 * max(fresh, default=3.0), state.problem.settings.budget_s / 3)
-
-
 def standing_of(state: SmartState) -> list[Trial]:
     """Candidates from best to worst, repeats pooled."""
     return best_first(state.problem.goals, pool(state.trials))
@@ -146,14 +164,11 @@ def standing_of(state: SmartState) -> list[Trial]:
 
 def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     candidates = all_candidates.make(problem, names)
-    state = SmartState(problem, candidates, Forecaster(candidates, problem.goals, problem.seed))
-    for row in _opening(state):
-        if is_over(state, left_for=0.1):
-            break
-        yield from measure(state, row, LOOK)
+    forecaster = Forecaster(candidates, problem.goals, problem.seed)
+    state = SmartState(problem, candidates, forecaster, SearchClock(problem.settings.budget_s))
+    yield from _climb(state)
     if not state.trials:
         return "nothing could be measured"
-    yield from _look_around(state)
     reason = ""
     for _ in range(ROUNDS):
         reason = yield from _explore(state)
@@ -162,90 +177,112 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
         gain, _ = _next(state)
         if reason == SPENT or gain < REOPEN:
             break
-    yield from _settle_default(state)
+    yield from _confirm(state)
     yield from _report_rest(state)
     return reason
 
 
-# --- 1. the opening
+# --- 1. the climb
 
 
-def _opening(state: SmartState) -> list[int]:
-    """The default under heavy and under light load, then the largest configuration under heavy load."""
-    points = state.candidates.points
-    which = state.candidates.which
-
-    def nearest(configuration: int, load: float) -> int:
-        own = np.flatnonzero(which == configuration)
-        return int(own[np.abs(np.log(np.maximum(points.load[own], 1e-9) / max(load, 1e-9))).argmin()])
-
-    def busy(configuration: int) -> int:
-        first = np.flatnonzero(which == configuration)[0]
-        top = 2 * points.instances[first] * points.batch[first]
-        return nearest(configuration, float(top if not points.by_rate else points.load.max() / 8))
-
-    order = range(1, len(state.candidates.configurations))
-    chosen = [busy(0), nearest(0, float(points.load.min()))]
-    if order:
-        chosen.append(busy(max(order, key=lambda number: _size(state, number))))
-    return list(dict.fromkeys(chosen))
-
-
-def _look_around(state: SmartState) -> SearchSteps[None]:
-    """The most promising candidate for each number of instances: throughput has a kink where cores run out."""
-    which = state.candidates.which
-    for group in _by_instances(state):
-        if is_over(state, left_for=race_cost(state)):
-            return
-        gain = np.where(np.isin(which, group), _gains(state), -1.0)
-        row = int(gain.argmax())
-        if gain[row] >= 0:
+def _climb(state: SmartState) -> SearchSteps[None]:
+    """The default under growing load, to the knee. Another configuration where it cannot be loaded."""
+    points, which = state.candidates.points, state.candidates.which
+    for number in range(len(state.candidates.configurations)):
+        own = np.flatnonzero(which == number)
+        load = 0.0
+        while True:
+            further = own[points.load[own] >= load * STRIDE] if load else own
+            row = int(further[points.load[further].argmin()]) if len(further) else None
+            if row is None or not _may_use(state)[row] or (state.trials and not _fits(state, row, LOOK, 0.0)):
+                return
             yield from measure(state, row, LOOK)
+            if number in state.broken:
+                break
+            load = float(points.load[row])
+            if not _is_climbing(state):
+                return
 
 
-def _by_instances(state: SmartState) -> list[list[int]]:
-    """All configurations but the default, by their number of instances; of many numbers only some."""
-    groups: dict[float, list[int]] = {}
-    for number in range(1, len(state.candidates.configurations)):
-        groups.setdefault(_size(state, number)[0], []).append(number)
-    found = [groups[size] for size in sorted(groups)]
-    if len(found) <= MOST_GROUPS:
-        return found
-    picked = sorted({round(step * (len(found) - 1) / (MOST_GROUPS - 1)) for step in range(MOST_GROUPS)})
-    return [found[place] for place in picked]
+def _is_climbing(state: SmartState) -> bool:
+    """The last trial keeps the limits, and gives more than those before."""
+    *before, last = state.trials
+    if not passes(state.problem.goals, last):
+        return False
+    rates = [trial.combined(THROUGHPUT) or 0.0 for trial in before]
+    return (last.combined(THROUGHPUT) or 0.0) > GROWTH * max(rates, default=0.0)
 
 
-def _size(state: SmartState, number: int) -> tuple[float, ...]:
-    """Instances and batch of the first model."""
-    return state.candidates.configurations[number].place[:2]
+def _may_use(state: SmartState) -> Mask:
+    """Candidates whose load is not far beyond the knee, nor beyond what the configuration could use.
+
+    Little's law: at most so many requests are useful as all instances can execute, as many again that wait to
+    be next, and those that are on their way, which are the rate times the time that a request takes when idle.
+    """
+    points = state.candidates.points
+    smallest = points.load <= points.load.min()
+    if points.by_rate or not state.trials:
+        return np.ones(len(points.load), bool)
+    rates = np.array([(trial.combined(THROUGHPUT) or 0.0) / trial.load.batch for trial in state.trials])
+    loads = points.load[state.rows]
+    knee = loads[rates * GROWTH >= rates.max()].min()
+    idle_s = min((trial.combined(MEAN) or np.inf) / 1000 for trial in state.trials)
+    away = rates.max() * idle_s if np.isfinite(idle_s) else np.inf
+    useful = 2 * (state.candidates.room + away)
+    return np.asarray(smallest | (points.load <= np.minimum(STRIDE * knee, useful)))
+
+
+def _fits(state: SmartState, row: int, effort: Effort, left_for_s: float) -> bool:
+    return not state.clock.is_over(float(state.costs(effort)[row]), left_for_s)
 
 
 # --- 2. exploring
 
 
+def _kept_s(state: SmartState) -> float:
+    """Seconds to keep for the race and the confirmation."""
+    if state.clock.budget_s is None:
+        return 0.0
+    cost_s = state.costs(state.hold)
+    leader, own = state.row_of(standing_of(state)[0]), state.rows[0]
+    fresh = 0.0 if state.candidates.which[leader] == state.loaded else 1.0
+    turn_s = cost_s[leader] + cost_s[own] + fresh
+    return float(min(PAIRS * turn_s, KEPT_SHARE * state.clock.budget_s))
+
+
 def _explore(state: SmartState) -> SearchSteps[str]:
     patience = 0
     while len(state.trials) < MOST:
-        if is_over(state, left_for=race_cost(state)):
-            return SPENT
-        gains, row = _next(state)
-        if row is None or (gains < WORTH and len(state.trials) >= FEWEST):
-            patience += 1
-            if row is None or patience >= PATIENCE:
-                return "no configuration is expected to be better"
+        gain, row = _next(state, left_for_s=_kept_s(state))
+        if row is None:
+            return SPENT if state.clock.budget_s is not None else ENDED
+        if gain < WORTH:
+            row = _of_new_count(state, left_for_s=_kept_s(state)) or row
+            patience += len(state.trials) >= FEWEST
+            if patience > PATIENCE:
+                return ENDED
         else:
             patience = 0
         yield from measure(state, row, LOOK)
     return f"{MOST} measurements were made"
 
 
-def _next(state: SmartState) -> tuple[float, int | None]:
-    """The largest expected gain, and the candidate with the most expected gain for its cost."""
-    gain = _gains(state)
+def _of_new_count(state: SmartState, left_for_s: float) -> int | None:
+    """The most promising candidate with a number of instances that was never measured: throughput has a kink where
+    cores run out, and nothing but a look shows where."""
+    counts = state.candidates.points.instances
+    gain = np.where(np.isin(counts, counts[state.rows]), -1.0, _gains(state))
+    gain = np.where(state.costs(LOOK) <= state.clock.left_s - left_for_s, gain, -1.0)
+    return int(gain.argmax()) if gain.max() >= 0 else None
+
+
+def _next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None]:
+    """The largest expected gain, and the candidate with the most expected gain per second."""
+    gain, cost_s = _gains(state), state.costs(LOOK)
+    gain = np.where(cost_s <= state.clock.left_s - left_for_s, gain, -1.0)
     if gain.max() < 0:
         return 0.0, None
-    cost = np.where(state.candidates.which == state.loaded, 1.0, LOAD_COST)
-    return float(gain.max()), int((gain / cost).argmax())
+    return float(gain.max()), int((gain / cost_s).argmax())
 
 
 def _gains(state: SmartState) -> Array:
@@ -254,6 +291,7 @@ def _gains(state: SmartState) -> Array:
     value, feasible = state.utility, state.feasible
     kinds = state.candidates.kinds
     is_open = ~np.isin(kinds, kinds[state.rows])  # those that cannot differ from a measured one are closed
+    is_open &= _may_use(state) & ~_is_missed(state)
     if state.broken:
         is_open &= ~np.isin(state.candidates.which, list(state.broken))
     good = _incumbents(state, feasible)
@@ -262,6 +300,19 @@ def _gains(state: SmartState) -> Array:
     else:
         gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
     return np.where(is_open, gain, -1.0)
+
+
+def _is_missed(state: SmartState) -> Mask:
+    """Loads above one at which the same configuration clearly missed a limit of the latency."""
+    points, which = state.candidates.points, state.candidates.which
+    found = np.zeros(len(which), bool)
+    for row, trial in zip(state.rows, state.trials, strict=True):
+        for number, goal in enumerate(state.problem.goals):
+            for limit in goal.constraints:
+                value = trial.value(limit.tag, number)
+                if limit.high is not None and value is not None and value > MISSED * limit.high:
+                    found |= (which == which[row]) & (points.load >= points.load[row])
+    return found
 
 
 def _incumbents(state: SmartState, feasible: Array) -> list[int]:
@@ -282,9 +333,9 @@ def _race(state: SmartState) -> SearchSteps[str]:
         runner = _runner(state, standing_of(state))
         if runner is None:
             break
-        if is_over(state, left_for=HOLD.duration_s):
+        if not _fits(state, runner, state.hold, _kept_s(state) / 2):
             return SPENT
-        yield from measure(state, runner, HOLD)
+        yield from measure(state, runner, state.hold)
         if len(state.trials) < MOST and _next(state)[0] > REOPEN:
             return ""
     return ""
@@ -309,7 +360,7 @@ def _needed(state: SmartState, trial: Trial) -> int:
             value = trial.value(constraint.tag, number)
             limit = constraint.high if constraint.high is not None else constraint.low
             if value is not None and limit and abs(value - limit) / limit < CLOSE:
-                return 2 * REPEATS if abs(value - limit) / limit < CLOSE / 2 else REPEATS + 1
+                return 3 * REPEATS if abs(value - limit) / limit < CLOSE / 3 else REPEATS + 1
     return 2
 
 
@@ -346,19 +397,36 @@ def _room(trial: Trial, leader: Trial) -> float:
     return max(ENOUGH, sum(width or 0.05 for width in widths))
 
 
+# --- 4. the confirmation
+
+
+def _confirm(state: SmartState) -> SearchSteps[None]:
+    """The winner and the default at its best load, in the order A B B A, as far as the budget goes."""
+    yield from _settle_default(state)
+    for number in range(2 * PAIRS):
+        standing = standing_of(state)
+        own = next((trial for trial in standing if state.candidates.which[state.row_of(trial)] == 0), None)
+        if own is None or own is standing[0] or not passes(state.problem.goals, own):
+            return  # there is no gain to confirm
+        row = state.row_of(own if (number + 1) // 2 % 2 == 0 else standing[0])
+        if not _fits(state, row, state.hold, 0.0):
+            return
+        yield from measure(state, row, state.hold)
+
+
 def _settle_default(state: SmartState) -> SearchSteps[None]:
     """Find the best load of the default too: the gain is reported over that."""
     for _ in range(DEFAULT_LOOKS):
-        if 0 in state.broken or is_over(state, left_for=HOLD.duration_s):
+        if 0 in state.broken:
             return
         state.forecast()
-        own = np.flatnonzero((state.candidates.which == 0) & (state.feasible > 0.5))
+        own = np.flatnonzero((state.candidates.which == 0) & (state.feasible > 0.5) & _may_use(state))
         if not len(own):
             return
         best = int(own[state.utility.mean[own].argmax()])
-        if best in state.rows:
+        if best in state.rows or not _fits(state, best, LOOK, 0.0):
             return
-        yield from measure(state, best, HOLD)
+        yield from measure(state, best, LOOK)
 
 
 # --- what was not done
@@ -372,7 +440,7 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
     speed = together(state.forecasts)
     standing = standing_of(state)
     best = standing[0].combined(THROUGHPUT) or 0.0
-    reached = f"{standing[0].name} reached {best:.1f}"
+    reached = f"{standing[0].name} reached {quantity(best)}"
     which, batches = state.candidates.which, state.candidates.batches
     feasible = state.feasible > 0.05
     said = 0
@@ -388,8 +456,9 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
-            reason = f"expected to reach at most {most:.1f} infer/s, and {reached}"
+            reason = f"expected to reach at most {quantity(most)} infer/s, and {reached}"
             if most > best:
-                reason = f"the search ended first: expected to reach {likely:.1f} infer/s, at most {most:.1f}"
+                reach = f"{quantity(likely)} infer/s, at most {quantity(most)}"
+                reason = f"the search ended first: expected to reach {reach}"
         parts = state.candidates.parts(row)
         yield SkippedProposal(Proposal(parts, predicted=predicted(state, row)), reason)

@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 ROUNDS = 24
 MOST_USE = 0.98  # of a server's capacity, for a forecast of how long requests wait
 LOOK_S = 1.0  # how long a rate is measured, roughly
+MISFIT = 0.06  # relative error that a good model may have, noise included
+WORST = 0.7  # an error larger than this counts no more
+HEATS = (8.0, 4.0, 2.0, 1.5, 1.0, 1.0)  # of the rounds of a fit: how much worse a row may be to be kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +123,38 @@ def fit(
     measured: Array,
     seed: int,
     *,
+    members: int,
     start: Array | None = None,
     waited_s: Array | None = None,
 ) -> Array:
-    """The parameters that come closest to measured rates, by random search that closes in. One row.
+    """Parameters that agree with measured rates: so many rows, the best first. Where the measurements leave something
+    open, the rows differ.
 
-    Below its capacity a server answers at the rate of the requests, whatever its parameters are: there only the
-    latency, `waited_s`, is informative.
+    A population is drawn from all that is possible, and in each round from those that agree best, moved a little
+    (population Monte Carlo). Below its capacity a server answers at the rate of the requests, whatever its parameters
+    are: there only the latency, `waited_s`, is informative.
     """
     random = np.random.default_rng(seed)
     logs = np.log(np.maximum(measured, 1e-9))
     points, which = _distinct(points)
     rows = LOW + (HIGH - LOW) * random.random((400, PARAMETERS))
     if start is not None:
-        rows[0] = start
-    best, width = rows[0], (HIGH - LOW) / 4
-    for _ in range(6):
-        errors = np.abs(np.log(np.maximum(throughput(rows, points), 1e-9))[:, which] - logs)
-        cost = np.minimum(errors, 0.7).mean(axis=1) + 0.5 * (errors**2).mean(axis=1)
+        rows[: len(start)] = start
+    width = (HIGH - LOW) / 6
+    for heat in HEATS:
+        errors = np.log(np.maximum(throughput(rows, points), 1e-9))[:, which] - logs
+        misses = (np.minimum(np.abs(errors), WORST) ** 2).sum(axis=1)
         if waited_s is not None:
-            misses = np.minimum(np.abs(np.log(latency_s(rows, points)[:, which] / waited_s)), 2.0)
-            cost += 0.5 * np.nanmean(misses, axis=1)
-        best = rows[int(cost.argmin())]
-        rows = np.clip(best + width * random.standard_normal((200, PARAMETERS)), LOW, HIGH)
+            late = np.minimum(np.abs(np.log(latency_s(rows, points)[:, which] / waited_s)), 2.0)
+            misses += 0.25 * np.nansum(late**2, axis=1)
+        chances = np.exp(-(misses - misses.min()) / (2 * (heat * MISFIT) ** 2))
+        chosen = random.choice(len(rows), 200, p=chances / chances.sum())
+        best, rows = rows[int(misses.argmin())], rows[chosen]
+        last = rows
+        rows = np.clip(rows + width * random.standard_normal(rows.shape), LOW, HIGH)
         rows[0] = best
-        width = width / 2.2
-    return np.asarray(best)
+        width = width / 1.8
+    return np.vstack([best[None, :], last[: members - 1]])
 
 
 def _distinct(points: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:

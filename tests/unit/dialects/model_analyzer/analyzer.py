@@ -20,7 +20,7 @@ from inferometer.tune.deployment import ServerDeployment
 from inferometer.tune.meter import TrialError, TrialFigures, fingerprint
 from inferometer.tune.prepare import choose, make_problem
 from inferometer.tune.session import TrialRunner, run, sent_options
-from inferometer.tune.settings import Addresses, ServerAccess
+from inferometer.tune.settings import Addresses, LaunchSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import VariantNames
@@ -85,7 +85,7 @@ class _Server:
 
 class _Deployment(ServerDeployment):
     def __init__(self):
-        super().__init__(_Server(), ServerAccess(), is_ours=True)
+        super().__init__(_Server(), LaunchSettings())
         self.loaded = []
 
     def apply(self, variants):

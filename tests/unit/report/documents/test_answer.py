@@ -10,11 +10,13 @@ from inferometer.report.documents.answer import answer
 
 @pytest.fixture
 def sweep(build):
-    def make(rates, *, mode="concurrency", spoilt=()):
+    def make(rates, *, mode="concurrency", spoilt=(), count=900):
         levels = []
         for load, per_s in rates.items():
             found = (
-                None if per_s is None else build.measurement(9, per_s, 307, 1, (1, 2, 3, 4000), interval=0.01)
+                None
+                if per_s is None
+                else build.measurement(count, per_s, 307, 1, (1, 2, 3, 4000), interval=0.01)
             )
             remarks = (Remark(Note.OVERLOADED, "too much"),) if load in spoilt else ()
             levels.append(replace(build.level(found, load, mode=mode), remarks=remarks))
@@ -54,7 +56,7 @@ def test_of_rates(sweep):
     rates = {100: 100.0, 200: 199.0, 400: 231.0}
     assert answer(sweep({100: 100.0}, mode="request_rate")) == f"Keeps up with 100 requests/s: {FIGURES}."
     assert answer(sweep(rates, mode="request_rate", spoilt=(400,))) == (
-        f"Keeps up with 200 requests/s: {FIGURES}; at 400 it is overloaded."
+        f"Keeps up with 200 requests/s: {FIGURES}; not with 400."
     )
     assert answer(sweep({400: 231.0}, mode="request_rate", spoilt=(400,))) == (
         f"231 infer/s ±1.0 % where 400 requests/s were asked for, {FIGURES}: overloaded."
@@ -64,4 +66,10 @@ def test_of_rates(sweep):
 def test_of_a_schedule(sweep):
     result = sweep({100: 100.0}, mode="request_rate")
     result = replace(result, effective=replace(result.effective, mode="replay"))
-    assert answer(result) == f"All 9 requests were answered, 100 infer/s ±1.0 % on average, {FIGURES}."
+    assert answer(result) == f"All 900 requests were answered, 100 infer/s ±1.0 % on average, {FIGURES}."
+
+
+@pytest.mark.parametrize(("count", "tail"), [(99, "slowest 4.00 ms"), (100, "p99 4.00 ms")])
+def test_few_requests_have_no_p99(sweep, count, tail):
+    words = f"2,350 infer/s ±1.0 % at concurrency 8, p50 2.00 µs, {tail}."
+    assert answer(sweep({8: 2350.0}, count=count)) == words

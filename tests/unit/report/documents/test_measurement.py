@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report.document import Column, Document, Section, Table
+from inferometer.report.document import Column, Document, Section, Table, Tone
 from inferometer.report.documents.breakdown import slowest_step
+from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import document
 from inferometer.report.sentences import finding_sentence, verdict_words
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import ClientCost, Doubt, FailureGroup, StartFigures
+from inferometer.stats.measurement import ClientCost, Doubt, Estimate, FailureGroup, StartFigures
 from inferometer.stats.result import Finding, JudgedLoad
 
 Golden = Callable[[str, str], None]
@@ -203,3 +204,40 @@ def test_where_figures_do_not_fit_columns_go_but_none_is_cut(width: int) -> None
     show(found, Console(file=stream, width=width))
     cells = stream.getvalue().splitlines()[-1].split()
     assert cells == [f"{n}.1234567" for n in range((width + 2) // 11)]
+
+
+def test_failures_are_the_answer_where_nothing_ended_well(build: ModuleType) -> None:
+    groups = (
+        FailureGroup("http 500", 1, "other", 0.1, 0.1),
+        FailureGroup("http 503", 1041, "not ready", 0.0, 2.0),
+    )
+    found = replace(build.measurement(0, 0.0, 0, 0, (0, 0, 0, 0)), failed_count=1042, failures=groups)
+    page = measurement_document(build.result(build.level(found, 1)))
+    assert page.tone is Tone.BAD
+    assert page.verdict.startswith(
+        "Every request failed (1,042 in all), so there is nothing to report. Most often: http 503: not ready."
+    )
+
+
+def test_green_is_only_what_can_be_relied_on(build: ModuleType) -> None:
+    sure = build.measurement(900, 2350.0, 307, 1, (1, 2, 3, 4), interval=0.01)
+    level = build.level(sure, 1)
+    assert measurement_document(build.result(level)).tone is Tone.GOOD
+    busy = replace(level, remarks=(Remark(Note.HOST_BUSY, "others"),))
+    assert measurement_document(build.result(busy)).tone is Tone.WARNING
+    few = replace(level, measurement=replace(sure, infer_per_s=Estimate(2350.0)))
+    page = measurement_document(build.result(few))
+    assert page.tone is Tone.WARNING
+    assert "900 requests are too few to say how sure this is." in page.verdict
+
+
+def test_a_search_draws_each_load_once(build: ModuleType) -> None:
+    finding = Finding("p99<10ms", "request_rate", 20.0, 10.0, 30.0, "p99", 20.0, 0.95)
+    levels = [
+        build.level(build.measurement(count, 20.0, 307, 1, (1, 2, 3, 4)), 20, mode="request_rate")
+        for count in (10, 500)
+    ]
+    page = measurement_document(replace(build.result(*levels), finding=finding))
+    sections = {row.name: row.blocks[0] for row in page.sections}
+    assert [row.name for row in sections["distribution"].series] == ["request rate 20"]
+    assert [row.label for row in sections["time"].rows] == ["request rate 20"]

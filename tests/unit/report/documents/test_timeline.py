@@ -87,7 +87,7 @@ def test_windows_of_an_older_file_still_have_their_throughput():
     assert [row.name for row in chart.series] == ["throughput"]
 
 
-def test_a_run_in_which_everything_failed_has_its_course():
+def test_a_schedule_in_which_everything_failed_has_its_course():
     result = over_time("replay")
     failed = tuple(
         replace(row, request_count=0, failed_count=3, p50_ns=0, p99_ns=0) for row in result.levels[0].windows
@@ -95,3 +95,66 @@ def test_a_run_in_which_everything_failed_has_its_course():
     chart, *rest = charts(replace(result, levels=(replace(result.levels[0], windows=failed),)))
     assert [row.name for row in chart.series] == ["asked", "sent", "answered", "windows with failures"]
     assert [type(block).__name__ for block in rest] == ["Table"]
+
+
+def timelines(result):
+    return [row for row in measurement_document(result).sections if row.name == "timeline"]
+
+
+def test_what_has_no_course_has_no_timeline():
+    result = over_time("request_rate")
+    (level,) = result.levels
+    failed = tuple(replace(row, request_count=0, failed_count=4, p50_ns=0, p99_ns=0) for row in level.windows)
+    for windows in (level.windows[:1], failed, ()):
+        assert not timelines(replace(result, levels=(replace(level, windows=windows),)))
+
+
+def test_a_window_in_which_nobody_looked_at_what_was_due_is_no_zero():
+    result = over_time("request_rate")
+    (level,) = result.levels
+    unseen = replace(level.windows[1], due_count=0, sent_count=0, counted_ns=0)
+    windows = (level.windows[0], unseen, level.windows[2])
+    chart = charts(replace(result, levels=(replace(level, windows=windows),)))[0]
+    drawn = {row.name: [p.y for run in row.runs for p in run] for row in chart.series}
+    assert drawn == {"asked": [20.0, 80.0], "sent": [20.0, 60.0], "answered": [20.0, 40.0, 10.0]}
+
+
+def test_all_windows_count_until_a_server_stopped_answering():
+    result = over_time("concurrency", (Remark(Note.SERVER_GONE, "gone"),))
+    (level,) = result.levels
+    silence = replace(
+        level.windows[-1], start_s=1.5, duration_ns=60 * NS_PER_S, request_count=0, failed_count=3
+    )
+    level = replace(level, mode="concurrency", windows=(*level.windows, silence))
+    (section,) = timelines(replace(result, levels=(level,)))
+    assert "no figure" not in section.lead
+    assert not any(span.is_faded for span in section.blocks[0].spans)
+
+
+def test_a_window_alone_in_its_level_is_seen_in_every_line():
+    result = over_time("request_rate")
+    levels = tuple(replace(result.levels[0], windows=(row,)) for row in result.levels[0].windows)
+    chart = charts(replace(result, levels=levels))[0]
+    assert draw(chart, WIDE).count("<circle") == 9
+
+
+def test_a_ramp_of_streams_is_not_called_by_its_first_concurrency():
+    result = over_time("periodic_concurrency", periodic=(10.0, 60.0, 10.0))
+    level = replace(result.levels[0], mode="concurrency", value=10)
+    found = measurement_document(replace(result, levels=(level,)))
+    titles = {row.name: row.title for row in found.sections}
+    assert titles["time"] == "Where the time goes at rising concurrency"
+    assert " at concurrency 10 to 60" in found.verdict
+    (table, *_) = next(row for row in found.sections if row.name == "levels").blocks
+    assert (table.columns[0].name, table.rows[0][0]) == ("Conc.", "10..60")
+
+
+@pytest.mark.parametrize("mode", ["shape_load", "replay", "fixed_schedule"])
+def test_a_schedule_is_not_called_by_its_mean_rate(mode):
+    found = measurement_document(over_time(mode, (Remark(Note.HOST_BUSY, "busy"),)))
+    titles = {row.name: row.title for row in found.sections}
+    assert titles["time"] == "Where the time goes at the scheduled rates"
+    assert titles["more"] == "More figures at the scheduled rates"
+    (note,) = (row for row in found.sections if row.name == "notes")
+    assert "the scheduled rates: busy" in note.blocks[0].rows[-1].text
+    assert "request rate 46.7" not in repr(found)

@@ -1,0 +1,254 @@
+"""Models of a server as they were before we changed them, and the way back, also for a run that is killed.
+
+    note in a file -> change -> ... -> put back -> remove the file
+
+What was there is in the file before the first change. When the run is killed its guard (undo.py) puts it back; where
+the guard was ended too, the next run at this server does. A lock on the file, which the guard shares, says that one of
+them is at work.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.writing import writing
+from inferometer.services.discovery import READY, ModelControl
+from inferometer.services.kind import Document
+from inferometer.services.undo import Guard, Undo
+
+GUARD_S = 120.0  # how long the guard tries
+_PAUSE_S = 0.1
+
+Say = Callable[[str], None]
+
+
+class Originals:
+    """While this is open models may be changed; when it is left they are as they were, unless `keep` is set.
+
+    `open` first puts back what a run that was killed has left.
+    """
+
+    def __init__(self, control: ModelControl, server: str, say: Say) -> None:
+        self._control = control
+        self._server = server
+        self._say = say
+        self._path = kept_in(server)
+        self._file: int | None = None
+        self._guard = Guard()
+        self._kept: dict[str, Document | None] = {}  # None: it was not loaded
+        self._loaded: frozenset[str] = frozenset()
+        self.keep = False
+        self.has_put_back = False  # something that a run which was killed had left
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        self._file = _locked(self._path, self._server, self._say)
+        try:
+            left = _read(self._path)
+            if left["models"]:
+                _put_back(self._control, left["models"], left["loaded"], is_forced=True)
+                self.has_put_back = True
+                self._say(
+                    f"The last run at {self._server} was killed before it could put the server back; done now: "
+                    f"{', '.join(sorted(left['models']))}"
+                )
+            os.ftruncate(self._file, 0)
+            self._write({"process": os.getpid()})
+        except BaseException:
+            os.close(self._file)
+            self._file = None
+            raise
+        return self
+
+    def note(self, names: Iterable[str]) -> None:
+        """To be called before the first change of each model."""
+        fresh = [name for name in names if name not in self._kept]
+        if not fresh:
+            return
+        if not self._kept:
+            self._loaded = frozenset(_ready(self._control))
+            self._write({"loaded": sorted(self._loaded)})
+        for name in fresh:
+            config = self._control.config(name) if name in self._loaded else None
+            self._write({"model": name, "config": config})
+            if not self._kept:
+                assert self._file is not None
+                undo = Undo(partial(put_back_kept, self._control, str(self._path)), GUARD_S)
+                self._guard.add(undo, keep_open=(self._file,))
+            self._kept[name] = config
+
+    def close(self) -> None:
+        """May be called twice. What cannot be put back is left to the guard and to the next run."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            if not self.keep:
+                _put_back(self._control, self._kept, self._loaded, is_forced=False)
+            self._kept.clear()
+        finally:
+            if not self._kept:
+                self._path.unlink(missing_ok=True)
+            self._guard.close(is_needed=bool(self._kept))
+            os.close(file)
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        """A line that is cut off was written by a run that had not changed anything yet."""
+        assert self._file is not None
+        with writing(self._path):
+            os.write(self._file, json.dumps(row).encode() + b"\n")
+            os.fsync(self._file)
+
+
+def put_back_kept(control: ModelControl, path: str) -> None:
+    """What the file of a run that was killed says; then the file is removed."""
+    left = _read(Path(path))
+    _put_back(control, left["models"], left["loaded"], is_forced=True)
+    Path(path).unlink(missing_ok=True)
+
+
+# --- the file
+
+
+def kept_in(server: str) -> Path:
+    """The file of a server, where this user's programs keep what outlives them."""
+    state = os.environ.get("XDG_STATE_HOME")
+    folder = Path(state) if state else Path("~/.local/state").expanduser()
+    name = f"{re.sub(r'[^a-zA-Z0-9.-]+', '_', server)}.jsonl"
+    for place in (folder / "inferometer", Path(tempfile.gettempdir()) / f"inferometer-{os.getuid()}"):
+        with contextlib.suppress(OSError, RuntimeError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(place, os.W_OK):
+                return place / name
+    raise LocalError(
+        f"what is changed at {server} could not be noted: neither '{folder}' nor the folder of temporary files can be "
+        "written",
+        remedy="set XDG_STATE_HOME to a folder that you may write to",
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """`process`, `loaded` and `models`, as far as they were written."""
+    found: dict[str, Any] = {"loaded": (), "models": {}}
+    with contextlib.suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # cut off
+                break
+            if "model" in row:
+                found["models"][row["model"]] = row["config"]
+            else:
+                found.update(row)
+    return found
+
+
+def _locked(path: Path, server: str, say: Say) -> int:
+    """The open file, once nobody else holds it; a guard that is at work is waited for, another run is not."""
+    is_told = False
+    while True:
+        with writing(path):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            holder = _read(path).get("process")
+            if holder is not None and _is_alive(int(holder)):
+                raise UsageError(
+                    f"another run (process {holder}) is changing the models of {server}",
+                    remedy="wait for it to end",
+                ) from None
+            if not is_told:
+                say(f"The last run at {server} was killed: waiting for its guard to put the models back")
+            is_told = True
+            time.sleep(_PAUSE_S)
+            continue
+        if os.fstat(file).st_nlink:  # else it was removed by whoever held it
+            return file
+        os.close(file)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+# --- the way back
+
+
+def _put_back(
+    control: ModelControl,
+    models: Mapping[str, Document | None],
+    loaded: Iterable[str],
+    *,
+    is_forced: bool,
+) -> None:
+    """All are tried; the first failure is told. `is_forced` where a load of the run before may still be under way: the
+    server does one after the other, so ours is the last."""
+    failures = []
+    were_loaded = [(name, config) for name, config in models.items() if config is not None]
+    for name, config in sorted(were_loaded, key=lambda row: "ensemble_scheduling" in row[1]):  # members first
+        try:
+            _load_back(control, name, config, is_forced=is_forced)
+        except PeerError as error:
+            failures.append(error)
+    for name in (name for name, config in models.items() if config is None):
+        try:
+            _unload_back(control, name, {*loaded, *models})
+        except PeerError as error:
+            failures.append(error)
+    if failures:
+        raise PeerError(
+            f"the original configuration could not be put back: {failures[0].message}",
+            remedy="load the model again by hand, without a configuration of its own",
+        ) from failures[0].__cause__ or failures[0]
+
+
+def _load_back(control: ModelControl, name: str, original: Document, *, is_forced: bool) -> None:
+    """By its configuration as the server gave it. Triton keeps a configuration that it was given when the model is
+    loaded without one, and reads the repository again when the files have changed."""
+    if not is_forced and name in _ready(control) and control.config(name) == original:
+        return
+    try:
+        control.load_model(name, original)
+    except PeerError:  # of some servers' own words: from the repository, then
+        control.unload_model(name)
+        control.load_model(name)
+    if control.config(name) != original:
+        raise PeerError(f"after loading '{name}' again its configuration differs from the original one")
+
+
+def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> None:
+    """With the members that an ensemble has brought in, except those that have an original of their own."""
+    while any(row.name == name and row.state == "LOADING" for row in control.index()):
+        time.sleep(_PAUSE_S)
+    called: tuple[str, ...] = ()
+    if name in _ready(control):
+        steps = control.config(name).get("ensemble_scheduling", {}).get("step", ())
+        called = tuple(dict.fromkeys(str(step["model_name"]) for step in steps))
+    control.unload_model(name)
+    for member in called:
+        if member not in others:
+            _unload_back(control, member, others)
+
+
+def _ready(control: ModelControl) -> set[str]:
+    return {row.name for row in control.index() if row.state == READY}

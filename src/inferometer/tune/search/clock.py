@@ -1,0 +1,56 @@
+"""What trials cost, learned from those that were made, and how much of the budget is left.
+
+Seconds are those that the trials say, not those of a clock, so a search that is resumed decides the same.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from inferometer.tune.search.throughput_model import Array
+from inferometer.tune.settings import Effort
+from inferometer.tune.trial import Trial
+
+WAITS = 3.0  # latencies that a trial lasts beyond its measurement: to warm up, to settle, to drain
+FAR = 0.1  # doublings of the instances at which a known loading time counts half
+
+
+@dataclass(slots=True)
+class SearchClock:
+    """The first trial takes in the start of the server: it says nothing about the cost of further ones."""
+
+    budget_s: float | None
+    spent_s: float = 0.0
+    _loadings: list[tuple[float, float]] = field(default_factory=list)  # (instances, seconds)
+    _others: list[float] = field(
+        default_factory=list
+    )  # seconds of a trial beyond loading, measuring and waiting
+
+    def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float) -> None:
+        if trial.loading_s:
+            self._loadings.append((instances, trial.loading_s))
+        if self.spent_s and trial.is_measured:
+            self._others.append(trial.cost_s - trial.loading_s - effort.duration_s - WAITS * latency_s)
+        self.spent_s += trial.cost_s
+
+    def loading_s(self, instances: Array) -> Array:
+        """For so many instances. It is taken to grow with their number until several numbers are known."""
+        if not self._loadings:
+            return np.zeros_like(instances)
+        known, seconds = (np.array(column) for column in zip(*self._loadings, strict=True))
+        apart = np.abs(np.log2(instances[:, None] / known[None, :]))
+        weights = 1 / (apart + FAR)
+        scaled = seconds * ((1 + instances[:, None]) / (1 + known[None, :])) ** 0.5
+        return np.asarray((weights * scaled).sum(axis=1) / weights.sum(axis=1))
+
+    def measuring_s(self, effort: Effort, latency_s: Array) -> Array:
+        other = float(np.median(self._others)) if self._others else 0.0
+        return np.asarray(max(effort.duration_s + other, 0.05) + WAITS * latency_s)
+
+    def is_over(self, next_s: float, left_for_s: float = 0.0) -> bool:
+        """Whether a trial of this cost no longer fits into the budget, with so much kept for later."""
+        return self.budget_s is not None and self.spent_s + next_s + left_for_s > self.budget_s
+
+    @property
+    def left_s(self) -> float:
+        return np.inf if self.budget_s is None else max(0.0, self.budget_s - self.spent_s)

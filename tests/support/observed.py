@@ -1,0 +1,198 @@
+"""A command in this process whose load is simulated, and everything that can be seen of it from outside.
+
+The clock is a fake one and the workers are the engine on it, so that a whole run takes milliseconds and two runs of the
+same line look alike. What a command only repeats of its options (`asked` and `effective` of a result) is not seen.
+"""
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inferometer.base import status
+from inferometer.cli.main import main
+from inferometer.load.plan import Plan
+from inferometer.load.sequences import Sequences
+from inferometer.load.workers import Workers
+from inferometer.observe.poller import Poller
+from tests.support.clock import FakeClock
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
+
+LOAD_REACHED = 77
+MS = 1_000_000
+_STREAM = (2 * MS, 3 * MS, 4 * MS, 5 * MS)
+_ECHOES = ("asked", "effective", "started_at", "host")
+_VARYING = re.compile(
+    r" at 0x[0-9a-f]+|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00)?|inferometer_run_\w+|(?<=fd=)\d+"
+)
+
+
+class LoadReached(BaseException):
+    """Here the first request would be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of a line: its exit code and words, its files, what workers and other processes were handed, and
+    what servers were asked."""
+
+    code: int
+    said: str
+    complaint: str
+    files: dict[str, str]
+    handed: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Observer:
+    """Runs lines in the working directory, which is left as it was found."""
+
+    capsys: pytest.CaptureFixture[str]
+    servers: tuple[Any, ...]  # that keep the requests or calls that came
+    is_halted: bool = False  # at the first request
+    handed: list[str] = field(default_factory=list)
+
+    def run(self, *words: str, is_halted: bool = False) -> Seen:
+        before = {path: path.read_bytes() for path in _files()}
+        marks = [len(_came(server)) for server in self.servers]
+        self.handed.clear()
+        self.is_halted = is_halted
+        self.capsys.readouterr()
+        code = LOAD_REACHED
+        with contextlib.suppress(LoadReached):
+            code = main(list(words))
+        said, complaint = (_VARYING.sub("", text) for text in self.capsys.readouterr())
+        files = {str(path): _content(path) for path in _files() if before.get(path) != path.read_bytes()}
+        for path in _files():
+            if path not in before:
+                path.unlink()
+        for path, content in before.items():
+            path.write_bytes(content)
+        asked = [
+            f"{row}" for server, mark in zip(self.servers, marks, strict=True) for row in _came(server)[mark:]
+        ]
+        return Seen(code, said, complaint, files, tuple(map(self._plain, self.handed)), tuple(asked))
+
+    def hand(self, *things: object) -> None:
+        """Keep what is given to somebody else."""
+        self.handed += map(repr, things)
+
+    @staticmethod
+    def _plain(text: str) -> str:
+        return _VARYING.sub("", text)
+
+
+def _files() -> list[Path]:
+    return sorted(path for path in Path().rglob("*") if path.is_file())
+
+
+def _came(server: Any) -> list[str]:
+    """Without figures that a thread of its own asks for, and without inferences: those are the simulation's."""
+    if hasattr(server, "calls"):
+        return [f"{call.method} {call.headers} {call.message!r}" for call in server.calls]
+    rows = (row for row in server.requests if row.path != "/metrics")
+    return [f"{row.method} {row.path} {row.headers} {row.body!r}" for row in rows]
+
+
+def _content(path: Path) -> str:
+    if path.suffix == ".sqlite":
+        return "a journal"
+    text = path.read_text("utf-8", "replace")
+    if path.suffix == ".json":
+        with contextlib.suppress(ValueError):
+            text = json.dumps(_without_echoes(json.loads(text)))
+    return _VARYING.sub("", text)
+
+
+def _without_echoes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_echoes(part) for name, part in value.items() if name not in _ECHOES}
+    return [_without_echoes(part) for part in value] if isinstance(value, list) else value
+
+
+class _Workers(SimulatedLoad):
+    """As many as were asked for, in one engine; a request in twenty fails."""
+
+    def __init__(self, observer: Observer, asked: Workers, clock: FakeClock) -> None:
+        streamed = _STREAM if asked.traffic.wiring.is_streaming else ()
+
+        def reply(number: int, sent_ns: int) -> Reply:
+            is_bad = number % 20 == 9
+            service_ns = (25 + 5 * (number * 7 % 11) + number // 40 % 5) * MS
+            return Reply(service_ns, status.HTTP + 503 if is_bad else status.OK, responses_ns=streamed)
+
+        plan = asked.sequences
+        super().__init__(
+            FakeServer(reply, servers=4),
+            clock,
+            requests=len(asked.traffic.requests),
+            timeout_ns=asked.timeout_ns,
+            sequences=None if plan is None else Sequences(plan),
+        )
+        self._observer, self.count, self.pids = observer, asked.count, ()
+        observer.hand(
+            *(asked.traffic, asked.count, asked.timeout_ns, asked.sequences, asked.verbose),
+            len(asked.spool_fds),
+        )
+
+    def apply(self, plan: Plan) -> int:
+        self._observer.hand(plan)
+        if self._observer.is_halted:
+            raise LoadReached
+        return super().apply(plan)
+
+    def resize(self, count: int) -> None:
+        self.count = count
+
+
+def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *servers: Any) -> Observer:
+    """With everything simulated that takes time, another process, or chance."""
+    from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
+    from inferometer.measure import run as measure
+    from inferometer.report import progress as _progress  # noqa: F401
+    from inferometer.tune import deployment as deployments
+    from inferometer.tune import session
+
+    found, clock = Observer(capsys, servers), FakeClock()
+
+    def deployment(launch: Any) -> Any:
+        found.hand(launch)
+        if launch.mode != "remote":
+            raise LoadReached
+        return opened(launch)
+
+    @contextmanager
+    def asked_host(host: Any, port: int) -> Iterator[None]:
+        found.hand(host)
+        raise LoadReached
+        yield
+
+    def poller(look: Any, *, interval_ns: int, clock: Any) -> Poller:
+        found.hand(interval_ns)
+        return Poller(look, interval_ns=interval_ns, clock=clock)
+
+    opened = deployments.open_deployment
+    for name, module in list(sys.modules.items()):
+        is_real = name == "inferometer.services.undo"
+        if name.startswith("inferometer.") and hasattr(module, "monotonic_ns") and not is_real:
+            monkeypatch.setattr(module, "monotonic_ns", clock)
+    monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))
+    monkeypatch.setattr(Workers, "__exit__", lambda self, *_: None)
+    monkeypatch.setattr(measure, "_host_watch", lambda *_: None)
+    monkeypatch.setattr(measure, "Poller", poller)
+    monkeypatch.setattr(session, "open_deployment", deployment)
+    monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
+    monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_: None)
+    monkeypatch.setattr(
+        "inferometer.measure.journal.RequestJournal.open_spools", lambda _, count: tuple(range(count))
+    )
+    monkeypatch.setattr("secrets.randbits", lambda bits: 1000)
+    return found

@@ -1,0 +1,95 @@
+"""What would have no effect beside the rest of a line is refused, in a sentence that begins with the option."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.cli.find import COMMAND as FIND
+from inferometer.cli.measure import COMMAND, measure_options
+from inferometer.measure.checks import check_model
+from inferometer.measure.unused import check_given, check_use, given_values
+from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.command_line import read
+from inferometer.options.options import Options
+
+
+def options_of(line: str) -> Options:
+    given = read(["-m", "fake", *line.split()], COMMAND)
+    assert isinstance(given, dict)
+    return measure_options(given)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "remedy"),
+    [
+        ("--request-period 3", "--request-period", "--periodic-concurrency-range"),
+        ("-d 3s -s 20", "--stability-percentage", "give one of them"),
+        ("-n 9 --max-trials 4", "--max-trials", "leave it out"),
+        ("-n 9 -p 100", "--measurement-interval", "leave it out"),
+        ("--measurement-request-count 9", "--measurement-request-count", "--measurement-mode count_windows"),
+        ("--measurement-mode count_windows -p 100", "--measurement-interval", "count_windows"),
+        ("-n 9 -d 3s", "--duration", "--time-limit"),
+        ("-n 9 --precision 5%", "--precision", "--time-limit"),
+        ("-c 1,2,4 -l 9 --binary-search", "--binary-search", "lowest:highest"),
+        ("--output-shared-memory-size 9", "--output-shared-memory-size", "--shared-memory system"),
+        ("--grpc --input-tensor-format json", "--input-tensor-format", "--grpc"),
+        ("--shared-memory system --output-tensor-format json", "--output-tensor-format", "--shared-memory"),
+        ("--verbose-csv", "--verbose-csv", "--csv"),
+        ("--validate-sample 10%", "--validate-sample", "--data"),
+        ("--string-data a --string-length 9", "--string-length", "leave it out"),
+        ("--tls-cert-type DER", "--tls-cert-type", "--tls-cert"),
+        ("--tls-key-type DER", "--tls-key-type", "--tls-key"),
+        (f"--tls-key {__file__}", "--tls-key", "--tls-cert"),
+        (f"--tls-ca {__file__} --tls-insecure", "--tls-ca", "give one of them"),
+        ("--arrivals poisson", "--arrivals", "--rate"),
+        ("--num-of-sequences 3", "--num-of-sequences", "--rate"),
+        ("-c 2 --workers 3", "--workers", "-c"),
+        ("--endpoint v1/x", "--endpoint", "leave it out"),
+        ("--path /x", "--path", "leave it out"),
+        ("--service-kind triton_c_api --model-repository . -u a:1", "--url", "leave it out"),
+    ],
+)
+def test_a_line_with_an_option_that_has_no_effect(line: str, name: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_given(given_values(options_of(line)), "measure")
+    assert caught.value.message.startswith(f"{name} ")
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "line", ["-c 4 --workers 3", "-r 5 --arrivals poisson", "-d 3s --precision 5%", "-s 20"]
+)
+def test_a_line_whose_options_all_have_one(line: str) -> None:
+    check_given(given_values(options_of(line)), "measure")
+
+
+def test_find_does_not_know_its_loads_before() -> None:
+    check_given(given_values(options_of("--workers 3")), "find")
+    assert "workers" not in FIND.refused
+
+
+def spec(datatype: str, shape: tuple[int, ...]) -> ModelSpec:
+    return ModelSpec("fake", "1", (TensorSpec("IN", datatype, shape),), (), max_batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("line", "model", "complaint"),
+    [
+        ("--sequence-length 5", spec("FP32", (1,)), "--sequence-length is for models with sequences"),
+        ("--string-length 5", spec("FP32", (1,)), "--string-length is for inputs of datatype BYTES"),
+        ("--seed 5 --data zero", spec("FP32", (1,)), "--seed is for random values"),
+        ("--shape IN:5", spec("FP32", (1,)), "is fixed: [1]"),
+        ("--shape IN:5", spec("FP32", (-1, -1)), "has 1 dimensions, and input 'IN' has 2"),
+        ("--shape IN:3,4", spec("FP32", (-1, 5)), "does not fit input 'IN'"),
+    ],
+)
+def test_an_option_that_this_model_has_no_use_for(line: str, model: ModelSpec, complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_use(options_of(line), model)
+    assert complaint in caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_batch_is_no_larger_than_the_model_takes() -> None:
+    with pytest.raises(UsageError, match="max_batch_size is 8; give -b 8 or less"):
+        check_model(options_of("-b 9"), spec("FP32", (1,)))
+    check_model(options_of("-b 8"), spec("FP32", (1,)))

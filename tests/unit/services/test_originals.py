@@ -1,0 +1,145 @@
+"""What a server had before the first change, put back by the run, by its guard or by the next run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.services.discovery import READY, ModelState
+from inferometer.services.originals import Originals, kept_in
+
+
+class Filed:
+    """A server whose models are files, so that other processes see them too; those in `repository` are not loaded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def index(self):
+        return tuple(ModelState(path.name, READY) for path in self.folder.iterdir())
+
+    def config(self, name, version=""):
+        return json.loads((self.folder / name).read_text())
+
+    def load_model(self, name, config=None):
+        if config is None:
+            raise PeerError("nothing in the repository")
+        (self.folder / name).write_text(json.dumps(config))
+
+    def unload_model(self, name):
+        (self.folder / name).unlink(missing_ok=True)
+
+
+A = {"name": "a", "count": 1}
+ENSEMBLE = {"name": "e", "ensemble_scheduling": {"step": [{"model_name": "a"}, {"model_name": "b"}]}}
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch) -> Filed:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "models").mkdir()
+    found = Filed(tmp_path / "models")
+    found.load_model("a", A)
+    return found
+
+
+def loaded(server) -> dict:
+    return {row.name: server.config(row.name) for row in server.index()}
+
+
+def test_what_was_loaded_is_back_and_what_was_not_is_gone(server):
+    with Originals(server, "here:8000", print) as originals:
+        originals.note(["e"])
+        server.load_model("b", {"name": "b"})  # the server does so by itself for an ensemble
+        server.load_model("e", ENSEMBLE)
+        originals.note(["a", "b"])
+        server.load_model("a", {"name": "a", "count": 5})
+    assert loaded(server) == {"a": A}
+    assert not kept_in("here:8000").exists()
+
+
+def test_members_that_an_ensemble_brought_in_are_gone_too(server):
+    with Originals(server, "here", print) as originals:
+        originals.note(["e"])
+        server.load_model("b", {"name": "b"})
+        server.load_model("e", ENSEMBLE)
+    assert loaded(server) == {"a": A}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from inferometer.services.originals import Originals
+from tests.unit.services.test_originals import Filed
+server = Filed(Path(sys.argv[1]))
+originals = Originals(server, "here", print).open()
+originals.note(["a"])
+server.load_model("a", {"name": "a", "count": 5})
+if sys.argv[2] == "both":
+    originals._guard._process.kill()
+    originals._guard._process.wait()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def run_and_kill(server, what: str) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(server.folder), what], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def wait_until_gone() -> None:
+    deadline = time.monotonic() + 60
+    while kept_in("here").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_guard_of_a_run_that_was_killed_puts_back(server):
+    run_and_kill(server, "the run")
+    wait_until_gone()
+    assert loaded(server) == {"a": A}
+
+
+def test_the_next_run_puts_back_what_nobody_could_and_says_so(server):
+    run_and_kill(server, "both")
+    assert loaded(server) == {"a": {"name": "a", "count": 5}}
+    said = []
+    with Originals(server, "here", said.append) as originals:
+        assert loaded(server) == {"a": A}
+        assert originals.has_put_back
+    assert len(said) == 1
+    assert "killed" in said[0]
+    assert loaded(server) == {"a": A}
+
+
+def test_a_line_that_was_cut_off_is_of_a_change_that_was_not_made(server):
+    kept_in("here").write_text('{"process": 1}\n{"loaded": ["a"]}\n{"model": "a", "conf')
+    with Originals(server, "here", print) as originals:
+        assert not originals.has_put_back
+
+
+def test_two_runs_do_not_change_one_server(server):
+    busy = pytest.raises(UsageError, match=f"process {os.getpid()}")
+    with Originals(server, "here", print), busy, Originals(server, "here", print):
+        pass
+
+
+def test_what_cannot_be_put_back_is_left_to_the_guard(server, monkeypatch):
+    originals = Originals(server, "here", print).open()
+    originals.note(["a"])
+    server.load_model("a", {"name": "a", "count": 5})
+
+    def refuse(name, config=None):
+        raise PeerError("out of memory")
+
+    monkeypatch.setattr(server, "load_model", refuse)
+    with pytest.raises(PeerError, match="could not be put back: out of memory"):
+        originals.close()
+    wait_until_gone()
+    assert loaded(server) == {"a": A}

@@ -1,0 +1,88 @@
+"""Limits of GPU memory and power: how they are written, and what becomes of those that nobody can check."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.checks import changed
+from inferometer.options.commands import TuneOptions
+from inferometer.options.options import Options
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.prepare import with_gpu_figures
+from inferometer.tune.scoring import Constraint, Goal, passes
+from inferometer.tune.settings import settings_of
+from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
+
+WRITTEN = (
+    ("gpu memory<8GB", ("gpu_used_memory", 8000.0)),
+    ("GPU_memory <= 500MiB", ("gpu_used_memory", 524.288)),
+    ("gpu power<300W", ("gpu_power_usage", 300.0)),
+)
+
+
+def constraints(slo: str) -> tuple[Constraint, ...]:
+    return settings_of(TuneOptions(slo=slo), changed(Options(), model="m")).models[0].goal.constraints
+
+
+@pytest.mark.parametrize(("slo", "limit"), WRITTEN)
+def test_a_limit_of_the_gpu_is_a_promise(slo, limit):
+    (found,) = constraints(slo)
+    assert (found.tag, found.high) == limit
+
+
+def test_limits_of_the_gpu_and_of_answers_go_together():
+    found = {row.tag for row in constraints("p99<10ms, gpu power<300W")}
+    assert found == {"perf_latency_p99", "perf_error_rate", "gpu_power_usage"}
+
+
+def test_only_who_asks_about_gpus_has_metrics_collected():
+    asked = settings_of(TuneOptions(slo="gpu power<300W"), changed(Options(), model="m"))
+    assert asked.must_know_gpus
+    assert asked.models[0].options.collect_metrics
+    plain = settings_of(TuneOptions(slo="p99<1s"), changed(Options(), model="m"))
+    assert not plain.must_know_gpus
+    assert not plain.models[0].options.collect_metrics
+
+
+@pytest.mark.parametrize("slo", ["gpu memory<8", "gpu memory>8GB", "gpu<8GB", "gpu power<5GB"])
+def test_a_limit_without_sense_is_refused(slo):
+    with pytest.raises(UsageError, match="no limit of a GPU"):
+        constraints(slo)
+
+
+def trial(status=Status.MEASURED, **gpu: float) -> Trial:
+    part = TrialPart(
+        "m", "m_config_0", ClientLoad(concurrency=1), Figures((("perf_throughput", Estimate(9.0)),))
+    )
+    rows = tuple((tag, Estimate(value)) for tag, value in gpu.items())
+    return Trial(0, (part,), status, gpus=(("GPU-1", Figures(rows)),) if gpu else ())
+
+
+GOAL = Goal("m", constraints=(Constraint("gpu_used_memory", high=100.0),))
+
+
+def search():
+    yield "a proposal"
+    yield "another"
+    return "done"
+
+
+def test_a_search_goes_on_where_the_figures_are_known_or_nothing_was_measured():
+    steps = with_gpu_figures(search(), [GOAL])
+    assert steps.send(None) == "a proposal"
+    assert steps.send(trial(Status.FAILED)) == "another"
+    with pytest.raises(StopIteration) as stop:
+        steps.send(trial(gpu_used_memory=50.0))
+    assert stop.value.value == "done"
+
+
+def test_a_search_ends_where_nobody_tells():
+    steps = with_gpu_figures(search(), [GOAL])
+    steps.send(None)
+    with pytest.raises(UsageError, match="GPU Memory Usage is unknown here") as refused:
+        steps.send(trial(gpu_power_usage=70.0))
+    assert "inferometer[gpu]" in refused.value.remedy
+
+
+def test_more_memory_than_promised_breaks_it():
+    assert passes([GOAL], trial(gpu_used_memory=100.0))
+    assert not passes([GOAL], trial(gpu_used_memory=101.0))

@@ -1,0 +1,24 @@
+"""Replies that never come make a trial fail."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.plan import Closed
+from inferometer.tune.meter import QUIET_NS, drained
+from tests.support.clock import FakeClock
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
+
+
+@pytest.mark.parametrize(("lost", "slow_ns"), [(0, 40 * NS_PER_MS), (3, 40 * NS_PER_MS), (0, 3 * NS_PER_S)])
+def test_requests_that_get_no_reply_are_counted_and_slow_ones_waited_for(lost, slow_ns):
+    clock = FakeClock()
+    script = lambda number, sent: Reply(3600 * NS_PER_S if number < lost else slow_ns)  # noqa: E731
+    load = SimulatedLoad(FakeServer(script), clock)
+    load.apply(Closed(8))
+    load.collect(clock() + 5 * slow_ns)
+    level = SimpleNamespace(measurement=SimpleNamespace(latency=SimpleNamespace(max_ns=slow_ns)))
+    ended_ns = clock()
+    assert drained(SimpleNamespace(load=load, clock=clock), level) == lost
+    assert clock() - ended_ns < max(QUIET_NS, 3 * slow_ns) + NS_PER_S
