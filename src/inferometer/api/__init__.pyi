@@ -110,6 +110,7 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def find(
     model: str = ...,
     *,
@@ -183,6 +184,7 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def tune(
     model: str = ...,
     *,
@@ -203,7 +205,6 @@ def tune(
     watcher: Watcher | None = ...,
     version: str = ...,
     protocol: str = ...,
-    service_kind: str = ...,
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
@@ -221,22 +222,8 @@ def tune(
     validate_tolerance: tuple[float, float] = ...,
     validate_sample: float = ...,
     connections: int | None = ...,
-    grpc_method: str = ...,
-    proto: str | None = ...,
-    proto_paths: Sequence[str] = ...,
-    endpoint: str = ...,
-    output_tokens: int | None = ...,
-    method: str | None = ...,
-    path: str = ...,
-    bodies: Sequence[str] = ...,
-    signature: str = ...,
-    management_url: str | None = ...,
-    triton_directory: str | None = ...,
     model_repository: str | None = ...,
-    request_count: int = ...,
     request_timeout_s: float = ...,
-    workers: int | Literal["auto"] = ...,
-    asynchronous: bool = ...,
     streaming: bool = ...,
     sequence_length: int | None = ...,
     sequence_length_variation: float = ...,
@@ -252,8 +239,6 @@ def tune(
     shape: Mapping[str, Sequence[int]] = ...,
     string_length: int = ...,
     string_data: str | None = ...,
-    prompts: str | None = ...,
-    prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
     input_format: str = ...,
@@ -266,6 +251,7 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -347,6 +333,7 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 def diagnose(
     model: str = ...,
     *,
@@ -422,16 +409,20 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+
 def load(
     path: str | Path,
 ) -> Result: ...
+
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
+
 def to_html(
     report: Report,
 ) -> str: ...
+
 def to_markdown(
     report: Report,
 ) -> str: ...

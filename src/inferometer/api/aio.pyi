@@ -108,6 +108,7 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def find(
     model: str = ...,
     *,
@@ -181,6 +182,7 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def tune(
     model: str = ...,
     *,
@@ -201,7 +203,6 @@ async def tune(
     watcher: Watcher | None = ...,
     version: str = ...,
     protocol: str = ...,
-    service_kind: str = ...,
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
@@ -219,22 +220,8 @@ async def tune(
     validate_tolerance: tuple[float, float] = ...,
     validate_sample: float = ...,
     connections: int | None = ...,
-    grpc_method: str = ...,
-    proto: str | None = ...,
-    proto_paths: Sequence[str] = ...,
-    endpoint: str = ...,
-    output_tokens: int | None = ...,
-    method: str | None = ...,
-    path: str = ...,
-    bodies: Sequence[str] = ...,
-    signature: str = ...,
-    management_url: str | None = ...,
-    triton_directory: str | None = ...,
     model_repository: str | None = ...,
-    request_count: int = ...,
     request_timeout_s: float = ...,
-    workers: int | Literal["auto"] = ...,
-    asynchronous: bool = ...,
     streaming: bool = ...,
     sequence_length: int | None = ...,
     sequence_length_variation: float = ...,
@@ -250,8 +237,6 @@ async def tune(
     shape: Mapping[str, Sequence[int]] = ...,
     string_length: int = ...,
     string_data: str | None = ...,
-    prompts: str | None = ...,
-    prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
     input_format: str = ...,
@@ -264,6 +249,7 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -345,6 +331,7 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 async def diagnose(
     model: str = ...,
     *,
