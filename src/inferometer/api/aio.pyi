@@ -108,7 +108,6 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def find(
     model: str = ...,
     *,
@@ -182,7 +181,6 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def tune(
     model: str = ...,
     *,
@@ -249,7 +247,6 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -331,7 +328,6 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 async def diagnose(
     model: str = ...,
     *,
