@@ -163,7 +163,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     found, clock = Observer(capsys, servers), FakeClock()
 
-    def deployment(launch: Any) -> Any:
+    def deployment(launch: Any, say: Any = None) -> Any:
         found.hand(launch)
         if launch.mode != "remote":
             raise LoadReached
