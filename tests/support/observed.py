@@ -190,7 +190,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(measure, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)
     monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)
-    monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_: None)
+    monkeypatch.setattr("inferometer.services.undo.Guard.add", lambda *_, **__: None)
     monkeypatch.setattr(
         "inferometer.measure.journal.RequestJournal.open_spools", lambda _, count: tuple(range(count))
     )
