@@ -92,9 +92,7 @@ def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, 
     words = ("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt")
     done = tune(tmp_path, models, *words)
     assert done.code == 0, done.stderr
-    assert re.search(
-        r"In \d+ measurements across \d+ configurations?, W_config_", " ".join(done.stdout.split())
-    )
+    assert re.search(r"\d+ measurements? of \d+ configurations?", " ".join(done.stdout.split()))
     assert "max_batch_size" in (tmp_path / "best.pbtxt").read_text()
     first = json.loads((tmp_path / "study.json").read_text())
     measured = [trial["number"] for trial in first["trials"] if trial["status"] == "measured"]
@@ -190,11 +188,34 @@ def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp
         [*program, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     assert tool.stderr is not None
-    seen = [line for line in (tool.stderr.readline() for _ in range(2)) if line]
-    assert seen
+    trying, figures = (tool.stderr.readline().rstrip("\n") for _ in range(2))
+    assert trying.startswith("trial 1: W_config_default (1 CPU instance")
     os.kill(tool.pid, signal.SIGKILL)
     tool.wait()
     tool.stderr.close()
     done = call("inferometer", *command)
     assert done.code == 0, done.stderr
-    assert done.stderr.splitlines()[: len(seen)] == [line.rstrip("\n") for line in seen]
+    assert done.stderr.splitlines()[0] == f"{figures} (from the journal, not measured now)"
+
+
+def test_an_interrupted_search_answers_with_the_best_so_far(tmp_path, models):
+    command = [
+        *("tune", "W", "--model-repository", str(models), "--budget", "60s", "--load", "1:8"),
+        *("--output", "best.pbtxt", "--json", "study.json"),
+    ]
+    tool = subprocess.Popen(
+        [sys.executable, "-m", "inferometer.cli.main", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert tool.stderr is not None
+    while not tool.stderr.readline().startswith("W_config_default"):
+        assert tool.poll() is None
+    tool.send_signal(signal.SIGINT)
+    out, _ = tool.communicate(timeout=120)
+    assert tool.returncode == 130
+    assert "infer/s" in out
+    assert "max_batch_size" in (tmp_path / "best.pbtxt").read_text()
+    assert json.loads((tmp_path / "study.json").read_text())["ended"] == "interrupted"

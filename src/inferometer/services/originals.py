@@ -204,15 +204,18 @@ def _put_back(
     """All are tried; the first failure is told. `is_forced` where a load of the run before may still be under way: the
     server does one after the other, so ours is the last."""
     failures = []
+    for name in (name for name, config in models.items() if config is None):
+        try:
+            if is_forced:
+                with contextlib.suppress(PeerError):  # then it is not loaded
+                    control.load_model(name)
+            _unload_back(control, name, {*loaded, *models})
+        except PeerError as error:
+            failures.append(error)
     were_loaded = [(name, config) for name, config in models.items() if config is not None]
     for name, config in sorted(were_loaded, key=lambda row: "ensemble_scheduling" in row[1]):  # members first
         try:
             _load_back(control, name, config, is_forced=is_forced)
-        except PeerError as error:
-            failures.append(error)
-    for name in (name for name, config in models.items() if config is None):
-        try:
-            _unload_back(control, name, {*loaded, *models})
         except PeerError as error:
             failures.append(error)
     if failures:
@@ -238,8 +241,6 @@ def _load_back(control: ModelControl, name: str, original: Document, *, is_force
 
 def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> None:
     """With the members that an ensemble has brought in, except those that have an original of their own."""
-    while any(row.name == name and row.state == "LOADING" for row in control.index()):
-        time.sleep(_PAUSE_S)
     called: tuple[str, ...] = ()
     if name in _ready(control):
         steps = control.config(name).get("ensemble_scheduling", {}).get("step", ())

@@ -332,9 +332,8 @@ class Walk:
 
     def _named(self, words: list[Word], complaint: str) -> str | None:
         """Another option of the line that is complained of."""
-        if not complaint.startswith(f"{self.command.program}: "):
-            return None
-        names = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", complaint))
+        told = [row for row in complaint.splitlines() if row.startswith(f"{self.command.program}: ")]
+        names = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(told)))
         for name, _ in words:
             if name and names & set(self.command.by_name[name].names):
                 return self._key(name)

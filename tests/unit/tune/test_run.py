@@ -51,15 +51,16 @@ class FakeServer:
 class FakeDeployment(ServerDeployment):
     """Loads into nothing."""
 
-    def __init__(self, server: FakeServer, refused: tuple[str, ...] = ()) -> None:
+    def __init__(self, server: FakeServer, refused: tuple[str, ...] = (), why: str = "") -> None:
         super().__init__(server, LaunchSettings())
         self.refused = refused
+        self.why = why
         self.loaded: list[str] = []
 
     def apply(self, variants) -> bool:
         name = variants[0].name
         if name in self.refused:
-            raise PeerError(f"failed to load '{name}'")
+            raise PeerError(f"failed to load '{name}'{self.why}")
         is_fresh = not self.loaded or self.loaded[-1] != name
         if is_fresh:
             self.loaded.append(name)
@@ -236,3 +237,15 @@ def test_failed_trials_are_tried_again_only_after_the_search_had_ended(path):
     mended = FakeMeter()
     study_of(path, mended)
     assert len(mended.runs) == 4  # the loads of the variant that failed
+
+
+def test_what_does_not_fit_the_memory_is_a_result_and_the_others_go_on(path):
+    large = ("W_config_default", "W_config_0")
+    full = FakeDeployment(FakeServer(is_up=True), large, ": CUDA out of memory")
+    study = study_of(path, FakeMeter(), deployment=full)
+    assert {trial.name for trial in study.not_done} == set(large)
+    assert all("out of memory" in trial.reason for trial in study.not_done)
+    assert study.measured
+    broken = FakeDeployment(FakeServer(is_up=True), large)
+    with pytest.raises(PeerError, match="the first 2 attempts"):
+        study_of(path.with_name("other"), FakeMeter(), deployment=broken)
