@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_terminal_that_cannot_go_back_gets_lines() -> None:
 
 
 def test_ctrl_c_ends_in_order_and_gives_the_terminal_back() -> None:
-    with FakeTriton() as fake:
+    with FakeTriton(lambda number, request: time.sleep(1)) as fake:  # so that the end is waited for
         seen = on_terminal(
             ["measure", fake.server.address, "fake", "-d", "60s", "--precision", "0.001"],
             interrupt_at="no errors",

@@ -9,6 +9,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.text import to_stderr
 from inferometer.options.options import Options
+from inferometer.report.delivery import FORMS
 
 BAD_REPLY = 1
 
@@ -24,6 +25,8 @@ def preview(name: str, given: dict[str, Any]) -> int:
     from inferometer.measure.prepare import prepare
     from inferometer.measure.preview import first_of, reply_text, request_text, send
 
+    if unwritten := [f"--{form}" for form in FORMS if form in given]:
+        to_stderr(f"{' and '.join(unwritten)}: not written, since nothing is measured")
     is_good = True
     for title, options in _loads(name, given):
         with messages_shown(options.verbose):

@@ -37,10 +37,6 @@ COMMAND = Command(
         ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "of yours, inside a promise"),
         ("localhost:8000 simple --budget 3m", "on a running server, which is left as it was found"),
         ("simple --budget 3m --output config.pbtxt --html tune.html", "with the configuration and a page"),
-        (
-            "my_ensemble --model-repository models --budget 5m --output best",
-            "best/MODEL/config.pbtxt for each member",
-        ),
     ),
     takes_words=True,
 )

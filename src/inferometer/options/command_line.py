@@ -227,7 +227,8 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
     if names and all(by_name[name] is by_name[names[0]] for name in names):
         return names[0]
     if names and _OTHER_TOOLS.get(prefix) not in by_name:
-        raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(names)}")
+        shown = [name for name in names if name in by_name[name].names and not by_name[name].instead]
+        raise UsageError(f"Ambiguous option '{prefix}'", remedy=f"it may be {', '.join(shown or names)}")
     raise UsageError(f"Invalid long option '{prefix}'", remedy=_suggestion(prefix, by_name))
 
 
@@ -247,6 +248,8 @@ _OTHER_TOOLS = {
     "-o": "--json",
     "-X": "--method",
     "--threshold": "--slo",
+    "--batch-size": "--batch",
+    "--batchsize": "--batch",
     "--stages": "--shape-load",
     **dict.fromkeys(("--runs", "--max-requests", "--num-requests", "--num-prompts"), "-n"),
     **dict.fromkeys(("--host", "--target"), "--url"),

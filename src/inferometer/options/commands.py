@@ -140,7 +140,7 @@ class FindOptions:
 
     slo: str = option(
         "--slo",
-        "such as 'p99<50ms, errors<0.1%'",
+        "What to keep, such as 'p99<50ms, errors<0.1%'",
         text("PROMISE"),
         default="",
         group="Search",
@@ -149,20 +149,20 @@ class FindOptions:
     )
     by: str = option(
         "--by",
-        "what to raise: rate or concurrency",
+        "What to raise: rate or concurrency",
         choice("WHAT", "rate", "concurrency"),
         default="rate",
         is_main=True,
     )
     start: float | None = option(
         "--start",
-        "the first to try (default: from a short look)",
+        "The first to try (default: from a short look)",
         above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
         is_main=True,
     )
     duration_s: float = ours(
         "-d --duration",
-        "time for the whole search, such as 90s or 2m",
+        "Time for the whole search, such as 90s or 2m",
         duration(zero=False),
         default=60.0,
         shown="1m",
@@ -176,26 +176,26 @@ class DiagnoseOptions:
 
     apply: bool = option(
         "--apply",
-        "load the suggested configurations one after the other, measure, and keep what is better; needs a server "
+        "Load the suggested configurations one after the other, measure, and keep what is better; needs a server "
         "with --model-control-mode explicit. The original configuration comes back at the end",
         group="Diagnosis",
         is_main=True,
     )
     budget_s: float = option(
         "--budget",
-        "time for --apply, such as 90s or 3m",
+        "Time for --apply, such as 90s or 3m",
         duration(zero=False),
         default=180.0,
         shown="3m",
         is_main=True,
     )
-    keep: bool = option("--keep", "leave the server with what --apply found", is_main=True)
+    keep: bool = option("--keep", "Leave the server with what --apply found", is_main=True)
     write_config: Path | None = option(
-        "--write-config", "write the config.pbtxt files that --apply found", path("DIR"), is_main=True
+        "--write-config", "Write the config.pbtxt files that --apply found", path("DIR"), is_main=True
     )
     cores: float | None = option(
         "--cores",
-        "cores of the server's machine (default: seen, if it is this one)",
+        "Cores of the server's machine (default: seen, if it is this one)",
         above_zero("N", "number", "give the number of cores of the server's machine"),
         is_main=True,
     )
@@ -244,70 +244,70 @@ class TuneOptions:
     """What only `tune` is asked."""
 
     model: str = option(
-        "-m --model", "the model to tune", text("NAME"), default="", group="Search", is_main=True
+        "-m --model", "The model to tune", text("NAME"), default="", group="Search", is_main=True
     )
     slo: str | None = option(
-        "--slo", "what every answer must keep, such as 'p99<10ms'", text("PROMISE"), is_main=True
+        "--slo", "What every answer must keep, such as 'p99<10ms'", text("PROMISE"), is_main=True
     )
     budget_s: float | None = option(
-        "--budget", "end in this time with the best so far, such as 3m", duration(zero=True), is_main=True
+        "--budget", "End in this time with the best so far, such as 3m", duration(zero=True), is_main=True
     )
     model_repository: tuple[Path, ...] = option(
         "--model-repository",
-        "folder of models, for a server of our own (default: the example models)",
+        "Folder of models, for a server of our own (default: the example models)",
         path("DIR"),
         combine=appended,
         is_main=True,
     )
     url: str | None = option(
-        "--url -u", "tune on this server instead; it is left as it was found", text("HOST:PORT"), is_main=True
+        "-u --url", "Tune on this server instead; it is left as it was found", text("HOST:PORT"), is_main=True
     )
     launch_mode: str = option(
         "--triton-launch-mode",
-        "local: a server of our own; c_api: no server, the library in a worker",
+        "Where models are loaded; local: in a server of our own; c_api: no server, the library in a worker",
         choice("MODE", "local", "c_api"),
         default="local",
     )
     install_path: str | None = option(
-        "--triton-install-path", "folder of the library for c_api (default: the embedded one)", text("DIR")
+        "--triton-install-path", "Folder of the library for c_api (default: the embedded one)", text("DIR")
     )
     search: str = option(
         "--search",
-        "how to search: smart, brute, quick or optuna",
+        "How to search: smart, brute, quick or optuna",
         choice("NAME", "smart", "brute", "quick", "optuna"),
         default="smart",
         is_main=True,
     )
     instances: tuple[int, int] = option(
-        "--instances", "where to look for instances: lowest:highest", bounds, default=(1, 5), shown="1:5"
+        "--instances", "Where to look for instances: lowest:highest", bounds, default=(1, 5), shown="1:5"
     )
     batch: tuple[int, int] = option(
         "--max-batch",
-        "where to look for the largest batch of the server: lowest:highest",
+        "Where to look for the largest batch of the server: lowest:highest",
         bounds,
         default=(1, 128),
         shown="1:128",
     )
     load: tuple[int, int] = option(
-        "--load", "where to look for load: lowest:highest", bounds, default=(1, 1024), shown="1:1024"
+        "--load", "Where to look for load: lowest:highest", bounds, default=(1, 1024), shown="1:1024"
     )
     delays: tuple[int, ...] = option(
-        "--delays", "delays of the dynamic batcher to try, such as 100,500", microseconds, default=()
+        "--delays", "Delays of the dynamic batcher to try, such as 100,500", microseconds, default=()
     )
     journal: Path = option(
         "--journal",
-        "every trial, to resume from",
+        "Every trial, to resume from",
         path(),
         default=Path("inferometer-tune.sqlite"),
         shown="",
         is_main=True,
     )
-    fresh: bool = option("--fresh", "forget what the journal holds")
-    seed: int | None = option("--seed", "repeat a search as it was", whole("SEED"))
-    study: None = option("--study", "the same as --json", path(), instead="write --json FILE")
+    fresh: bool = option("--fresh", "Forget what the journal holds")
+    seed: int | None = option("--seed", "Repeat a search as it was", whole("SEED"))
+    study: None = option("--study", "The same as --json", path(), instead="write --json FILE")
     output: Path | None = option(
         "--output",
-        "write the recommended config.pbtxt; of an ensemble or several models, a folder with MODEL/config.pbtxt each",
+        "Write the recommended config.pbtxt; of an ensemble or several models, a folder with MODEL/config.pbtxt each",
         path(),
         is_main=True,
     )
@@ -319,18 +319,18 @@ class ViewOptions:
 
     html: str | None = option(
         "--html",
-        "write one self-contained page; - is standard output, here and below",
+        "Write one self-contained page; - is standard output, here and below",
         output_file,
         group="Output",
     )
-    markdown: str | None = option("--markdown", "write Markdown", output_file)
-    csv: str | None = option("-f --csv", "write a table, as CSV", output_file)
-    json: str | None = option("--json", "write the whole result, as this version does", output_file)
-    junit: str | None = option("--junit", "write test cases for CI, as JUnit XML", output_file)
-    png: Path | None = option("--png", "write a picture (needs an installed Chromium)", path())
-    pdf: Path | None = option("--pdf", "write a PDF (needs an installed Chromium)", path())
-    open: bool = option("--open", "show the page in the browser")
-    quiet: bool = option("-q --quiet", "do not print the names of the files")
+    markdown: str | None = option("--markdown", "Write Markdown", output_file)
+    csv: str | None = option("-f --csv", "Write a table, as CSV", output_file)
+    json: str | None = option("--json", "Write the whole result, as this version does", output_file)
+    junit: str | None = option("--junit", "Write test cases for CI, as JUnit XML", output_file)
+    png: Path | None = option("--png", "Write a picture (needs an installed Chromium)", path())
+    pdf: Path | None = option("--pdf", "Write a PDF (needs an installed Chromium)", path())
+    open: bool = option("--open", "Show the page in the browser")
+    quiet: bool = option("-q --quiet", "Do not print the names of the files")
 
 
 def _port(service: str, usual: int) -> Any:
@@ -347,14 +347,14 @@ class ServeOptions:
 
     model_repository: tuple[Path, ...] = option(
         "--model-repository",
-        "folder of models; may be given several times (default: the example models)",
+        "Folder of models; may be given several times (default: the example models)",
         path("DIR"),
         group="Server",
         combine=appended,
     )
     models: str | None = option(
         "--models",
-        "which example models: the basic ones, or a small vocoder in four variants to compare",
+        "Which example models: the basic ones, or a small vocoder in four variants to compare",
         choice("NAME", "basic", "vocoder"),
         shown="basic",
     )
@@ -362,17 +362,17 @@ class ServeOptions:
     grpc_port: int | None = _port("grpc", USUAL_PORTS[1])
     metrics_port: int | None = _port("metrics", USUAL_PORTS[2])
     load_model: tuple[str, ...] = option(
-        "--load-model", "load only these (default: all)", text("NAME"), combine=appended
+        "--load-model", "Load only these (default: all)", text("NAME"), combine=appended
     )
-    log_file: Path | None = option("--log-file", "keep the server's log here", path())
+    log_file: Path | None = option("--log-file", "Keep the server's log here", path())
 
 
 @dataclass(frozen=True, slots=True)
 class SelftestOptions:
     """What `selftest` is asked."""
 
-    json: Path | None = option("--json", "write all figures to this file", path(), group="Selftest")
-    quick: bool = option("--quick", "a shorter, rougher test of about 20 seconds")
+    json: Path | None = option("--json", "Write all figures to this file", path(), group="Selftest")
+    quick: bool = option("--quick", "A shorter, rougher test of about 20 seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,5 +380,5 @@ class DemoOptions:
     """What `demo` is asked."""
 
     folder: Path = option(
-        "--folder", "where results go", path("DIR"), default=Path("inferometer-demo"), group="Output"
+        "--folder", "Where results go", path("DIR"), default=Path("inferometer-demo"), group="Output"
     )

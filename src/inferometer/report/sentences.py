@@ -112,7 +112,11 @@ def finding_sentence(finding: Finding) -> str:
 
 def _nothing_kept(finding: Finding, unit: str) -> str:
     lowest = min(finding.judged, key=lambda row: row.load, default=None)
-    if lowest is None or lowest.verdict == "broken":
+    if lowest is None:
+        return (
+            f"Whether '{finding.promise}' is kept could not be decided: no load that was tried gave figures"
+        )
+    if lowest.verdict == "broken":
         return f"'{finding.promise}' is not kept at any load that was tried; it broke on {finding.limited_by}"
     least = f"{found_load(finding, lowest.load)} {unit}, the least that was tried"
     return f"Whether '{finding.promise}' is kept at {least}, could not be decided ({limit_words(finding)})"
