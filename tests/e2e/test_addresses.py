@@ -161,7 +161,7 @@ def peer(certificate: Callable) -> Iterator[Callable[[str], Peer]]:
 
 # --- each is named, with the command to type
 
-USAGE, PEER = 2, 3
+FAILED, USAGE, PEER = 1, 2, 3
 ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     # what is there, the address and options, exit code, what is said, what to type
     ("nobody", "{at} -m fake", PEER, "{at} cannot be reached", ""),
@@ -313,8 +313,8 @@ DOTTED = (
     ("compare {at} net.v1.5 net.v1.5 --dry-run", "POST /v2/models/net.v1.5/infer"),
     ("compare net.v1.5 net.v1.5 --url {at} --dry-run", "POST /v2/models/net.v1.5/infer"),
     ("compare {at} {at} net.v1.5 --dry-run", "POST /v2/models/net.v1.5/infer"),
-    ("tune {at} net.v1.5", "the server at {at} is not ready"),
-    ("tune {at}/v2/models/net.v1.5", "the server at {at} is not ready"),
+    ("tune {at} net.v1.5", "the server at {at} does not answer"),
+    ("tune {at}/v2/models/net.v1.5", "the server at {at} does not answer"),
     (
         "measure net.v1.5.invalid",
         "if that is the model, write the address first: localhost:8000 net.v1.5.invalid",
@@ -468,6 +468,10 @@ def test_any_address_gives_the_truth_or_an_error(run: Callable, certificate: Cal
             assert "nope" not in words
             assert name in ("Triton", "gRPC", "OpenAI", "a page")
             assert (name == "a page") == ("infer/s" not in ended.stdout)
+            return
+        if ended.code == FAILED:  # its path says what it is, and no request ended well
+            assert path == "/v1/chat/completions"
+            assert "Every request failed" in ended.stdout
             return
         assert ended.code in (USAGE, PEER)
         assert_harmless(found)

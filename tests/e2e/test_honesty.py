@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
+from inferometer.base.signals import INTERRUPTED
 from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.servers import FakeTriton, Request, answer_json
 
@@ -150,7 +151,7 @@ def test_terminal_shows_a_block_and_a_signal_gives_a_valid_report(
             process.kill()
             os.close(ours)
     assert "▸ concurrency 1" in shown.decode(errors="replace")
-    assert process.returncode == 0
+    assert process.returncode == INTERRUPTED
     assert "interrupted" in stdout
     (level,) = json.loads((tmp_path / "r.json").read_text())["levels"]
     assert level["measurement"]["request_count"] > 0

@@ -56,7 +56,7 @@ def test_a_busy_machine_is_named_with_the_cores_and_the_time(triton: EmbeddedTri
         r"other programs used ([\d.]+) of this machine's (\d+) cores for (\d+)% of the level", text
     )
     assert found is not None, text
-    assert 0.5 * int(found[2]) < float(found[1]) <= int(found[2]) + 0.1
+    assert 0.25 * int(found[2]) < float(found[1]) <= int(found[2]) + 0.1
     assert int(found[3]) > 50
     for shown in (done.stdout, api.to_markdown(result), api.to_html(result)):
         assert "of this machine's" in " ".join(shown.replace("&#x27;", "'").split())
@@ -118,7 +118,7 @@ def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTri
     try:
         assert process.stderr is not None
         for line in process.stderr:  # the first level is over
-            if "infer/s" in line:
+            if "precise" in line:
                 break
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
@@ -126,7 +126,7 @@ def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTri
     finally:
         process.kill()
         process.wait()
-    assert process.returncode in (0, 130), stderr
+    assert process.returncode == 130, stderr
     header, *rows = csv.read_text().splitlines()
     assert header.endswith(",Verdict")
     marks = {row.split(",")[0]: row.rsplit(",", 1)[1] for row in rows}

@@ -25,7 +25,7 @@ def test_triton_is_found_on_both_ports(protocol, triton):
 
 
 def test_its_models_are_listed(triton):
-    with pytest.raises(UsageError, match=r"has \d+ models: .*simple.*; name one with -m"):
+    with pytest.raises(UsageError, match=r"has \d+ models: .*simple.*; name one with model"):
         api.measure("", url=triton.http_address, service_kind="auto", duration_s=0.3)
 
 

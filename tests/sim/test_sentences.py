@@ -14,7 +14,7 @@ from rich.console import Console
 from inferometer.base import status
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -318,9 +318,9 @@ def rates_in_remarks(this: Seen) -> Iterator[str]:
     for text in (*this.remarks(Note.OVERLOADED), *this.remarks(Note.NOT_OFFERED)):
         assert rates is not None
         values = (rates.asked_per_s, rates.due_per_s, rates.sent_per_s, rates.answered_per_s)
-        shown = [f"{value:.4g}" for value in values if value is not None]
+        shown = [quantity(value) for value in values if value is not None]
         yield from (
-            f"{number} is none of {shown}" for number in re.findall(r"\d[\d.]*", text) if number not in shown
+            f"{number} is none of {shown}" for number in re.findall(r"\d[\d.,]*", text) if number not in shown
         )
 
 

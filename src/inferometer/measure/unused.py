@@ -12,7 +12,7 @@ from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
 from inferometer.measure.checks import AGENDAS, DUE, STABILITY_OPTIONS, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED, TUNE_REFUSED
+from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED
@@ -25,7 +25,6 @@ _REFUSED = {
     "find": FIND_REFUSED,
     "compare": COMPARE_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
-    "tune": TUNE_REFUSED,
 }
 _SEQUENCES = ("sequences", "serial_sequences", "sequence_length", "sequence_length_variation", "sequence_ids")
 _BY_RATE = ("request_distribution", "sequences", "serial_sequences")

@@ -301,7 +301,7 @@ def prepare_held(options: Options, host: Host) -> Setup:
         collect_metrics=None,
         metrics_interval_ms=None,
     )
-    setup = prepare(asked, command="tune", host=host)
+    setup = prepare(replace(asked, is_lenient=True), command="tune", host=host)
     if not options.collect_metrics:
         return setup
     return replace(
