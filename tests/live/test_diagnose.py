@@ -123,10 +123,10 @@ def test_the_original_configuration_comes_back_after(
         "--concurrency-range",
         "4",
         "--duration",
-        "20s",
+        "2s",
     )
     process = subprocess.Popen(
-        command(*words, "--precision", "50%", "--apply"),
+        command(*words, "--apply"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
