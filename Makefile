@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -64,6 +64,9 @@ PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.inst
 
 test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
 	$(PYTHON) -m pytest tests/peers
+
+gpu-test: $(STAMP)  ## the tests on a GPU, and its figures for docs/gpu.md; without one it says so
+	$(PYTHON) -m gpu_tests
 
 fmt: $(STAMP)  ## format the code and mend what the linter can
 	$(PYTHON) -m ruff check --fix-only .

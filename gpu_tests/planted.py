@@ -185,7 +185,7 @@ MLP = PlantedLimit(
             "mlp", _MLP, max_batch=64, instances=4, is_batching=True, values=1024, datatype="TYPE_FP16"
         ),
     ),
-    (GPU, FEED),
+    (GPU, FEED, LAUNCH),
     "mlp",
     concurrency=(1, 64),
 )

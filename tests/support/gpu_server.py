@@ -180,7 +180,8 @@ class _Run:
 
     def _begin(self) -> None:
         began = self.now
-        self.after(self.server.outside_s, lambda: self._enter(0, began))
+        spread = self.random.uniform(0.2, 1.8)  # replies of a batch do not come back all at once
+        self.after(self.server.outside_s * spread, lambda: self._enter(0, began))
 
     def _enter(self, place: int, began: float) -> None:
         if place == len(self.queues):

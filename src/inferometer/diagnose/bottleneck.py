@@ -98,7 +98,7 @@ def _step_table(rows: Sequence[Observation], pipeline: Pipeline) -> tuple[StepFi
     """The steps at the last observation."""
     top, light = rows[-1], lightest(rows)
     stations = {station.name: station for station in pipeline.walk()}
-    reached = max(row.throughput for row in rows if _setups(row) == _setups(top))
+    reached = _reached(rows)
     light_s = {
         step.name: calls * (step.wait_s + step.own_s) / light.latency_s for step, calls, _ in light.walk()
     }
@@ -128,6 +128,11 @@ def _step_table(rows: Sequence[Observation], pipeline: Pipeline) -> tuple[StepFi
     )
 
 
+def _reached(rows: Sequence[Observation]) -> float:
+    """The most that was measured of the pipeline as it is set up now."""
+    return max(row.throughput for row in rows if _setups(row) == _setups(rows[-1]))
+
+
 def _setups(row: Observation) -> list[tuple[str, StepSetup]]:
     return [(step.name, step.setup) for step, _, _ in row.walk()]
 
@@ -142,11 +147,12 @@ def _bound(step: Step, calls: float, station: Station, items: int) -> float:
 
 
 def _at_most(bound: float, least: float) -> str:
-    """Three digits, or as many as it takes to be no less than what was measured."""
-    rounded = next(
-        (near for digits in (3, 4, 6, 9) if (near := float(f"{bound:.{digits}g}")) >= least), bound
-    )
-    return f"{rounded:,.0f}" if rounded >= 1000 and rounded == int(rounded) else f"{rounded:.12g}"
+    """In three digits; rounded up in four where that were less than what was measured."""
+    rounded = float(f"{bound:.3g}")
+    if rounded < least:
+        unit = 10.0 ** (math.floor(math.log10(bound)) - 3)
+        rounded = math.ceil(bound / unit) * unit
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:.4g}"
 
 
 def outside_s(row: Observation) -> tuple[float, float]:
@@ -183,7 +189,7 @@ def _verdict(
     if of_gpu is not None:
         return of_gpu
     if busiest.utilisation >= BUSY_STEP:
-        return _with_idle_gpu(_busy_step(top, busiest, pipeline), top, busiest)
+        return _with_idle_gpu(_busy_step(rows, busiest, pipeline), top, busiest)
     hungriest = _maybe_hungriest(top)
     if _is_host_busy(top) and hungriest is not None:
         return Verdict(CPU, f"{_cpu_words(top)} {hungriest} waits for a core most.", hungriest)
@@ -195,7 +201,8 @@ def _verdict(
 # --- a step whose instances are busy
 
 
-def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Verdict:
+def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipeline) -> Verdict:
+    top = rows[-1]
     quiet = undisturbed(top, pipeline)
     alone = predict(quiet, top.concurrency).throughput
     station = next(station for station in pipeline.walk() if station.name == busiest.name)
@@ -210,7 +217,7 @@ def _busy_step(top: Observation, busiest: StepFigures, pipeline: Pipeline) -> Ve
         sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
         return Verdict(CPU, sentence, busiest.name)
     words = f"all {busiest.instances} instances of it are" if busiest.instances > 1 else "its one instance is"
-    bound = _at_most(busiest.bound or 0.0, top.throughput)
+    bound = _at_most(busiest.bound or 0.0, _reached(rows))
     sentence = (
         f"{busiest.name} limits the throughput: {words} busy {min(busiest.utilisation, 1.0):.0%} of the time, which "
         f"allows at most {bound} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."

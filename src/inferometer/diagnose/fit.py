@@ -30,6 +30,7 @@ _TELLING = 3  # executions of a size; fewer may be the first ones
 _DISTINCT = 0.02  # how unlike requests and inferences of batches must be to tell their costs apart
 _TURN = 0.2  # what it costs a GPU to turn to another execution, where that was not seen
 _DEAREST_TURN = 20.0
+_LEAST_GPU_S = 1e-9  # an execution that is on a GPU for less is on none
 _ALL_BESIDE = -0.98  # nearly all of them fit beside each other
 _DEAR_TURN = 0.5  # to see whether it makes a difference
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -102,7 +103,12 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     """The pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
-    outside_s = max(0.0, light.latency_s - inside_s(light.steps))
+    outside_s = _outside_s(light)
+    is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in last.walk())
+    if is_on_gpu and last.host is not None and not last.host.is_full:
+        outside_s = max(
+            outside_s, _outside_s(last)
+        )  # threads of the server and of ours that requests wait for
     return Pipeline(
         stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,
@@ -112,6 +118,11 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
         devices=Devices(max((step.setup.gpus for step, _, _ in last.walk()), default=1), _TURN),
         variation=_VARIATION if light.variation is None else min(max(light.variation, _STEADY), 1.0),
     )
+
+
+def _outside_s(row: Observation) -> float:
+    """Of the latency, what passes in no step."""
+    return max(0.0, row.latency_s - inside_s(row.steps))
 
 
 def lightest(observations: Sequence[Observation]) -> Observation:
@@ -188,6 +199,11 @@ def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point
         whole = _alone(step, _core_seconds(row).get(name), is_elsewhere, cores)
         whole = replace(whole, requests=whole.batch / row.items)
         points += [whole] if row is seen[0][0] else _by_size(whole, step, row.items)
+    if light.setup.device == GPU_DEVICE:
+        # A smaller batch never takes longer: where it seems to, a GPU was slow with its first requests.
+        near, *others = points
+        least_s = min(point.alone_s for point in points if point.batch >= near.batch)
+        return [replace(near, alone_s=least_s), *others]
     return points
 
 
@@ -303,7 +319,7 @@ def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] 
     if not rate or not sum(held.values()):
         return None
     gpu_s = share * step.setup.gpus * held[name] / sum(held.values()) / rate
-    return (step.batch, gpu_s, 1 / gpu_s**2) if gpu_s > 0 else None
+    return (step.batch, gpu_s, 1 / gpu_s**2) if gpu_s > _LEAST_GPU_S else None
 
 
 def _core_seconds(row: Observation) -> dict[str, CoreUse]:

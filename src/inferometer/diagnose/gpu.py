@@ -11,12 +11,14 @@ from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.queueing import Devices, Pipeline, Station, predict, with_station
 
 EXHAUSTED = 0.85  # of the time: a GPU so busy has no room
+NEARLY = 0.7  # the same where executions are hardly anything but work on it
 IDLE = 0.7  # below that it waits for something
 BUSY_STEP = 0.8  # of the time of its instances
 WORTHWHILE = 0.1  # gain below which a change is taken for none
 COPYING = 0.4  # of a request's time
 BANDWIDTH = 0.6  # of the time reading or writing memory: that is what the work is made of
 GIB = 1 << 30
+_FORMED = 1.5  # times as many inferences as in a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
     station = next(station for station in case.pipeline.walk() if station.name == busiest.name)
     share = case.top.gpu_share
     batching_gain = _batching_gain(case, station)
-    is_full = share is not None and share >= EXHAUSTED
-    if is_full and batching_gain < WORTHWHILE:
+    is_launching = batching_gain >= WORTHWHILE and station.fixed_s > station.item_s
+    if _is_full(share, station, busiest.batch, case.top.items) and not is_launching:
         return _exhausted(case)
     is_idle = share is None or share < IDLE
     copying = _maybe_copying(case) if is_idle else None
@@ -91,13 +93,20 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
         return copying
     if busiest.utilisation < BUSY_STEP or busiest.utilisation < max(row.utilisation for row in case.table):
         return None
-    if batching_gain >= WORTHWHILE:
+    if is_launching:
         return _launch(case, station, can_batch=True) if knows_batches(station.name, case.rows) else None
     if share is None:
         return None
     if knows_batches(station.name, case.rows) and _is_fed_by_cpu(station, busiest.batch, case.top.items):
         return _fed(case, station)
     return _maybe_out_of_memory(case, station) or _launch(case, station, can_batch=False)
+
+
+def _is_full(share: float | None, station: Station, batch: float, items: int) -> bool:
+    if share is None:
+        return False
+    on_gpu = station.gpu_s(batch) / station.service_s(batch, max(1.0, batch / items))
+    return share >= EXHAUSTED or min(share, on_gpu) >= NEARLY
 
 
 def _batching_gain(case: GpuCase, station: Station) -> float:
@@ -143,8 +152,15 @@ def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     instance = "its one instance is" if row.instances == 1 else f"all {row.instances} instances of it are"
     words = (
         f"{station.name} leaves the GPU idle: {instance} busy {min(row.utilisation, 1.0):.0%} of the time, "
-        f"{_idle_words(case)}. It is fed one request after the other, and each has to be launched. "
+        f"{_idle_words(case)}. "
     )
+    if row.batch > _FORMED * case.top.items:
+        part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
+        words += (
+            f"It gets batches of {row.batch:.2g}, and {part:.0%} of their time is spent on launching them."
+        )
+        return Verdict(LAUNCH, words, station.name)
+    words += "It is fed one request after the other, and each has to be launched. "
     if can_batch:
         times = station.service_s(8, 8) / station.service_s(1)
         return Verdict(

@@ -41,6 +41,14 @@ class Step:
     copy_s: float = 0.0  # of an execution: moving its tensors in and out
     sizes: tuple[Executions, ...] = ()  # by the size of their batches, where the server tells
 
+    @property
+    def spent_s(self) -> float:
+        """Mean per request: of a large execution more requests are part."""
+        items = sum(row.count * row.size for row in self.sizes)
+        if not items:
+            return self.service_s
+        return sum(row.count * row.size * row.total_ns for row in self.sizes) / items / NS_PER_S
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -104,7 +112,7 @@ def _walk(steps: tuple[Step, ...], calls: float, depth: int) -> Iterator[tuple[S
 
 def inside_s(steps: tuple[Step, ...]) -> float:
     """How long their caller waits for them and for what they call."""
-    return sum(step.calls * (step.wait_s + step.service_s) for step in steps)
+    return sum(step.calls * (step.wait_s + step.spent_s) for step in steps)
 
 
 def step_setup(config: Mapping[str, Any]) -> StepSetup:

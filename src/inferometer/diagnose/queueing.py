@@ -25,9 +25,10 @@ from itertools import count
 from typing import Any
 
 REQUESTS = 300  # watched at least; more with many in flight
-_ROUNDS = 6  # watched per request in flight
-_SETTLING = 3  # rounds before that
+_ROUNDS = 12  # watched per request in flight
+_SETTLING = 4  # rounds before that
 _SEED = 20
+_SPREAD = 0.8  # of the time outside the stations: up to so much more or less
 _LEAST_S = 1e-9  # no request takes no time at all
 
 
@@ -334,6 +335,10 @@ class _Simulation:
     def _begin(self) -> None:
         token = _Token(self._plain if self._plain is not None else self._drawn_path(), self._now_s)
         total_s = max(self._pipeline.outside_s, _LEAST_S)
+        if (
+            self._pipeline.variation
+        ):  # replies of a batch are sent, read and asked for again one after the other
+            total_s *= self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
         self._work(_Job([token], None, min(self._pipeline.outside_cpu_s, total_s), 0.0), total_s)
 
     def _go_on(self, token: _Token) -> None:

@@ -19,12 +19,13 @@ from inferometer.diagnose.diagnosis import (
     Verdict,
 )
 from inferometer.diagnose.diagnosis import CPU as CPU_VERDICT
-from inferometer.diagnose.fit import undisturbed
+from inferometer.diagnose.fit import GPU_DEVICE, undisturbed
 from inferometer.diagnose.gpu import EXHAUSTED, room_for_instances
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
 WORTH_SAYING = 0.02  # gains below this are noise
+_CHANCE = 2 / 3  # of the difference between the last level and all of them
 _NEAR_BEST = 0.97  # a smaller change that gets so near is preferred
 _ROOM = 0.5  # utilisation below which a step needs nothing
 _FACTORS = (2, 3, 4, 6, 8)
@@ -87,19 +88,28 @@ class _Idea:
 def suggestions(situation: Situation) -> tuple[Suggestion, ...]:
     """The most promising first."""
     now = situation.predict(situation.pipeline)
+    is_on_gpu = any(row.device == GPU_DEVICE for row in situation.table)
     found = []
     for ideas in (_instances, _fewer, _batching, _client_batch, _transport, _threads, _more_load):
         for idea in ideas(situation):
-            made = _suggestion(idea, now, situation.top)
+            made = _suggestion(idea, now, situation.top, is_on_gpu)
             if made.gain > idea.least:
                 found.append(made)
     return tuple(sorted(found, key=lambda row: (-round(row.gain, 2), row.latency_ns)))
 
 
-def _suggestion(idea: _Idea, now: Prediction, top: Observation) -> Suggestion:
-    """What the model predicts, in proportion to what was measured: its own bias is then in neither."""
+def _suggestion(idea: _Idea, now: Prediction, top: Observation, is_on_gpu: bool) -> Suggestion:
+    """What the model predicts, in proportion to what was measured: its own bias is then in neither.
+
+    Where executions on a GPU are launched from a core whose speed comes and goes, the last level was faster or slower
+    than the others by chance, too. A great change is predicted more from them all than from the last.
+    """
     before = now if idea.before is None else idea.before
-    gain = idea.found.throughput / before.throughput - 1
+    change = math.log(idea.found.throughput / before.throughput)
+    if is_on_gpu and idea.before is None:
+        chance = math.log(now.throughput / top.throughput)
+        change += min(1.0, abs(change) / math.log(2)) * _CHANCE * chance
+    gain = math.exp(change) - 1
     return Suggestion(
         change=idea.change,
         text=idea.text,

@@ -1,8 +1,11 @@
 """Figures -> verdict, one row per kind of trouble; suggestions follow from the same figures."""
 
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as some
 
 from inferometer.diagnose.bottleneck import conclude
 from inferometer.diagnose.diagnosis import (
@@ -24,7 +27,8 @@ from inferometer.diagnose.diagnosis import (
 )
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.observe.statistics import Executions
+from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
 
@@ -206,3 +210,48 @@ def test_sequences_are_never_batched():
         for found in ONE_BY_ONE
     )
     assert DYNAMIC_BATCHING not in kinds(conclude(rows, HERE, (EIGHT_AT_ONCE,)))
+
+
+# --- bounds
+
+_sizes = some.tuples(some.sampled_from((1, 2, 4, 8)), some.integers(1, 500), some.floats(0.01, 200))
+_steps = some.builds(
+    lambda ms, batch, calls, sizes, setup: replace(
+        step("s", ms, batch=batch, calls=calls, **setup),
+        sizes=tuple(Executions(size, count, 0.0, ms * 1e6, 0.0) for size, count, ms in sizes),
+    ),
+    some.floats(0.01, 200),
+    some.floats(1, 8),
+    some.floats(0.1, 3),
+    some.lists(_sizes, max_size=3, unique_by=lambda size: size[0]),
+    some.fixed_dictionaries(
+        {
+            "instances": some.integers(1, 6),
+            "device": some.sampled_from(("cpu", "gpu")),
+            "max_batch": some.sampled_from((0, 1, 8)),
+            "is_batching": some.booleans(),
+        }
+    ),
+)
+_gpus = some.builds(
+    lambda share, used: (GpuFigures("g", share, 100.0, used, 100, 0.5, 1000.0),),
+    some.none() | some.floats(0, 1),
+    some.none() | some.integers(0, 100),
+)
+
+
+@settings(max_examples=60, deadline=None, phases=(Phase.generate,))
+@given(
+    some.lists(_steps, min_size=1, max_size=3),
+    some.lists(some.floats(0.5, 20_000), min_size=1, max_size=3),
+    some.just(()) | _gpus,
+)
+def test_no_bound_is_below_what_was_measured(steps, throughputs, gpus):
+    """Whatever the server counts and however little it agrees with what we measured."""
+    named = tuple(replace(row, name=f"s{number}") for number, row in enumerate(steps))
+    rows = [replace(row(2**n, value, *named), gpus=gpus) for n, value in enumerate(throughputs)]
+    found = conclude(rows, HERE)
+    most = max(throughputs)
+    assert all(figures.bound >= most for figures in found.table)
+    for words in re.findall(r"at most ([\d,.e+]+) infer/s", found.verdict.sentence):
+        assert float(words.replace(",", "")) >= most

@@ -1,11 +1,14 @@
 """From what was seen to stations: services without what others took, batches on a line, time outside the steps."""
 
+from dataclasses import replace
+
 import pytest
 
-from inferometer.diagnose.fit import fit, knows_batches
+from inferometer.diagnose.fit import fit, fitted, knows_batches
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.queueing import Cores
-from inferometer.stats.measurement import CoreUse, HostUse
+from inferometer.observe.statistics import Executions
+from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse
 
 
 def row(concurrency, throughput, step, *, items=1, latency_s=0.1, host=None, client_core_s=0.0):
@@ -89,3 +92,68 @@ def test_time_outside_the_steps_and_its_core_time():
     pipeline = fit((row(1, 10, step(0.02), latency_s=0.1, host=host, client_core_s=0.001),), Cores())
     assert pipeline.outside_s == pytest.approx(0.08)
     assert pipeline.outside_cpu_s == pytest.approx(0.001 + 0.01)
+
+
+# --- on a GPU
+
+
+def on_gpu(concurrency, own_s, share, *, items=1, batch=None, throughput=None, **setup):
+    """An instance that works all the time, and a GPU that is busy this share of it."""
+    batch = items if batch is None else batch
+    rate = batch / own_s if throughput is None else throughput
+    found = row(
+        concurrency, rate, step(own_s, float(batch), device="gpu", max_batch=64, **setup), items=items
+    )
+    return replace(found, latency_s=own_s, gpus=(GpuFigures("g", share, None, None, None),))
+
+
+def test_the_time_on_the_gpu_is_its_share_of_an_execution_fixed_and_per_inference():
+    """4 ms beside it; on it 1 ms, and 0.1 ms more for each inference."""
+    rows = [
+        on_gpu(1, (5 + size / 10) / 1e3, (1 + size / 10) / (5 + size / 10), items=size) for size in (8, 32, 1)
+    ]
+    station = only(*rows)
+    assert (station.fixed_s, station.item_s) == (pytest.approx(0.005), pytest.approx(0.0001))
+    assert (station.gpu_fixed_s, station.gpu_item_s) == (pytest.approx(0.001), pytest.approx(0.0001))
+
+
+def test_a_request_costs_more_than_an_inference_where_the_server_forms_batches():
+    """Eight in a request of a client take 5.8 ms, eight requests 7.2 ms: 0.2 ms for each further one."""
+    formed = on_gpu(8, 0.0072, 0.2, batch=8, is_batching=True)
+    rows = (on_gpu(1, 0.0058, 0.2, items=8), on_gpu(1, 0.0051, 0.2), formed)
+    station = only(*rows)
+    assert station.item_s == pytest.approx(0.0001)
+    assert station.request_s == pytest.approx(0.0002)
+    assert station.service_s(8, 8) == pytest.approx(0.0072)
+
+
+def test_batches_of_several_instances_are_no_measure_of_what_a_batch_costs():
+    """Four of them at once stretch each other: eight take eight times as long, which is not the batch's doing."""
+    shared = on_gpu(32, 0.040, 0.9, batch=8, instances=4, is_batching=True)
+    assert not knows_batches("step", (on_gpu(1, 0.005, 0.2, instances=4), shared))
+
+
+def test_sizes_in_one_row_are_points_of_their_own():
+    sizes = (
+        Executions(1, 50, 0.0, 5.1e6, 0.0),
+        Executions(9, 50, 0.0, 5.9e6, 0.0),
+        Executions(64, 1, 0.0, 9e9, 0.0),
+    )
+    formed = on_gpu(16, 0.0055, 0.2, batch=5, is_batching=True)
+    formed = replace(formed, steps=(replace(formed.steps[0], sizes=sizes),))
+    station = only(on_gpu(1, 0.0051, 0.2, is_batching=True), formed)
+    assert station.item_s == pytest.approx(0.0001), "a single execution of 64 tells nothing"
+
+
+def test_where_nobody_knows_how_busy_the_gpu_is_a_step_is_taken_to_fill_it():
+    station = only(row(1, 200, step(0.005, device="gpu")))
+    assert station.gpu_s(1) == pytest.approx(station.service_s(1)) == pytest.approx(0.005)
+
+
+def test_what_turns_cost_is_learned_from_instances_at_work_together():
+    rows = [
+        on_gpu(1, 0.002, 0.5, instances=4),
+        on_gpu(8, 0.008, 1.0, throughput=500.0, instances=4),
+    ]
+    pipeline = fitted([replace(found, variation=0.05) for found in rows], 16.0)
+    assert pipeline.devices.turn > 0.5, "1000 per second would fit into its time if turns cost nothing"

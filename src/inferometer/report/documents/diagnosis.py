@@ -52,7 +52,8 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.measurement import facts, host_section, settings_section
 from inferometer.report.documents.timeline import timeline_section
-from inferometer.report.format import NONE, change_text, duration, plural, quantity, share, when
+from inferometer.report.format import GIB, NONE, change_text, duration, plural, quantity, share, when
+from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
@@ -160,11 +161,27 @@ def _around(diagnosis: Diagnosis) -> str:
     machine = diagnosis.machine
     if machine.cpu_share is not None and machine.cores is not None:
         words.append(f"CPU {share(min(machine.cpu_share, 1.0))} of {machine.cores} cores.")
-    if machine.gpu_share is not None:
+    words += map(_gpu_words, machine.gpus)
+    if machine.gpu_share is not None and not machine.gpus:
         words.append(f"GPU {share(machine.gpu_share)}.")
     if machine.effective_cores is not None:
         words.append(f"Busy instances really got {quantity(machine.effective_cores)} cores.")
     return " ".join(words)
+
+
+def _gpu_words(gpu: GpuFigures) -> str:
+    """What is known of one; what is not is said to be."""
+    busy = (
+        "utilisation not known" if gpu.utilization is None else f"busy {share(gpu.utilization)} of the time"
+    )
+    told = [busy]
+    if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
+        told.append(f"{gpu.memory_used_bytes / GIB:.3g} of {gpu.memory_total_bytes / GIB:.3g} GiB used")
+    if gpu.power_w is not None:
+        told.append(f"{gpu.power_w:.0f} W")
+    if gpu.clock_mhz is not None:
+        told.append(f"{gpu.clock_mhz:.0f} MHz")
+    return f"GPU: {', '.join(told)}."
 
 
 def _name(step: StepFigures) -> str:
@@ -311,6 +328,17 @@ def _trials_section(diagnosis: Diagnosis) -> Section | None:
     blocks: tuple[Block, ...] = (_trial_table(diagnosis),)
     if diagnosis.trials:
         blocks = (_before_after(diagnosis), *_runs(diagnosis), *blocks)
+    lessons = tuple(
+        Message(f"{_change(row.suggestion.change)}: {row.lesson}.", tone=Tone.PLAIN)
+        for row in diagnosis.trials
+        if row.lesson
+    )
+    if lessons:
+        blocks = (
+            *blocks,
+            _said("Predictions that were off, and what they taught the model:"),
+            Messages(lessons),
+        )
     return Section("trials", "What was tried", " ".join(_story(diagnosis)), blocks)
 
 
@@ -337,6 +365,7 @@ def trial_words(trial: ChangeTrial) -> str:
     return (
         f"{what}: predicted {quantity(trial.suggestion.throughput)}, measured {quantity(trial.throughput)} infer/s "
         f"({change_text(trial.gain)}), {duration(trial.latency_ns)}; {'kept' if trial.is_kept else 'not kept'}"
+        f"{f'. {_capital(trial.lesson)}' if trial.lesson else ''}"
     )
 
 

@@ -21,6 +21,7 @@ from inferometer.diagnose.diagnosis import (
 from inferometer.report.documents.diagnosis import trial_words
 from inferometer.report.saved import document
 from inferometer.report.terminal import show
+from inferometer.stats.measurement import GpuFigures
 
 MS = 1e6
 SUGGESTION = Suggestion(
@@ -123,3 +124,21 @@ def test_trials_are_told_predicted_against_measured():
     assert "The server has its original configuration again." in shown
     assert trial_words(trials[0]).endswith("predicted 33.0, measured 31.0 infer/s (+78 %), 129 ms; kept")
     assert trial_words(trials[1]).endswith("not possible: no memory")
+
+
+def test_what_is_known_of_a_gpu_is_told_and_what_is_not_is_said_to_be():
+    known = GpuFigures("GPU-a", 0.93, 310.4, 21 << 30, 140 << 30, 0.4, 1980.0)
+    for gpu, words in (
+        (known, "GPU: busy 93 % of the time, 21 of 140 GiB used, 310 W, 1980 MHz."),
+        (GpuFigures("GPU-b", None, None, None, None), "GPU: utilisation not known."),
+    ):
+        machine = replace(DIAGNOSIS.machine, gpus=(gpu,))
+        assert words in " ".join(text(replace(DIAGNOSIS, machine=machine)).split())
+
+
+def test_a_prediction_that_was_off_says_what_it_taught():
+    lesson = "51% less than predicted: 2 busy cores are worth 1.1, not 2"
+    trial = ChangeTrial(SUGGESTION, 16.0, 250 * MS, -0.08, False, None, "", lesson)
+    assert trial_words(trial).endswith(f"not kept. {lesson}")
+    shown = text(replace(DIAGNOSIS, trials=(trial,), is_restored=True))
+    assert f"first: instances 1 → 2: {lesson}." in " ".join(shown.split())
