@@ -34,6 +34,7 @@ class Landscape:
     tail_growth: float
     noise: float
     tail_noise: float
+    tile: int = 1  # an execution takes as long as one of the next multiple
 
     @classmethod
     def drawn(cls, seed: int) -> "Landscape":
@@ -52,6 +53,18 @@ class Landscape:
             noise=draw.uniform(0.005, 0.03),
             tail_noise=draw.uniform(0.02, 0.08),
         )
+
+    @classmethod
+    def varied(cls, seed: int) -> "Landscape":
+        """By turns: cores, cores, one device that all instances share and on which a batch costs hardly more than one
+        inference, and a service time with kinks."""
+        plain, draw = cls.drawn(seed), random.Random(-seed - 7)
+        if seed % 4 == 2:
+            fixed_s = 10 ** draw.uniform(-3.3, -2.3)
+            return replace(
+                plain, fixed_s=fixed_s, item_s=fixed_s * draw.uniform(0.002, 0.03), cores=1.0, sharing=1.0
+            )
+        return replace(plain, tile=draw.choice((2, 4, 8))) if seed % 4 == 3 else plain
 
     def truth(self, variant: ModelVariant, load: ClientLoad) -> tuple[float, float]:
         """Throughput and p99 in ms, without noise."""
@@ -101,6 +114,8 @@ class Landscape:
         slow = 1.0 if busy <= self.cores else (busy / self.cores) ** self.sharing
         if busy > 1:
             slow *= 1 + self.friction * (busy - 1)
+        if self.tile > 1:
+            batch = math.ceil(batch / self.tile) * self.tile
         return float((self.fixed_s + self.item_s * batch**self.bend) * slow)
 
 

@@ -1,5 +1,7 @@
 """`inferometer tune`: the best configuration of a model inside a promise."""
 
+import os
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +53,7 @@ def run(given: dict[str, Any]) -> int:
     check_outputs(options)
     if own.url is not None:
         options = _on_triton(options, own.url)
-    settings = settings_of(own, options)
+    settings = settings_of(own, options, started_s=_age_s())
     _check_output(own.output, settings)
     if own.fresh:
         remove(own.journal)
@@ -66,6 +68,15 @@ def run(given: dict[str, Any]) -> int:
     if progress.is_interrupted():
         return INTERRUPTED
     return 0 if found is not None and found.does_pass else NOT_FOUND
+
+
+def _age_s() -> float:
+    """How long this command has run; 0 where the system does not tell."""
+    try:
+        began_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _on_triton(options: Options, url: str) -> Options:

@@ -218,6 +218,8 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, stop.value)
         told = None
         if isinstance(event, SearchMessage):
+            if event.left_s is not None:
+                runner.watcher.planned(None, event.left_s)
             runner.watcher.said(event.text, is_detail=event.is_detail, is_warning=event.is_warning)
         elif isinstance(event, SkippedProposal):
             runner.watcher.skipped(event)

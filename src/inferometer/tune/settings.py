@@ -190,6 +190,7 @@ class SearchSettings:
     top: int = 3  # variants that are looked at closely
     binary_steps: int = 5
     sweep_after: bool = True
+    ends_at_limit: bool = False  # a sweep of growing loads ends where a limit is missed
     optuna: OptunaLimits = field(default_factory=OptunaLimits)
     budget_s: float | None = None
     seed: int | None = None  # None: a new one, or that of the search that is resumed
@@ -221,11 +222,12 @@ class TuneSettings:
         return [row.name for model in self.models for row in (model, *model.members)]
 
 
-RESERVE_S = 1.5  # of a budget: for starting the command and ending the server
+RESERVE_S = 1.0  # of a budget: for ending the server and writing the report
 
 
-def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
-    """Everything a search needs to know; the options are those of its measurements."""
+def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.0) -> TuneSettings:
+    """Everything a search needs to know; the options are those of its measurements. `started_s` is how long it took to
+    come here, which is a part of the budget; ending takes about as long again."""
     options = with_api_key(options)
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
@@ -265,8 +267,11 @@ def settings_of(request: TuneOptions, options: Options) -> TuneSettings:
         search=SearchSettings(
             request.search,
             SearchBounds(request.instances, request.batch, request.load, delays_us=request.delays),
-            budget_s=None if request.budget_s is None else max(1.0, request.budget_s - RESERVE_S),
+            budget_s=None
+            if request.budget_s is None
+            else max(1.0, request.budget_s - started_s - max(RESERVE_S, started_s)),
             seed=request.seed,
+            ends_at_limit=True,
         ),
         journal=request.journal,
         must_know_gpus=has_gpu_limits,

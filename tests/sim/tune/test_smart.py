@@ -1,79 +1,28 @@
 """The smart search on simulated servers: as good as an exhaustive one, in few trials; resumed as if never stopped."""
 
 import math
-import random
+import statistics
+from dataclasses import replace
 
 import pytest
 
-from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
-from inferometer.tune.search.search import SPENT, ModelProblem, SearchProblem, SkippedProposal
+from inferometer.tune.search.search import (
+    SPENT,
+    ModelProblem,
+    SearchMessage,
+    SearchProblem,
+    SkippedProposal,
+)
 from inferometer.tune.search.smart import smart
 from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
+from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import Status
 from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials, driven
-
-BASE = model_config.parse_text(
-    """name: "m" max_batch_size: 8 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
-    input { name: "I" data_type: TYPE_FP32 dims: [1] }""",
-    "config.pbtxt",
-)
-
-
-def scope_of(seed: int, limit_ms: float | None = None, **settings) -> SearchProblem:
-    draw = random.Random(seed)
-    bounds = SearchBounds(
-        instances=(1, draw.choice((3, 4, 5))),
-        batch=(1, draw.choice((8, 16))),
-        concurrency=(1, draw.choice((64, 128))),
-        request_rate=(16, 8192),
-        delays_us=draw.choice(((), (), (500,))),
-    )
-    constraints = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
-    task = ModelProblem(automatic("m", BASE, bounds, cpu_only=True), Goal("m", constraints=constraints))
-    return SearchProblem((task,), SearchSettings(bounds=bounds, **settings), seed)
-
-
-def exhaustive(landscape: Landscape, seed: int, **settings) -> tuple[float | None, float]:
-    """A limit drawn from all the latencies there are (or none), and the best throughput that keeps it."""
-    space = candidates.make(scope_of(seed, **settings), VariantNames(), per_doubling=4)
-    truth = [landscape.truth(space.configurations[number].variants[0], load) for number, load in space.rows]
-    draw = random.Random(-seed - 1)
-    limit_ms = None
-    if draw.random() < 0.75:
-        # A user's limit is not to the digit what one of the candidates has.
-        limit_ms = sorted(p99 for _, p99 in truth)[int(len(truth) * draw.uniform(0.1, 0.7))] * draw.uniform(
-            1, 1.1
-        )
-    return limit_ms, max(rate for rate, p99 in truth if limit_ms is None or p99 <= limit_ms)
-
-
-class Stopped(Exception):
-    """So many trials were made."""
-
-
-def search(scope: SearchProblem, simulated: SimulatedTrials, *, known=(), stop_after=None):
-    """Trials until the search ends, or until so many were made; `known` ones are told again, as a journal does."""
-    trials, names = [], VariantNames()
-    by_key = {trial.key: trial for trial in known}
-
-    def measure(proposal):
-        trial = by_key.get(proposal.key)
-        if trial is None:
-            if stop_after is not None and simulated.count >= stop_after:
-                raise Stopped
-            trial = simulated.answer(proposal)
-        trials.append(trial)
-        return trial
-
-    try:
-        _, ended = driven(smart(scope, names), measure)
-    except Stopped:
-        ended = "stopped"
-    return trials, names, ended
+from tests.support.simulated_search import BASE, LOADINGS, answers, exhaustive, scope_of, search
 
 
 @pytest.mark.parametrize(("by_rate", "count"), [(False, 100), (True, 6)], ids=["concurrency", "rate"])
@@ -89,6 +38,66 @@ def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_ra
         if rate < 0.95 * best or (limit_ms is not None and p99 > 1.05 * limit_ms):
             missed.append(seed)
     assert len(missed) <= max(1, 0.05 * count), missed
+
+
+@pytest.mark.parametrize("loading", LOADINGS)
+def test_a_quarter_of_the_time_gives_most_of_the_answer(loading):
+    """A sample; `python -m tests.support.simulated_search` takes a hundred landscapes."""
+    rows = [answers(seed, loading, (0.25, 0.5)) for seed in range(12)]
+    good = [row.seed for row in rows if row.parts[0] >= 0.85 * row.whole]
+    assert len(good) >= len(rows) - 3, rows
+    quarter, half = (statistics.mean(row.parts[number] for row in rows) for number in (0, 1))
+    whole = statistics.mean(row.whole for row in rows)
+    assert quarter - 0.05 <= half <= whole + 0.05, rows
+
+
+def test_no_load_far_beyond_the_knee_is_tried_and_costs_are_learned():
+    scope = scope_of(5, bounds=SearchBounds())
+    landscape = Landscape.drawn(5)
+    trials, _, _ = search(scope, SimulatedTrials(landscape, 5, loading=15.0))
+    knee = 1.0
+    for trial in trials:
+        assert trial.load.value <= 4 * knee or trial.load.value == 1
+        best = max(row.combined("perf_throughput") for row in trials[: trials.index(trial) + 1])
+        seen = trials[: trials.index(trial) + 1]
+        knee = min(row.load.value for row in seen if 1.1 * row.combined("perf_throughput") >= best)
+    cheap, _, _ = search(scope, SimulatedTrials(landscape, 5, loading=0.1))
+    assert loads_of(trials) < loads_of(cheap)
+
+
+def test_without_a_budget_the_time_is_forecast():
+    simulated = SimulatedTrials(Landscape.drawn(1), 1)
+    events, _ = driven(smart(scope_of(1), VariantNames()), simulated.answer)
+    (left_s,) = [event.left_s for event in events if isinstance(event, SearchMessage) and event.left_s]
+    assert 30 < left_s < 300
+    events, _ = driven(smart(scope_of(1, budget_s=40.0), VariantNames()), simulated.answer)
+    assert not any(isinstance(event, SearchMessage) and event.left_s for event in events)
+
+
+def loads_of(trials) -> float:
+    """How often a configuration was loaded, for each measurement."""
+    return sum(bool(trial.loading_s) for trial in trials) / len(trials)
+
+
+def test_the_true_gain_lies_in_its_interval():
+    """Of winner and default at the loads that were compared; a claim that is sure is a gain."""
+    inside = []
+    for seed in range(16):
+        landscape = Landscape.drawn(seed)
+        scope = scope_of(seed, budget_s=90.0)
+        trials, names, _ = search(scope, SimulatedTrials(landscape, seed))
+        study = Study("test", "online", "smart", scope.goals, trials=tuple(trials))
+        found = recommend(study)
+        assert found is not None
+        own = next(row for row in study.ranked if row.name == study.default_name)
+        rates = [landscape.truth(names.known[row.name], row.best.load)[0] for row in (found.best, own)]
+        if found.best.name == own.name:
+            continue
+        true = 100 * (rates[0] / rates[1] - 1)
+        inside.append(found.gain.low <= true <= found.gain.high)
+        assert not found.is_sure or true > 0
+    assert len(inside) >= 12
+    assert sum(inside) >= 0.8 * len(inside)
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 12])
@@ -125,6 +134,26 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
     assert {trial.name for trial in failed} <= {best}
     assert len(failed) <= 1
     assert rank(scope.goals, trials)[0].name != best
+
+
+def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():
+    scope = scope_of(7)
+    simulated, trials = SimulatedTrials(Landscape.drawn(7), 7), []
+
+    def measure(proposal):
+        trial = simulated.answer(proposal)
+        if trial.load.value > 20:
+            trial = replace(proposal.trial(trial.number, Status.FAILED, "lost"), cost_s=trial.cost_s)
+        trials.append(trial)
+        return trial
+
+    driven(smart(scope, VariantNames()), measure)
+    failed = [trial for trial in trials if not trial.is_measured]
+    assert failed
+    assert rank(scope.goals, trials)[0].best.load.value > 8
+    for name in {trial.name for trial in failed}:
+        loads = [trial.load.value for trial in failed if trial.name == name]
+        assert loads == sorted(set(loads), reverse=True)  # never as much again
 
 
 def test_what_was_not_measured_has_a_reason_each():

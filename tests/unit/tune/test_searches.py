@@ -58,6 +58,18 @@ def test_a_load_sweep_stops_on_a_plateau():
     assert "No longer increasing concurrency as throughput has plateaued" in found.said
 
 
+@pytest.mark.parametrize(("ends", "loads"), [(True, [1, 2]), (False, [1, 2, 4, 8])])
+def test_a_load_sweep_ends_where_a_limit_is_missed_if_it_may(ends, loads):
+    scope = scope_of(
+        bounds=SearchBounds(instances=(1, 1), batch=(1, 1), concurrency=(1, 8)),
+        constraints=limit(15.0),
+        ends_at_limit=ends,
+        binary_steps=0,
+    )
+    found = drive(brute(scope, VariantNames()), lambda variant, load: (100 * load.value, 10 * load.value))
+    assert found.loads("W_config_default") == loads
+
+
 def test_batch_sizes_stop_growing_where_throughput_falls_and_the_next_count_begins_anew():
     def falling(variant, load):
         return 100.0 * load.value / max(1, variant.config["max_batch_size"] - 1), 1.0

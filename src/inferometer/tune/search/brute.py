@@ -15,6 +15,7 @@ from inferometer.tune.search.search import (
     SkippedProposal,
     ask,
     default_variant,
+    ends_here,
     illegal,
     sweep_best,
 )
@@ -76,6 +77,8 @@ def _loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) ->
                 return found
             rows.append(trial)
             found.append(trial)
+            if ends_here(problem, trial):
+                break
             if may_stop and _has_plateaued([_throughput(row) for row in rows]):
                 noun = "request rate" if problem.settings.by_rate else "concurrency"
                 yield SearchMessage(f"No longer increasing {noun} as throughput has plateaued")

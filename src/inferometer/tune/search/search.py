@@ -107,6 +107,7 @@ class SearchMessage:
     text: str
     is_warning: bool = False
     is_detail: bool = False
+    left_s: float | None = None  # how much longer the search expects to take
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,8 @@ def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: in
         if not trial.is_measured:
             break
         rows.append(trial)
-        if len(rows) >= LOOK_BACK and _has_stopped_growing(problem, rows):
+        is_missed = ends_here(problem, trial)
+        if is_missed or (len(rows) >= LOOK_BACK and _has_stopped_growing(problem, rows)):
             break
     bracket = _bracket(problem, rows)
     if bracket is None:
@@ -197,6 +199,11 @@ def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: in
         low, high = (middle, high) if passes(problem.goals, trial) else (low, middle)
     if low == 0:
         yield SearchMessage(f"{variants[0].name} cannot meet the constraints at any load")
+
+
+def ends_here(problem: SearchProblem, trial: Trial) -> bool:
+    """A limit is missed already, and the settings let a sweep of growing loads end there."""
+    return problem.settings.ends_at_limit and not passes(problem.goals, trial)
 
 
 def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:

@@ -54,6 +54,7 @@ LOOK = Effort(1.0, 0.05)
 LONGEST_HOLD_S = 3.0
 HOLD_SHARE = 1 / 40  # of the budget, for one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
+MANY = 20  # loads of configurations that must fit into a budget for the whole share
 PAIRS = 4  # runs of the winner and of the default, in turns
 MOST_RUNS = 24  # of a race
 FEWEST = 14
@@ -61,11 +62,14 @@ MOST = 60
 PATIENCE = 3
 STRIDE = 4  # a load may be so many times the knee
 GROWTH = 1.1  # a load that gives so many times the throughput of smaller ones is not beyond the knee
+USUAL_LOADS, USUAL_LOOKS, USUAL_HOLDS = 15, 20, 15  # of a search without a budget
 MOST_SKIPS = 200
 ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is interrupted
+LATE_REOPEN = 0.04  # the same where the time is needed for the confirmation
 DEFAULT_LOOKS = 3
 ENOUGH = 0.02  # leaders closer than this need not be told apart
+FEWEST_RUNS = 2
 REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
 ENDED = "no configuration is expected to be better"
@@ -84,6 +88,9 @@ class SmartState:
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
+    breaking: dict[int, float] = field(
+        default_factory=dict
+    )  # of others, by configuration, a load that gave none
     loaded: int = -1
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
@@ -139,8 +146,14 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
     state.loaded = number
     state.repeats[row] = repeat + 1
     if not trial.is_measured:
-        state.broken.add(number)
-        yield SearchMessage(f"{trial.name} is left out: {trial.reason}", is_warning=True)
+        load = float(state.candidates.points.load[row])
+        if repeat == 0 and any(state.candidates.which[known] == number for known in state.rows):
+            state.breaking[number] = min(load, state.breaking.get(number, load))
+            text = f"{trial.name} is not tried at {trial.load} or more: {trial.reason}"
+        else:
+            state.broken.add(number)
+            text = f"{trial.name} is left out: {trial.reason}"
+        yield SearchMessage(text, is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
@@ -169,17 +182,34 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     yield from _climb(state)
     if not state.trials:
         return "nothing could be measured"
+    if problem.settings.budget_s is None:
+        yield _forecast_of_time(state)
     reason = ""
     for _ in range(ROUNDS):
         reason = yield from _explore(state)
-        reason = (yield from _race(state)) or reason
+        yield from _race(state)
         # When the leader drops in the race, configurations that were ruled out because of it are open again.
-        gain, _ = _next(state)
-        if reason == SPENT or gain < REOPEN:
+        gain, row = _next(state)
+        if row is None or gain < _worth(state):
             break
     yield from _confirm(state)
     yield from _report_rest(state)
     return reason
+
+
+def _forecast_of_time(state: SmartState) -> SearchMessage:
+    """Of a search without a budget, from what it usually takes."""
+    state.forecast()
+    loading_s = float(np.median(state.clock.loading_s(state.candidates.points.instances)))
+    look_s = float(np.median(state.costs(LOOK)[state.candidates.which == state.loaded]))
+    count = min(USUAL_LOADS, len(state.candidates.configurations))
+    left_s = (
+        count * loading_s + USUAL_LOOKS * look_s + USUAL_HOLDS * (look_s + LONGEST_HOLD_S - LOOK.duration_s)
+    )
+    costs = f"loading takes {loading_s:.1f} s, a measurement {look_s:.1f} s"
+    return SearchMessage(
+        f"This will take about {left_s:.0f} s ({costs}); --budget sets a limit", left_s=left_s
+    )
 
 
 # --- 1. the climb
@@ -197,6 +227,8 @@ def _climb(state: SmartState) -> SearchSteps[None]:
             if row is None or not _may_use(state)[row] or (state.trials and not _fits(state, row, LOOK, 0.0)):
                 return
             yield from measure(state, row, LOOK)
+            if number in state.breaking:
+                return
             if number in state.broken:
                 break
             load = float(points.load[row])
@@ -240,31 +272,47 @@ def _fits(state: SmartState, row: int, effort: Effort, left_for_s: float) -> boo
 
 
 def _kept_s(state: SmartState) -> float:
-    """Seconds to keep for the race and the confirmation."""
-    if state.clock.budget_s is None:
+    """Seconds to keep for the race and the confirmation: less where only a few configurations can be loaded."""
+    budget_s = state.clock.budget_s
+    if budget_s is None:
         return 0.0
-    cost_s = state.costs(state.hold)
-    leader, own = state.row_of(standing_of(state)[0]), state.rows[0]
-    fresh = 0.0 if state.candidates.which[leader] == state.loaded else 1.0
-    turn_s = cost_s[leader] + cost_s[own] + fresh
-    return float(min(PAIRS * turn_s, KEPT_SHARE * state.clock.budget_s))
+    loading_s = float(state.clock.loading_s(state.candidates.points.instances[:1])[0])
+    turn_s = 2 * loading_s + 2 * float(state.costs(state.hold)[state.rows[-1]])
+    return min(PAIRS * turn_s, KEPT_SHARE * budget_s * min(1.0, budget_s / (MANY * loading_s + turn_s)))
 
 
 def _explore(state: SmartState) -> SearchSteps[str]:
     patience = 0
     while len(state.trials) < MOST:
-        gain, row = _next(state, left_for_s=_kept_s(state))
+        kept_s = 0.0 if state.has_raced else _kept_s(state)
+        gain, row = _next(state, left_for_s=kept_s)
         if row is None:
             return SPENT if state.clock.budget_s is not None else ENDED
-        if gain < WORTH:
-            row = _of_new_count(state, left_for_s=_kept_s(state)) or row
+        if gain < _worth(state):
+            row = _of_new_count(state, left_for_s=kept_s) or row
             patience += len(state.trials) >= FEWEST
             if patience > PATIENCE:
                 return ENDED
         else:
             patience = 0
+        yield from _settle_leader(state, row)
         yield from measure(state, row, LOOK)
     return f"{MOST} measurements were made"
+
+
+def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
+    """Before another configuration is loaded: further runs of a leader that is loaded, where it would cost more to load
+    it again than to measure it now."""
+    which, cost_s = state.candidates.which, float(state.costs(state.hold)[following])
+    while which[following] != state.loaded and cost_s > 2 * state.hold.duration_s:
+        leader = standing_of(state)[0]
+        row = state.row_of(leader)
+        is_close = _needed(state, leader) > FEWEST_RUNS
+        if which[row] == 0 or which[row] != state.loaded or not is_close or not _lacks_runs(state, leader):
+            return
+        if not _fits(state, row, state.hold, cost_s):
+            return
+        yield from measure(state, row, state.hold)
 
 
 def _of_new_count(state: SmartState, left_for_s: float) -> int | None:
@@ -277,12 +325,22 @@ def _of_new_count(state: SmartState, left_for_s: float) -> int | None:
 
 
 def _next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None]:
-    """The largest expected gain, and the candidate with the most expected gain per second."""
+    """The largest expected gain, and the candidate with the most expected gain per second.
+
+    Where only one more configuration can be loaded, it is the one with the most expected gain, and loads on what is
+    loaded must leave the time for it.
+    """
     gain, cost_s = _gains(state), state.costs(LOOK)
-    gain = np.where(cost_s <= state.clock.left_s - left_for_s, gain, -1.0)
+    left_s = state.clock.left_s - left_for_s
+    gain = np.where(cost_s <= left_s, gain, -1.0)
     if gain.max() < 0:
         return 0.0, None
-    return float(gain.max()), int((gain / cost_s).argmax())
+    is_fresh = state.candidates.which != state.loaded
+    value = gain / cost_s
+    last = int(np.where(is_fresh, gain, -1.0).argmax())
+    if is_fresh[last] and gain[last] > WORTH and left_s < 2 * cost_s[last]:
+        value = np.where(is_fresh | (cost_s + cost_s[last] > left_s), gain / cost_s[last], value)
+    return float(gain.max()), int(value.argmax())
 
 
 def _gains(state: SmartState) -> Array:
@@ -294,6 +352,8 @@ def _gains(state: SmartState) -> Array:
     is_open &= _may_use(state) & ~_is_missed(state)
     if state.broken:
         is_open &= ~np.isin(state.candidates.which, list(state.broken))
+    for number, load in state.breaking.items():
+        is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
     good = _incumbents(state, feasible)
     if good:
         gain = expected_gain(value, float(value.mean[good].max())) * feasible
@@ -326,19 +386,23 @@ def _incumbents(state: SmartState, feasible: Array) -> list[int]:
 # --- 3. the race
 
 
-def _race(state: SmartState) -> SearchSteps[str]:
+def _race(state: SmartState) -> SearchSteps[None]:
     """Measure leaders again until it is clear which is ahead."""
     state.has_raced = True
     for _ in range(MOST_RUNS):
         runner = _runner(state, standing_of(state))
-        if runner is None:
-            break
-        if not _fits(state, runner, state.hold, _kept_s(state) / 2):
-            return SPENT
+        if runner is None or not _fits(state, runner, state.hold, _kept_s(state) / 2):
+            return
         yield from measure(state, runner, state.hold)
-        if len(state.trials) < MOST and _next(state)[0] > REOPEN:
-            return ""
-    return ""
+        if len(state.trials) < MOST and _next(state)[0] > _worth(state):
+            return
+
+
+def _worth(state: SmartState) -> float:
+    """The expected gain for which the search goes on: after a race only a considerable one."""
+    if not state.has_raced:
+        return WORTH
+    return REOPEN if state.clock.budget_s is None else LATE_REOPEN
 
 
 def _runner(state: SmartState, standing: list[Trial]) -> int | None:
@@ -361,7 +425,7 @@ def _needed(state: SmartState, trial: Trial) -> int:
             limit = constraint.high if constraint.high is not None else constraint.low
             if value is not None and limit and abs(value - limit) / limit < CLOSE:
                 return 3 * REPEATS if abs(value - limit) / limit < CLOSE / 3 else REPEATS + 1
-    return 2
+    return FEWEST_RUNS
 
 
 def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]:
@@ -416,6 +480,7 @@ def _confirm(state: SmartState) -> SearchSteps[None]:
 
 def _settle_default(state: SmartState) -> SearchSteps[None]:
     """Find the best load of the default too: the gain is reported over that."""
+    points_load = state.candidates.points.load
     for _ in range(DEFAULT_LOOKS):
         if 0 in state.broken:
             return
@@ -424,7 +489,8 @@ def _settle_default(state: SmartState) -> SearchSteps[None]:
         if not len(own):
             return
         best = int(own[state.utility.mean[own].argmax()])
-        if best in state.rows or not _fits(state, best, LOOK, 0.0):
+        is_tried = best in state.rows or points_load[best] >= state.breaking.get(0, np.inf)
+        if is_tried or not _fits(state, best, LOOK, 0.0):
             return
         yield from measure(state, best, LOOK)
 
