@@ -65,15 +65,17 @@ def _grid(repository: Path) -> None:
                 text = "\n".join(line for line in text.splitlines() if "dynamic_batching" not in line)
             (repository / MLP.name / "config.pbtxt").write_text(text)
             with EmbeddedTriton(repository, startup_timeout_s=180, extra_args=arguments) as server:
-                found = api.measure(
-                    MLP.name, url=server.http_address, concurrency=list(LOADS), duration_s=2
-                )
+                found = api.measure(MLP.name, url=server.http_address, concurrency=list(LOADS), duration_s=2)
             for level in found.levels:
                 figures = level.measurement
                 assert figures is not None
                 p99_ms = dict(figures.latency.percentiles)[99.0] / 1e6
                 row = {"instances": count, "batching": is_batching, "load": level.value}
-                print(json.dumps(row), f"{figures.infer_per_s.value:,.0f} infer/s, p99 {p99_ms:.3g} ms", flush=True)
+                print(
+                    json.dumps(row),
+                    f"{figures.infer_per_s.value:,.0f} infer/s, p99 {p99_ms:.3g} ms",
+                    flush=True,
+                )
     (repository / MLP.name / "config.pbtxt").write_text(original)
 
 
