@@ -110,6 +110,12 @@ def finding_sentence(finding: Finding) -> str:
     return words
 
 
+def keeps_nothing(finding: Finding) -> bool:
+    """That the promise is broken at the least load that was tried; not where that is undecided."""
+    lowest = min(finding.judged, key=lambda row: row.load, default=None)
+    return not finding.value and (lowest is None or lowest.verdict == "broken")
+
+
 def _nothing_kept(finding: Finding, unit: str) -> str:
     lowest = min(finding.judged, key=lambda row: row.load, default=None)
     if lowest is None:

@@ -57,6 +57,7 @@ from inferometer.report.sentences import (
     expert_sentences,
     finding_sentence,
     found_load,
+    keeps_nothing,
     limit_words,
     measurement_sentences,
     verdict_words,
@@ -193,14 +194,14 @@ def _tone(result: Result) -> Tone:
     """Follows the verdicts of the levels, and of a search its answer; green only where nothing is wrong."""
     finding, tones = result.finding, [level_tone(verdict_words(level)) for level in result.levels]
     top = best(result)
-    if top is None or (finding is not None and not finding.value) or _is_cut_short(result):
+    if top is None or (finding is not None and keeps_nothing(finding)) or _is_cut_short(result):
         return Tone.BAD
+    is_sure = not any(_reservations(result)) and not _busy_host(top[0])
     if finding is not None:
-        is_whole = finding.low and finding.high is not None and not any(_reservations(result))
+        is_whole = is_sure and finding.value and finding.low and finding.high is not None
         return Tone.GOOD if is_whole else Tone.WARNING
     if Tone.BAD in tones or _has_failed(result):
         return Tone.BAD
-    is_sure = not any(_reservations(result)) and not _busy_host(top[0])
     return Tone.GOOD if is_sure and all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
 
 

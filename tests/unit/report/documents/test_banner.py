@@ -103,7 +103,9 @@ def test_a_banner_that_is_not_green_says_why(result):
         "the machine was busy",
         "too few to say",
     }
-    assert (page.tone is not Tone.GOOD) == any(reason in page.verdict.lower() for reason in reasons)
+    assert (page.tone is not Tone.GOOD) == any(reason in page.verdict.lower() for reason in reasons), (
+        page.verdict
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,8 +114,13 @@ def test_a_run_that_gave_nothing_or_was_cut_short_is_red(result):
     page = measurement_document(result)
     is_cut = any(level.is_cut_short for level in result.levels)
     good = sum(level.measurement.request_count for level in result.levels if level.measurement is not None)
-    if not good or is_cut or (result.finding is not None and not result.finding.value):
+    finding = result.finding
+    least = None if finding is None else min(finding.judged, key=lambda row: row.load, default=None)
+    is_broken = finding is not None and not finding.value and (least is None or least.verdict == "broken")
+    if not good or is_cut or is_broken:
         assert page.tone is Tone.BAD
+    elif finding is not None and not finding.value:
+        assert page.tone is Tone.WARNING
     if result.finding is None and result.failed_share > result.effective.max_error_rate:
         assert page.tone is Tone.BAD
 
