@@ -11,7 +11,7 @@ from inferometer.report.document import Tone
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import to_html
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import FailureGroup, PromiseOutcome, TermOutcome
+from inferometer.stats.measurement import Estimate, FailureGroup, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Finding, JudgedLoad, Result
 from tests.support.reports import sample_result
 
@@ -35,7 +35,9 @@ def levels(draw):
         verdict = draw(st.sampled_from((None, "kept", "broken", "undecided")))
         outcome = None
         if verdict is not None:
-            term = TermOutcome("p99", "p99<50ms", 50e6, 40e6 if verdict == "kept" else None, verdict)
+            term = TermOutcome(
+                "p99", "p99<50ms", 50e6, Estimate(40e6) if verdict == "kept" else None, verdict
+            )
             outcome = PromiseOutcome("p99<50ms", verdict, (term,))
         changed = replace(
             level, promise=outcome, measurement=None if answered == "nothing" else row, remarks=remarks
