@@ -64,7 +64,7 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None
     lines = measured.stdout.splitlines()
     assert re.match(r"[\d,]+ infer/s .*at concurrency [12], p50 ", lines[0])
     assert any(line.startswith("ens · triton http · batch 1") for line in lines)
-    assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.]+k? ", line))] == ["1", "2"]
+    assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.,]+ ", line))] == ["1", "2"]
     assert "Where the time goes" in measured.stdout
     assert re.search(
         rf"Slowest step: addsub(_b)?, .*% of the server's time|{BUSY}", " ".join(measured.stdout.split())

@@ -60,7 +60,7 @@ def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside
     result = api.measure("simple", url=address(triton, protocol), protocol=protocol, concurrency=2, **QUICK)
     (text,) = said(result)
     found = result.levels[0].measurement
-    assert f"the server counted {found.server.counters.success_count} requests of 'simple'" in text
+    assert f"the server counted {found.server.counters.success_count:,} requests of 'simple'" in text
 
 
 @pytest.mark.parametrize("beside", ["addsub"], indirect=True)

@@ -274,7 +274,7 @@ class EngineMeter:
         path = Path(self._folder.name) / f"{options.model}.json"
         if options.service_kind == "openai":
             write_file(path, "".join(json.dumps({"prompt": text}) + "\n" for text in prompts.texts()))
-            return replace(options, data=replace(options.data, prompts=str(path)))
+            return replace(options, data=replace(options.data, prompts=str(path)), is_lenient=True)
         steps = prompts.steps(options.model, self._inputs[options.model])
         write_file(path, json.dumps({"data": steps}))
         return replace(options, data=replace(options.data, sources=(str(path),)))
