@@ -97,42 +97,27 @@ def read_result(data: bytes) -> None:
             compare_saved([("a", sample_result()), ("b", found)], Terms((), 0.0), is_forced=True)
 
 
-def read_diagnosis(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
-    if not isinstance(found, diagnoses.Diagnosis):
-        return
-    with consistent("it.json"):
-        show(document(found), screen())
-        if len(data) % 8 == 0:
-            to_html(found)
-            to_markdown(found)
+def reader(kind: type, *written: Callable[[Any], object]) -> Callable[[bytes], None]:
+    """Reads an answer of this kind, and makes of it what can be made of it."""
 
+    def read(data: bytes) -> None:
+        found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
+        if not isinstance(found, kind):
+            return
+        with consistent("it.json"):
+            show(document(found), screen())
+            for write in written:
+                write(found)
+            if len(data) % 8 == 0:
+                to_html(found)
+                to_markdown(found)
 
-def read_comparison(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
-    if not isinstance(found, comparisons.Comparison):
-        return
-    with consistent("it.json"):
-        show(document(found), screen())
-        to_junit(found)
-        if len(data) % 8 == 0:
-            to_html(found)
-
-
-def read_study(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
-    if not isinstance(found, Study):
-        return
-    with consistent("it.json"):
-        show(document(found), screen())
-        if len(data) % 8 == 0:
-            to_html(found)
-            to_markdown(found)
+    return read
 
 
 FAMILIES = (
     Family("saved-result", maker("result"), read_result, 4),
-    Family("saved-diagnosis", maker("diagnosis"), read_diagnosis, 2),
-    Family("saved-comparison", maker("comparison"), read_comparison, 2),
-    Family("saved-study", maker("study"), read_study, 2),
+    Family("saved-diagnosis", maker("diagnosis"), reader(diagnoses.Diagnosis), 2),
+    Family("saved-comparison", maker("comparison"), reader(comparisons.Comparison, to_junit), 2),
+    Family("saved-study", maker("study"), reader(Study), 2),
 )
