@@ -50,19 +50,27 @@ class Host:
     def start(self, command: list[str], fds: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         """The process itself, not its guard; kill it to end it."""
         guarded = GuardedProcess("triton")
-        self._started.append(guarded)
-        guarded.log.open("xb").close()
-        guarded.runtime.mkdir(mode=0o700)
         environment = server_environment(guarded.runtime, self.environment)
-        settings = self._settings(guarded.files, environment)
+        settings = self._settings(guarded.files)
         guarded.start(command, environment | settings.to_environment(), fds)
-        guarded.release()
+        self._started.append(guarded)
+        try:
+            guarded.log.open("xb").close()
+            guarded.runtime.mkdir(mode=0o700)
+            if self.directory is None:
+                prepare(find_wheel(), guarded.runtime, environment)
+            if self.repository is None:
+                make_repository(_repository(guarded.files), self.folders)
+            guarded.release()
+        except BaseException:
+            guarded.end()
+            raise
         return guarded.process
 
-    def _settings(self, files: ServerFiles, environment: Mapping[str, str]) -> InProcessSettings:
+    def _settings(self, files: ServerFiles) -> InProcessSettings:
+        """Where everything is; what is made for the process is made under its guard."""
         if self.directory is None:
             wheel = find_wheel()
-            prepare(wheel, files.runtime, environment)
             library = next(wheel.libraries.glob("libtritonserver*.so"))
             backends, caches = backends_folder(files.runtime), wheel.caches
         else:
@@ -72,7 +80,7 @@ class Host:
             library=str(library),
             backends=str(backends),
             caches=str(caches) if caches.is_dir() else "",
-            repository=str(self.repository or make_repository(files.runtime, self.folders)),
+            repository=str(self.repository or _repository(files)),
             models=self.models,
             shared_memory_prefix=files.prefix,
         )
@@ -127,9 +135,12 @@ class Host:
         self._has_answered = False
 
 
-def make_repository(runtime: Path, folders: tuple[ModelFolder, ...]) -> Path:
-    """A model repository under `runtime`: links to the files of the models, and their configurations."""
-    repository = runtime / "models"
+def _repository(files: ServerFiles) -> Path:
+    return files.runtime / "models"
+
+
+def make_repository(repository: Path, folders: tuple[ModelFolder, ...]) -> None:
+    """Links to the files of the models, and their configurations."""
     for row in folders:
         folder = repository / row.name
         folder.mkdir(parents=True)
@@ -137,7 +148,6 @@ def make_repository(runtime: Path, folders: tuple[ModelFolder, ...]) -> Path:
             if entry.name != "config.pbtxt":
                 (folder / entry.name).symlink_to(entry.resolve())
         (folder / "config.pbtxt").write_text(row.config, encoding="utf-8")
-    return repository
 
 
 def installation(given: str | None, option: str) -> Path | None:

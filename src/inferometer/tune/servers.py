@@ -199,10 +199,10 @@ class InstalledServer:
         ports = choose_ports(self._launch.ports)
         self.addresses = local_addresses(ports)
         guarded = GuardedProcess("server", self._launch.log)
-        guarded.log.touch()
         words = [str(self._executable), *server_words(self._launch, ports)]
         guarded.start(words, {**users_environment(), **self._launch.environment})
         self._guarded = guarded
+        guarded.log.touch()
         guarded.release()
 
         def explained(what: str) -> LocalError:

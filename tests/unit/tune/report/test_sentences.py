@@ -96,7 +96,8 @@ def test_sentences_agree_with_the_figures(study):
     if gains:
         base = next(row for row in study.ranked if row.name == study.default_name)
         assert found.best.name != base.name
-        assert gain(study.goals, found.best.best, base.best, is_least=True) > 0
+        assert gain(study.goals, found.best.best, base.best) > 0
+        assert found.is_sure
     assert "nan" not in words.replace("second_member", "")
     assert not re.search(
         r"\bNone\b", words.replace("Constraint targets: None", "").replace("Constraints | None", "")
