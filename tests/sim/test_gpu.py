@@ -142,6 +142,14 @@ def test_a_planted_limit_is_named_and_its_cure_predicted(plant, kind, culprit, r
     assert max(row.worse for row in found) <= 1
 
 
+@pytest.mark.parametrize("late_ms", [0, 8])
+def test_batches_that_are_promised_form_again_after_a_late_request(late_ms):
+    server = replace(launch_bound(random.Random(2).uniform), late_s=late_ms * MS)
+    found = diagnose(server, trials=1)
+    assert found.case.trials[0].suggestion.change.kind == DYNAMIC_BATCHING
+    assert found.off < CLOSE
+
+
 def test_bandwidth_is_told_from_arithmetic():
     words = {
         plant.__name__: diagnose(plant(random.Random(1).uniform), trials=0).first.sentence

@@ -81,6 +81,7 @@ class GpuServer:
     memory_share: float = 0.1  # of the time the GPU works, that its memory does
     has_gpu_figures: bool = True
     noise: float = 0.02
+    late_s: float = 0.0  # of every fortieth request, more on its way
     seed: int = 1
 
     def changed(self, change: Change) -> "GpuServer":
@@ -152,7 +153,7 @@ class _Run:
         self.random = random.Random(server.seed)
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], None]]] = []
-        self.order = 0
+        self.order = self.begun = 0
         self.cores = _Fifo(self, server.cores)
         self.gpu = _Fifo(self, 1, server.switch_s)
         self.queues = [_Queue(model, [object() for _ in range(model.instances)]) for model in server.models]
@@ -181,7 +182,9 @@ class _Run:
     def _begin(self) -> None:
         began = self.now
         spread = self.random.uniform(0.2, 1.8)  # replies of a batch do not come back all at once
-        self.after(self.server.outside_s * spread, lambda: self._enter(0, began))
+        self.begun += 1
+        late_s = 0.0 if self.begun % 40 else self.server.late_s
+        self.after(self.server.outside_s * spread + late_s, lambda: self._enter(0, began))
 
     def _enter(self, place: int, began: float) -> None:
         if place == len(self.queues):
