@@ -34,7 +34,7 @@ _MOST_BATCH = 64
 _PATIENT = (
     1.25  # executions that a batcher waits: one that waits less does not bring together what fell apart
 )
-_LONGEST_DELAY_S = 0.02
+_LONGEST_DELAY_S = 0.1
 _HTTP_THREADS = 8  # the server's own default
 _TRANSPORT_SHARE = 0.1  # of the latency, below which the way of the tensors does not matter
 
