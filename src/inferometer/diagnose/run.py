@@ -11,7 +11,7 @@ from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Mach
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.observation import Observation, observation
-from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
+from inferometer.diagnose.reconfigure import Config, FixedModelsError, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
@@ -306,9 +306,9 @@ class _Trials:
         self.watcher.said(f"Trying: {suggestion.text}")
         try:
             server.change(name, changed_config(before, suggestion.change))
+        except FixedModelsError:
+            raise
         except PeerError as error:
-            if "explicit" in error.remedy:
-                raise
             self._note(self.investigation.refused(suggestion, error.message))
             return
         options = changed(self.asked.options, concurrency=Range(suggestion.concurrency))
