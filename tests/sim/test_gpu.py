@@ -223,3 +223,13 @@ def test_what_does_not_fit_is_a_result_and_less_goes_on():
     found = diagnose(server)
     assert found.server.models[0].instances == 3
     assert not any(trial.failure for trial in found.case.trials), "the memory was known"
+
+
+def test_memory_that_other_programs_hold_is_not_taken_for_that_of_an_instance():
+    """Of 80 GiB they hold 40, and an instance 10: three more fit, though 50 are in use with one."""
+    server = GpuServer(
+        (SimulatedModel("small", 4 * MS, 0.4 * MS, memory_bytes=10 * GIB),), other_bytes=40 * GIB
+    )
+    found = diagnose(server)
+    assert found.first.kind == LAUNCH
+    assert found.server.models[0].instances == 4

@@ -78,6 +78,7 @@ class GpuServer:
     outside_s: float = 0.0003
     switch_s: float = 0.00002  # of the GPU, from the kernels of one instance to those of another
     memory_bytes: int = 80 * GIB
+    other_bytes: int = 0  # of the memory, held by other programs
     memory_share: float = 0.1  # of the time the GPU works, that its memory does
     has_gpu_figures: bool = True
     noise: float = 0.02
@@ -89,7 +90,7 @@ class GpuServer:
             model.with_change(change) if model.name == change.model else model for model in self.models
         )
         made = replace(self, models=models)
-        if made.used_bytes > self.memory_bytes:
+        if made.used_bytes + self.other_bytes > self.memory_bytes:
             raise OutOfMemory(f"CUDA out of memory: {made.used_bytes} of {self.memory_bytes}")
         return made
 
@@ -262,10 +263,11 @@ class _Run:
             "GPU-0",
             share,
             100.0 + 500 * share,
-            self.server.used_bytes,
+            self.server.used_bytes + self.server.other_bytes,
             self.server.memory_bytes,
             share * self.server.memory_share,
             1980.0,
+            self.server.used_bytes,
         )
         latency_s = sum(self.latencies) / len(self.latencies)
         steps = tuple(self._step(queue) for queue in self.queues)

@@ -41,6 +41,10 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> object:
         return self._told(handle, SimpleNamespace(used=1000, total=5000, free=4000))
 
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> object:
+        rows = [SimpleNamespace(pid=7, usedGpuMemory=600), SimpleNamespace(pid=8, usedGpuMemory=None)]
+        return self._told(handle, rows)
+
     def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> object:
         assert kind == self.NVML_CLOCK_SM
         return self._told(handle, 1980)

@@ -56,8 +56,8 @@ def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
 def room_for_instances(top: Observation) -> int | None:
     """How many more instances fit into the memory of the GPU; None where nobody knows.
 
-    One is taken to need as much as those there have on average, which is the most it can be when the server has the
-    GPU for itself.
+    One is taken to need as much as those there have on average. Where it is not known what the server holds of the
+    memory, that is all of what is in use: the most that it can be.
     """
     each = instance_bytes(top)
     gpu = top.gpu
@@ -72,7 +72,8 @@ def instance_bytes(top: Observation) -> float | None:
     count = sum(setup.instances / setup.gpus for setup in there.values())
     if gpu is None or not gpu.memory_used_bytes or not count:
         return None
-    return gpu.memory_used_bytes / count
+    held = gpu.memory_used_bytes if gpu.memory_server_bytes is None else gpu.memory_server_bytes
+    return held / count
 
 
 def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:

@@ -12,7 +12,7 @@ def test_gpus_are_read_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     library = open_nvml()
     assert library is not None
-    assert library.read() == {"GPU-a": Gpu(0.37, 55.3, 1000, 5000, 0.05, 1980.0), "GPU-b": Gpu()}
+    assert library.read() == {"GPU-a": Gpu(0.37, 55.3, 1000, 5000, 0.05, 1980.0, {7: 600}), "GPU-b": Gpu()}
 
 
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
