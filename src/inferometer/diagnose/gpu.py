@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, duration, rough
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
@@ -158,7 +158,7 @@ def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     if row.batch > _FORMED * case.top.items:
         part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
         words += (
-            f"It gets batches of {row.batch:.2g}, and {part:.0%} of their time is spent on launching them."
+            f"It gets batches of {rough(row.batch)}, and {part:.0%} of their time is spent on launching them."
         )
         return Verdict(LAUNCH, words, station.name)
     words += "It is fed one request after the other, and each has to be launched. "
@@ -206,10 +206,11 @@ def _maybe_copying(case: GpuCase) -> Verdict | None:
     inside_s = sum(calls * step.copy_s for step, calls, _ in light.walk())
     if moved_s + inside_s < COPYING * light.latency_s or moved_s <= inside_s:
         return None
+    saved = duration(moved_s * NS_PER_S)
     return Verdict(
         COPY,
         f"The GPU waits for tensors: {(moved_s + inside_s) / light.latency_s:.0%} of a request's time they are copied. "
-        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {_time(moved_s)} a request; "
+        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {saved} a request; "
         f"{_idle_words(case)}.",
     )
 
@@ -219,8 +220,3 @@ def _idle_words(case: GpuCase) -> str:
     return (
         "how busy the GPU is, is not known" if share is None else f"the GPU is busy {share:.0%} of the time"
     )
-
-
-def _time(seconds: float) -> str:
-    ns = seconds * NS_PER_S
-    return f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} µs"

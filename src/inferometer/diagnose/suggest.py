@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, rough
 from inferometer.diagnose.diagnosis import (
     CLIENT_BATCH,
     CONCURRENCY,
@@ -193,7 +193,7 @@ def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
     if not station.cpu:
         return "they wait for something other than a core, so each brings its whole worth"
     work = pipeline.cores.work(count * station.cpu)
-    return f"{count} busy ones get {work:.2g} cores' worth of work"
+    return f"{count} busy ones get {rough(work)} cores' worth of work"
 
 
 # --- batches formed by the server
@@ -219,7 +219,7 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, before, after, {"dynamic_batching": batching}),
             f"let the server form batches for {row.name}: preferred size {size}, delay {delay_us} µs",
-            f"{why}; about {found.batches[row.name]:.2g} would come together",
+            f"{why}; about {rough(found.batches[row.name])} would come together",
             found,
         )
 
