@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpu_tests.planted import ALL, PlantedLimit, plant
+from gpu_tests.planted import ALL, PlantedLimit, embedded, plant
 from inferometer import api
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
@@ -38,8 +38,7 @@ def main(theirs: str | None) -> int:
 def _measured(limit: PlantedLimit, device: str, theirs: str | None) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         repository = plant(Path(folder), (limit,))
-        arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
-        with EmbeddedTriton(repository, startup_timeout_s=180, extra_args=arguments) as server:
+        with embedded(repository) as server:
             found = api.measure(limit.name, url=server.http_address, concurrency=CONCURRENCY, duration_s=3)
             level = found.levels[-1].measurement
             assert level is not None
