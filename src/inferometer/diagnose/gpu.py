@@ -78,11 +78,13 @@ def instance_bytes(top: Observation) -> float | None:
 
 def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
     """None where no step works on a GPU, or where neither a GPU nor what feeds it is the limit."""
-    on_gpu = [row for row in case.table if row.device == GPU_DEVICE]
+    stations = {station.name: station for station in case.pipeline.walk()}
+    # A step that only calls others has no time of its own.
+    on_gpu = [row for row in case.table if row.device == GPU_DEVICE and stations[row.name].service_s(1)]
     if not on_gpu:
         return None
     busiest = max(on_gpu, key=lambda row: row.utilisation)
-    station = next(station for station in case.pipeline.walk() if station.name == busiest.name)
+    station = stations[busiest.name]
     share = case.top.gpu_share
     batching_gain = _batching_gain(case, station)
     is_launching = batching_gain >= WORTHWHILE and station.fixed_s > station.item_s

@@ -190,7 +190,8 @@ class EngineMeter:
                     raise LocalError(remark.text)
             silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
             if silent:
-                text = f"{silent} requests were never answered, at {load}"
+                lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
+                text = f"{lost} never answered, at {load}"
                 raise LocalError(text, remedy="ask for less load: the server loses requests under this one")
         _check(level)
         return level
