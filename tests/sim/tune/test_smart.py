@@ -137,6 +137,14 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
     assert rank(scope.goals, trials)[0].name != best
 
 
+def test_a_search_in_which_nothing_else_can_be_loaded_has_an_end():
+    bounds = SearchBounds(instances=(1, 12), batch=(1, 128), concurrency=(1, 64))
+    scope = scope_of(7, bounds=bounds)
+    names = [f"m_config_{number}" for number in range(200)]
+    trials, _, _ = search(scope, SimulatedTrials(Landscape.drawn(7), 7, fails=tuple(names)))
+    assert len([trial for trial in trials if not trial.is_measured]) <= 60
+
+
 def test_what_is_larger_than_what_did_not_fit_the_memory_is_not_tried():
     scope = scope_of(7, bounds=SearchBounds(instances=(1, 5), batch=(1, 16), concurrency=(1, 64)))
     simulated, names, failed = SimulatedTrials(Landscape.drawn(7), 7), VariantNames(), []

@@ -295,7 +295,7 @@ def _kept_s(state: SmartState) -> float:
 
 def _explore(state: SmartState) -> SearchSteps[str]:
     patience = 0
-    while len(state.trials) < MOST:
+    while len(state.trials) + len(state.broken) < MOST:
         kept_s = 0.0 if state.has_raced else _kept_s(state)
         gain, row = _next(state, left_for_s=kept_s)
         if row is None:
@@ -310,7 +310,7 @@ def _explore(state: SmartState) -> SearchSteps[str]:
             patience = 0
         yield from _settle_leader(state, row)
         yield from measure(state, row, LOOK)
-    return f"{MOST} measurements were made"
+    return f"{MOST} measurements were tried"
 
 
 def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
