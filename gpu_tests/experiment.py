@@ -23,7 +23,7 @@ from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from gpu_tests.planted import ALL, PlantedLimit, plant
+from gpu_tests.planted import ALL, PlantedLimit, embedded, plant
 
 WORST, CLOSE, EACH = -0.05, 0.2, 0.35
 _WAITING = ("self.wait_s = 0.004", "time.sleep(self.wait_s)\nreturn x")
@@ -74,14 +74,11 @@ def _dry(limit: PlantedLimit) -> PlantedLimit:
 
 def _examined(limit: PlantedLimit, given: argparse.Namespace, end: float) -> list[dict[str, Any]]:
     rows = []
-    arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
     with tempfile.TemporaryDirectory() as folder:
         repository = plant(Path(folder), (limit,))
         log = given.folder / f"{limit.name}.log"
         began = time.monotonic()
-        with EmbeddedTriton(
-            repository, startup_timeout_s=120, extra_args=arguments, log_file=log.resolve()
-        ) as server:
+        with embedded(repository, log.resolve()) as server:
             print(f"{limit.name:10} loaded in {time.monotonic() - began:.1f} s", flush=True)
             for number in range(given.runs):
                 began = time.monotonic()

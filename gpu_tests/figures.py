@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from gpu_tests.planted import ALL, PlantedLimit, plant
+from gpu_tests.planted import ALL, PlantedLimit, embedded, plant
 from inferometer import api
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
@@ -47,8 +47,7 @@ def _measured(limit: PlantedLimit, device: str, theirs: str | None) -> list[str]
     with tempfile.TemporaryDirectory() as folder:
         repository = plant(Path(folder) / "models", (limit,))
         data = _data(limit, Path(folder) / "data")
-        arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
-        with EmbeddedTriton(repository, startup_timeout_s=180, extra_args=arguments) as server:
+        with embedded(repository) as server:
             for turn in range(ROUNDS):
                 for tool in list(tools)[:: 1 if turn % 2 else -1]:
                     found[tool].append(tools[tool](limit.name, server, data))

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH
+from inferometer.server.embedded import EmbeddedTriton
+from tests.support.planted import ensemble
 
 # Each has `prepare(given)`, which makes what it works with, and `work(self, x)`: a batch of rows in, as many out.
 _CODE = '''"""Planted: {name}."""
@@ -137,15 +139,7 @@ class PlantedLimit:
     concurrency: tuple[int, int] | None = None
 
     def ensemble(self) -> str:
-        tensors = ["INPUT", *(f"after_{model.name}" for model in self.models[:-1]), "OUTPUT"]
-        steps = ",\n".join(
-            f'{{ model_name: "{model.name}" model_version: -1 '
-            f'input_map {{ key: "INPUT" value: "{given}" }} output_map {{ key: "OUTPUT" value: "{made}" }} }}'
-            for model, given, made in zip(self.models, tensors, tensors[1:], strict=False)
-        )
-        return (
-            f'platform: "ensemble"\n{self.models[0].tensors()}ensemble_scheduling {{ step [\n{steps}\n] }}\n'
-        )
+        return ensemble(self.models[0].tensors(), [model.name for model in self.models])
 
 
 COMPUTE_BOUND = PlantedLimit(
@@ -207,3 +201,9 @@ def plant(folder: Path, limits: tuple[PlantedLimit, ...]) -> Path:
             (folder / limit.name / "1").mkdir(parents=True)
             (folder / limit.name / "config.pbtxt").write_text(limit.ensemble())
     return folder
+
+
+def embedded(repository: Path, log_file: Path | None = None) -> EmbeddedTriton:
+    """A server of these models, not started yet. Torch takes its time on a machine that has just started."""
+    arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
+    return EmbeddedTriton(repository, startup_timeout_s=180, extra_args=arguments, log_file=log_file)

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_tests.planted import PLANTED, PlantedLimit, plant
+from gpu_tests.planted import PLANTED, PlantedLimit, embedded, plant
 from inferometer import api
 from inferometer.observe.host import open_nvml
-from inferometer.server.embedded import EmbeddedTriton
 
 pytestmark = pytest.mark.skipif(
     open_nvml() is None, reason="there is no GPU here, or nvidia-ml-py is missing"
@@ -18,8 +17,7 @@ EACH, WORSE = 0.35, -0.05
 
 @pytest.mark.parametrize("limit", PLANTED, ids=lambda limit: limit.name)
 def test_a_planted_limit_is_named_and_its_cure_predicted(limit: PlantedLimit, tmp_path: Path) -> None:
-    arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
-    with EmbeddedTriton(plant(tmp_path, (limit,)), startup_timeout_s=180, extra_args=arguments) as server:
+    with embedded(plant(tmp_path, (limit,))) as server:
         found = api.diagnose(limit.name, url=server.http_address, duration_s=1, apply=True, budget_s=20)
     assert found.verdict.kind in limit.kinds, found.verdict.sentence
     assert found.verdict.step == limit.culprit

@@ -12,10 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpu_tests.planted import MLP, plant
+from gpu_tests.planted import MLP, embedded, plant
 from inferometer import api
 from inferometer.observe.host import open_nvml
-from inferometer.server.embedded import EmbeddedTriton
 
 LIMIT_MS = 20
 INSTANCES, LOADS = (1, 2, 4), (8, 32, 64, 128)
@@ -58,7 +57,6 @@ def _tuned(repository: Path, stem: Path, budget: str) -> None:
 
 def _grid(repository: Path) -> None:
     """Every point of it once, for two seconds."""
-    arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
     original = (repository / MLP.name / "config.pbtxt").read_text()
     for count in INSTANCES:
         for is_batching in (True, False):
@@ -66,7 +64,7 @@ def _grid(repository: Path) -> None:
             if not is_batching:
                 text = "\n".join(line for line in text.splitlines() if "dynamic_batching" not in line)
             (repository / MLP.name / "config.pbtxt").write_text(text)
-            with EmbeddedTriton(repository, startup_timeout_s=180, extra_args=arguments) as server:
+            with embedded(repository) as server:
                 found = api.measure(MLP.name, url=server.http_address, concurrency=list(LOADS), duration_s=2)
             for level in found.levels:
                 figures = level.measurement

@@ -142,6 +142,14 @@ def test_a_planted_limit_is_named_and_its_cure_predicted(plant, kind, culprit, r
     assert max(row.worse for row in found) <= 1
 
 
+@pytest.mark.parametrize("late_ms", [0, 8])
+def test_batches_that_are_promised_form_again_after_a_late_request(late_ms):
+    server = replace(launch_bound(random.Random(2).uniform), late_s=late_ms * MS)
+    found = diagnose(server, trials=1)
+    assert found.case.trials[0].suggestion.change.kind == DYNAMIC_BATCHING
+    assert found.off < CLOSE
+
+
 def test_bandwidth_is_told_from_arithmetic():
     words = {
         plant.__name__: diagnose(plant(random.Random(1).uniform), trials=0).first.sentence
@@ -215,3 +223,13 @@ def test_what_does_not_fit_is_a_result_and_less_goes_on():
     found = diagnose(server)
     assert found.server.models[0].instances == 3
     assert not any(trial.failure for trial in found.case.trials), "the memory was known"
+
+
+def test_memory_that_other_programs_hold_is_not_taken_for_that_of_an_instance():
+    """Of 80 GiB they hold 40, and an instance 10: three more fit, though 50 are in use with one."""
+    server = GpuServer(
+        (SimulatedModel("small", 4 * MS, 0.4 * MS, memory_bytes=10 * GIB),), other_bytes=40 * GIB
+    )
+    found = diagnose(server)
+    assert found.first.kind == LAUNCH
+    assert found.server.models[0].instances == 4

@@ -78,9 +78,11 @@ class GpuServer:
     outside_s: float = 0.0003
     switch_s: float = 0.00002  # of the GPU, from the kernels of one instance to those of another
     memory_bytes: int = 80 * GIB
+    other_bytes: int = 0  # of the memory, held by other programs
     memory_share: float = 0.1  # of the time the GPU works, that its memory does
     has_gpu_figures: bool = True
     noise: float = 0.02
+    late_s: float = 0.0  # of every fortieth request, more on its way
     seed: int = 1
 
     def changed(self, change: Change) -> "GpuServer":
@@ -88,7 +90,7 @@ class GpuServer:
             model.with_change(change) if model.name == change.model else model for model in self.models
         )
         made = replace(self, models=models)
-        if made.used_bytes > self.memory_bytes:
+        if made.used_bytes + self.other_bytes > self.memory_bytes:
             raise OutOfMemory(f"CUDA out of memory: {made.used_bytes} of {self.memory_bytes}")
         return made
 
@@ -152,7 +154,7 @@ class _Run:
         self.random = random.Random(server.seed)
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], None]]] = []
-        self.order = 0
+        self.order = self.begun = 0
         self.cores = _Fifo(self, server.cores)
         self.gpu = _Fifo(self, 1, server.switch_s)
         self.queues = [_Queue(model, [object() for _ in range(model.instances)]) for model in server.models]
@@ -181,7 +183,9 @@ class _Run:
     def _begin(self) -> None:
         began = self.now
         spread = self.random.uniform(0.2, 1.8)  # replies of a batch do not come back all at once
-        self.after(self.server.outside_s * spread, lambda: self._enter(0, began))
+        self.begun += 1
+        late_s = 0.0 if self.begun % 40 else self.server.late_s
+        self.after(self.server.outside_s * spread + late_s, lambda: self._enter(0, began))
 
     def _enter(self, place: int, began: float) -> None:
         if place == len(self.queues):
@@ -259,10 +263,11 @@ class _Run:
             "GPU-0",
             share,
             100.0 + 500 * share,
-            self.server.used_bytes,
+            self.server.used_bytes + self.server.other_bytes,
             self.server.memory_bytes,
             share * self.server.memory_share,
             1980.0,
+            self.server.used_bytes,
         )
         latency_s = sum(self.latencies) / len(self.latencies)
         steps = tuple(self._step(queue) for queue in self.queues)

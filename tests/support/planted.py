@@ -1,5 +1,6 @@
 """Model repositories with a known bottleneck, for a real Triton: steps that sleep or keep a core busy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,13 +74,18 @@ class Planted:
         return (self.name, *(step.name for step in self.steps))
 
     def config(self) -> str:
-        tensors = ["INPUT", *(f"after_{step.name}" for step in self.steps[:-1]), "OUTPUT"]
-        steps = ",\n".join(
-            f'{{ model_name: "{step.name}" model_version: -1 '
-            f'input_map {{ key: "INPUT" value: "{given}" }} output_map {{ key: "OUTPUT" value: "{made}" }} }}'
-            for step, given, made in zip(self.steps, tensors, tensors[1:], strict=False)
-        )
-        return f'platform: "ensemble"\n{_TENSORS}ensemble_scheduling {{ step [\n{steps}\n] }}\n'
+        return ensemble(_TENSORS, [step.name for step in self.steps])
+
+
+def ensemble(tensors: str, names: Sequence[str]) -> str:
+    """The configuration of models in a row, each with one INPUT and one OUTPUT."""
+    passed = ["INPUT", *(f"after_{name}" for name in names[:-1]), "OUTPUT"]
+    steps = ",\n".join(
+        f'{{ model_name: "{name}" model_version: -1 '
+        f'input_map {{ key: "INPUT" value: "{given}" }} output_map {{ key: "OUTPUT" value: "{made}" }} }}'
+        for name, given, made in zip(names, passed, passed[1:], strict=False)
+    )
+    return f'platform: "ensemble"\n{tensors}ensemble_scheduling {{ step [\n{steps}\n] }}\n'
 
 
 SLOW_FIRST = Planted(

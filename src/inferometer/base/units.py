@@ -61,6 +61,11 @@ def quantity(value: float) -> str:
     return "0" if value == 0 else _three_digits(value)
 
 
+def rough(value: float) -> str:
+    """Two digits or the whole number: `7.9`, `64`, `1,024`."""
+    return f"{value:.2g}" if abs(value) < 99.5 else f"{value:,.0f}"
+
+
 def _three_digits(value: float) -> str:
     size = abs(value)
     if 0 < size < 0.0995:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, quantity, rough
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -179,8 +179,8 @@ def _verdict(
     if not top.steps:
         return Verdict(
             UNKNOWN,
-            f"The server gives no statistics, so only the client's view is known: {top.throughput:.4g} infer/s at "
-            f"concurrency {top.concurrency}, {_growth_words(rows)}.",
+            "The server gives no statistics, so only the client's view is known: "
+            f"{quantity(top.throughput)} infer/s at concurrency {top.concurrency}, {_growth_words(rows)}.",
         )
     busiest = max(table, key=lambda row: row.utilisation)
     if top.is_crowded and not _is_undisturbed(top, busiest):
@@ -273,20 +273,23 @@ def _cpu_words(top: Observation) -> str:
     host = top.host
     if host is None:
         return "The cores are exhausted: executions take longer the more of them run at once."
-    words = f"The CPU is exhausted: {host.busy:.2g} of {host.cores} cores are busy"
+    words = f"The CPU is exhausted: {rough(host.busy)} of {host.cores} cores are busy"
     others = top.other_cores
-    if others is not None:
-        words += f"; the server uses {host.server:.2g}"
+    if others is not None and host.server is not None:
+        words += f"; the server uses {rough(host.server)}"
         if others > 0.1 * host.cores:
-            words += f", other programs {others:.2g}"
+            words += f", other programs {rough(others)}"
     return f"{words}."
 
 
 def _taken_words(top: Observation) -> str:
-    assert top.host is not None
+    host, others = top.host, top.other_cores
+    assert host is not None
+    assert host.server is not None
+    assert others is not None
     return (
-        f"The machine is busy with other programs: they use {top.other_cores:.2g} of its {top.host.cores} cores, and "
-        f"the server {top.host.server:.2g}. The times of its steps hold the waiting for a core, so none of them is "
+        f"The machine is busy with other programs: they use {rough(others)} of its {host.cores} cores, and "
+        f"the server {rough(host.server)}. The times of its steps hold the waiting for a core, so none of them is "
         "named: diagnose again when the other programs have ended."
     )
 

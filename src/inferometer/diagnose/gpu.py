@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, duration, rough
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
@@ -56,8 +56,8 @@ def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
 def room_for_instances(top: Observation) -> int | None:
     """How many more instances fit into the memory of the GPU; None where nobody knows.
 
-    One is taken to need as much as those there have on average, which is the most it can be when the server has the
-    GPU for itself.
+    One is taken to need as much as those there have on average. Where it is not known what the server holds of the
+    memory, that is all of what is in use: the most that it can be.
     """
     each = instance_bytes(top)
     gpu = top.gpu
@@ -72,16 +72,19 @@ def instance_bytes(top: Observation) -> float | None:
     count = sum(setup.instances / setup.gpus for setup in there.values())
     if gpu is None or not gpu.memory_used_bytes or not count:
         return None
-    return gpu.memory_used_bytes / count
+    held = gpu.memory_used_bytes if gpu.memory_server_bytes is None else gpu.memory_server_bytes
+    return held / count
 
 
 def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
     """None where no step works on a GPU, or where neither a GPU nor what feeds it is the limit."""
-    on_gpu = [row for row in case.table if row.device == GPU_DEVICE]
+    stations = {station.name: station for station in case.pipeline.walk()}
+    # A step that only calls others has no time of its own.
+    on_gpu = [row for row in case.table if row.device == GPU_DEVICE and stations[row.name].service_s(1)]
     if not on_gpu:
         return None
     busiest = max(on_gpu, key=lambda row: row.utilisation)
-    station = next(station for station in case.pipeline.walk() if station.name == busiest.name)
+    station = stations[busiest.name]
     share = case.top.gpu_share
     batching_gain = _batching_gain(case, station)
     is_launching = batching_gain >= WORTHWHILE and station.fixed_s > station.item_s
@@ -157,7 +160,7 @@ def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     if row.batch > _FORMED * case.top.items:
         part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
         words += (
-            f"It gets batches of {row.batch:.2g}, and {part:.0%} of their time is spent on launching them."
+            f"It gets batches of {rough(row.batch)}, and {part:.0%} of their time is spent on launching them."
         )
         return Verdict(LAUNCH, words, station.name)
     words += "It is fed one request after the other, and each has to be launched. "
@@ -205,10 +208,11 @@ def _maybe_copying(case: GpuCase) -> Verdict | None:
     inside_s = sum(calls * step.copy_s for step, calls, _ in light.walk())
     if moved_s + inside_s < COPYING * light.latency_s or moved_s <= inside_s:
         return None
+    saved = duration(moved_s * NS_PER_S)
     return Verdict(
         COPY,
         f"The GPU waits for tensors: {(moved_s + inside_s) / light.latency_s:.0%} of a request's time they are copied. "
-        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {_time(moved_s)} a request; "
+        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {saved} a request; "
         f"{_idle_words(case)}.",
     )
 
@@ -218,8 +222,3 @@ def _idle_words(case: GpuCase) -> str:
     return (
         "how busy the GPU is, is not known" if share is None else f"the GPU is busy {share:.0%} of the time"
     )
-
-
-def _time(seconds: float) -> str:
-    ns = seconds * NS_PER_S
-    return f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} µs"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, duration, rough
 from inferometer.diagnose.bottleneck import Conclusion, conclude
 from inferometer.diagnose.diagnosis import INSTANCES, Change, ChangeTrial, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
@@ -153,19 +153,16 @@ def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> 
         and abs(was.work(count) / now.work(count) - 1) > _LEARNED
     ):
         told.append(
-            f"{count} executions at once on the GPU get done what {now.work(count):.2g} do alone, not "
-            f"{was.work(count):.2g}"
+            f"{count} executions at once on the GPU get done what {rough(now.work(count))} do alone, not "
+            f"{rough(was.work(count))}"
         )
     if count > 1 and abs(before.cores.scaling - after.cores.scaling) > _WORDS:
         told.append(
-            f"{count} busy cores are worth {after.cores.work(count):.2g}, not {before.cores.work(count):.2g}"
+            f"{count} busy cores are worth {rough(after.cores.work(count))}, not {rough(before.cores.work(count))}"
         )
     requests = max(1.0, step.batch / row.items)
     then_s, now_s = old.service_s(step.batch, requests), new.service_s(step.batch, requests)
     if then_s and abs(now_s / then_s - 1) > _LEARNED:
-        told.append(
-            f"a batch of {step.batch:.2g} takes {now_s * 1e3:.3g} ms, not {then_s * 1e3:.3g} ms"
-            if step.batch > 1
-            else f"an execution takes {now_s * 1e3:.3g} ms, not {then_s * 1e3:.3g} ms"
-        )
+        what = f"a batch of {rough(step.batch)}" if step.batch > 1 else "an execution"
+        told.append(f"{what} takes {duration(now_s * NS_PER_S)}, not {duration(then_s * NS_PER_S)}")
     return told

@@ -154,11 +154,16 @@ class Prediction:
     batches: dict[str, float]  # of each station: inferences per execution
 
 
-def predict(pipeline: Pipeline, concurrency: int) -> Prediction:
-    """With so many requests in flight at any time."""
+def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) -> Prediction:
+    """With so many requests in flight at any time.
+
+    They begin all at once, as a load does, or one after the other. That makes a difference where a batcher waits for
+    less time than an execution takes: requests that came together stay together, but those that once fell apart never
+    meet again, as the first of them has waited long enough whenever an instance is free.
+    """
     if concurrency < 1:
         raise ValueError(f"concurrency is {concurrency}, and must be 1 or more")
-    return _Simulation(pipeline).run(concurrency)
+    return _Simulation(pipeline).run(concurrency, is_in_step=is_in_step)
 
 
 class _Place:
@@ -260,11 +265,12 @@ class _Simulation:
         self._gpus = _Shared(pipeline.devices.speed)
         self._ended: list[_Token] = []
 
-    def run(self, concurrency: int) -> Prediction:
+    def run(self, concurrency: int, *, is_in_step: bool) -> Prediction:
         """So many requests in flight at any time: whenever one ends the next begins."""
         places = [place for root in self._roots for place in root.walk()]
-        for _ in range(concurrency):
-            self._begin()
+        round_s = sum(place.station.service_s(self._pipeline.items) for place in places)
+        for number in range(concurrency):
+            self._begin(late_s=0.0 if is_in_step else round_s * number / concurrency)
         self._advance(max(_SETTLING * concurrency, 20))
         start_s = self._now_s
         for place in places:
@@ -332,13 +338,14 @@ class _Simulation:
 
     # --- requests
 
-    def _begin(self) -> None:
+    def _begin(self, late_s: float = 0.0) -> None:
         token = _Token(self._plain if self._plain is not None else self._drawn_path(), self._now_s)
         total_s = max(self._pipeline.outside_s, _LEAST_S)
         if (
             self._pipeline.variation
         ):  # replies of a batch are sent, read and asked for again one after the other
             total_s *= self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
+        total_s += late_s
         self._work(_Job([token], None, min(self._pipeline.outside_cpu_s, total_s), 0.0), total_s)
 
     def _go_on(self, token: _Token) -> None:

@@ -8,12 +8,14 @@ from typing import Any, Self
 from inferometer.base.errors import PeerError
 from inferometer.base.writing import write_file, writing
 from inferometer.diagnose.diagnosis import Change
-from inferometer.services.discovery import ModelControl
+from inferometer.services.discovery import ModelControl, are_fixed
 from inferometer.services.originals import Originals
 
 Config = Mapping[str, Any]
 
-_NOT_EXPLICIT = ("explicit model load", "polling is enabled", "not allowed")
+
+class FixedModelsError(PeerError):
+    """The server does not let its models be changed."""
 
 
 class Reconfiguration:
@@ -62,8 +64,8 @@ class Reconfiguration:
 
 
 def _explained(name: str, error: PeerError) -> PeerError:
-    if any(words in error.message for words in _NOT_EXPLICIT):
-        return PeerError(
+    if are_fixed(error):
+        return FixedModelsError(
             f"the server does not let its models be changed: {error.message}",
             remedy="start it with --model-control-mode explicit, or leave out --apply",
         )

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_S, monotonic_ns, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.observation import Observation, observation
-from inferometer.diagnose.reconfigure import Config, Reconfiguration, changed_config
+from inferometer.diagnose.reconfigure import Config, FixedModelsError, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
@@ -277,7 +277,7 @@ def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
     if top.host is not None and others is not None:
         if others > CROWDED * top.host.cores:
             yield (
-                f"Other programs kept {others:.2g} of this machine's {top.host.cores} cores busy meanwhile: figures "
+                f"Other programs kept {rough(others)} of this machine's {top.host.cores} cores busy meanwhile: figures "
                 "and predictions are as restless as they are."
             )
     elif top.host is not None:
@@ -306,9 +306,9 @@ class _Trials:
         self.watcher.said(f"Trying: {suggestion.text}")
         try:
             server.change(name, changed_config(before, suggestion.change))
+        except FixedModelsError:
+            raise
         except PeerError as error:
-            if "explicit" in error.remedy:
-                raise
             self._note(self.investigation.refused(suggestion, error.message))
             return
         options = changed(self.asked.options, concurrency=Range(suggestion.concurrency))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, rough
 from inferometer.diagnose.diagnosis import (
     CLIENT_BATCH,
     CONCURRENCY,
@@ -31,6 +31,10 @@ _ROOM = 0.5  # utilisation below which a step needs nothing
 _FACTORS = (2, 3, 4, 6, 8)
 _MOST_INSTANCES = 32
 _MOST_BATCH = 64
+_PATIENT = (
+    1.25  # executions that a batcher waits: one that waits less does not bring together what fell apart
+)
+_LONGEST_DELAY_S = 0.1
 _HTTP_THREADS = 8  # the server's own default
 _TRANSPORT_SHARE = 0.1  # of the latency, below which the way of the tensors does not matter
 
@@ -189,7 +193,7 @@ def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
     if not station.cpu:
         return "they wait for something other than a core, so each brings its whole worth"
     work = pipeline.cores.work(count * station.cpu)
-    return f"{count} busy ones get {work:.2g} cores' worth of work"
+    return f"{count} busy ones get {rough(work)} cores' worth of work"
 
 
 # --- batches formed by the server
@@ -215,7 +219,7 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, before, after, {"dynamic_batching": batching}),
             f"let the server form batches for {row.name}: preferred size {size}, delay {delay_us} µs",
-            f"{why}; about {found.batches[row.name]:.2g} would come together",
+            f"{why}; about {rough(found.batches[row.name])} would come together",
             found,
         )
 
@@ -223,15 +227,15 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
 def _best_batching(situation: Situation, station: Station) -> tuple[int, float, Prediction]:
     most = min(station.max_batch, _MOST_BATCH, situation.top.concurrency * situation.pipeline.items)
     sizes = sorted({max(2, most), *(size for size in (2, 4, 8, 16, 32, 64) if size <= most)})
-    service_s = station.service_s(1)
-    delays = sorted({0.0, min(service_s / 10, 0.005), min(service_s / 2, 0.02)})
     tried = []
     for size in sizes:
-        for delay_s in (round(delay_s, 6) for delay_s in delays):
+        execution_s = station.service_s(size, size / situation.pipeline.items)
+        for delay_s in (0.0, round(min(_PATIENT * execution_s, _LONGEST_DELAY_S), 6)):
             batched = with_station(
                 situation.pipeline, station.name, is_batching=True, preferred=(size,), delay_s=delay_s
             )
-            tried.append((size, delay_s, situation.predict(batched)))
+            found = predict(batched, situation.top.concurrency, is_in_step=False)
+            tried.append((size, delay_s, found))
     best = max(row[2].throughput for row in tried)
     return min(
         (row for row in tried if row[2].throughput >= _NEAR_BEST * best), key=lambda row: (row[1], row[0])

@@ -3,17 +3,17 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S, Clock, monotonic_ns
+from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough
 from inferometer.observe.host import Gpu, HostMeter, HostSample
 from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
-from inferometer.stats.measurement import CoreUse, HostUse, Measurement
+from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurement
 from inferometer.stats.merge import gpu_figures
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class HostWatch:
         for pid in self._theirs:
             if (row := last.used.get(pid)) is not None and row.model is not None:
                 models[row.model] = models.get(row.model, CoreUse()) + last.use(first, (pid,))
-        gpus = gpu_figures(self._gpus)
+        gpus = tuple(self._with_servers_part(gpu, last) for gpu in gpu_figures(self._gpus))
         return HostUse(
             cores=self._cores,
             busy=last.busy(first, self._cores),
@@ -256,6 +256,12 @@ class HostWatch:
             crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
             gpus=gpus,
         )
+
+    def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
+        """Of the memory in use. In a container the driver may tell of no process that we know."""
+        held = last.host.gpus.get(gpu.uuid, Gpu()).held_bytes
+        ours = [size for pid, size in held.items() if pid in self._theirs]
+        return replace(gpu, memory_server_bytes=sum(ours)) if ours else gpu
 
     def ended(self) -> str:
         """How the server ended, in words; nothing while it runs, or where it is not known."""
@@ -328,5 +334,5 @@ def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
     is_short = use.ours.waiting > WAITING or client_limit(found) is not None
     if use.is_local or is_short:
         part = min(1.0, use.crowded_s / use.seconds)
-        text = f"other programs used {use.crowded_cores:.2g} of this machine's {use.cores} cores"
+        text = f"other programs used {rough(use.crowded_cores)} of this machine's {use.cores} cores"
         yield Remark(Note.HOST_BUSY, f"{text} for {part:.0%} of the level")

@@ -64,6 +64,7 @@ class Gpu:
     memory_total_bytes: int | None = None
     memory_share: float | None = None  # share of the time its memory was read or written, 0 to 1
     clock_mhz: float | None = None  # of its processors
+    held_bytes: Mapping[int, int] = field(default_factory=dict)  # of its memory, by process
 
 
 class Nvml:
@@ -91,6 +92,7 @@ class Nvml:
         utilization = self._maybe(library.nvmlDeviceGetUtilizationRates, handle)
         power = self._maybe(library.nvmlDeviceGetPowerUsage, handle)
         memory = self._maybe(library.nvmlDeviceGetMemoryInfo, handle)
+        rows = self._maybe(library.nvmlDeviceGetComputeRunningProcesses, handle) or ()
         clock = self._maybe(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM)
         return Gpu(
             utilization=None if utilization is None else utilization.gpu / 100,
@@ -99,6 +101,7 @@ class Nvml:
             memory_total_bytes=None if memory is None else int(memory.total),
             memory_share=None if utilization is None else utilization.memory / 100,
             clock_mhz=None if clock is None else float(clock),
+            held_bytes={row.pid: int(row.usedGpuMemory) for row in rows if row.usedGpuMemory},
         )
 
     def _maybe(self, read: Callable[..., Any], handle: object, *more: object) -> Any:

@@ -136,10 +136,10 @@ def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
 
 
 def executions(before: BatchCounters, after: BatchCounters) -> dict[tuple[str, str], tuple[Executions, ...]]:
-    """What ran in between, the small ones first; nothing of a model that was loaded anew meanwhile."""
+    """What ran in between, the small ones first; nothing of a model that was not there before, or was loaded anew."""
     found = {}
-    for key, sizes in after.items():
-        then = before.get(key, {})
+    for key in after.keys() & before.keys():
+        sizes, then = after[key], before[key]
         rows = {
             size: tuple(now - was for now, was in zip(counters, then.get(size, (0, 0, 0, 0)), strict=True))
             for size, counters in sizes.items()

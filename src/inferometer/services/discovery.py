@@ -10,6 +10,7 @@ from inferometer.services.kind import Document, Service
 
 DEEPEST = 16  # models below each other
 READY = "READY"
+_FIXED = ("explicit model load", "polling is enabled", "not allowed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,15 @@ class ModelControl(Protocol):
         """Load or reload with this configuration, or with the repository's; returns when the model is ready."""
 
     def unload_model(self, name: str) -> None: ...
+
+
+def ready_models(control: ModelControl) -> set[str]:
+    return {row.name for row in control.index() if row.state == READY}
+
+
+def are_fixed(error: PeerError) -> bool:
+    """Whether the server refuses to load models because of how it was started."""
+    return any(words in error.message for words in _FIXED)
 
 
 def describe_model(

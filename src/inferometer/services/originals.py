@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.writing import writing
-from inferometer.services.discovery import READY, ModelControl
+from inferometer.services.discovery import ModelControl, ready_models
 from inferometer.services.kind import Document
 from inferometer.services.undo import Guard, Undo
 
@@ -80,7 +80,7 @@ class Originals:
         if not fresh:
             return
         if not self._kept:
-            self._loaded = frozenset(_ready(self._control))
+            self._loaded = frozenset(ready_models(self._control))
             self._write({"loaded": sorted(self._loaded)})
         for name in fresh:
             config = self._control.config(name) if name in self._loaded else None
@@ -228,7 +228,7 @@ def _put_back(
 def _load_back(control: ModelControl, name: str, original: Document, *, is_forced: bool) -> None:
     """By its configuration as the server gave it. Triton keeps a configuration that it was given when the model is
     loaded without one, and reads the repository again when the files have changed."""
-    if not is_forced and name in _ready(control) and control.config(name) == original:
+    if not is_forced and name in ready_models(control) and control.config(name) == original:
         return
     try:
         control.load_model(name, original)
@@ -242,14 +242,10 @@ def _load_back(control: ModelControl, name: str, original: Document, *, is_force
 def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> None:
     """With the members that an ensemble has brought in, except those that have an original of their own."""
     called: tuple[str, ...] = ()
-    if name in _ready(control):
+    if name in ready_models(control):
         steps = control.config(name).get("ensemble_scheduling", {}).get("step", ())
         called = tuple(dict.fromkeys(str(step["model_name"]) for step in steps))
     control.unload_model(name)
     for member in called:
         if member not in others:
             _unload_back(control, member, others)
-
-
-def _ready(control: ModelControl) -> set[str]:
-    return {row.name for row in control.index() if row.state == READY}

@@ -215,6 +215,7 @@ class GpuFigures:
     memory_total_bytes: int | None
     memory_share: float | None = None  # of the time, reading or writing its memory: 0 to 1
     clock_mhz: float | None = None
+    memory_server_bytes: int | None = None  # of the memory in use, what the server's processes hold
 
 
 @dataclass(frozen=True, slots=True)

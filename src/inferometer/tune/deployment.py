@@ -7,7 +7,7 @@ from typing import Protocol, Self
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.server.in_process import Host, ModelFolder, installation
 from inferometer.server.wheel import find_wheel
-from inferometer.services.discovery import READY, ModelControl
+from inferometer.services.discovery import ModelControl, are_fixed, ready_models
 from inferometer.services.originals import Originals, Say
 from inferometer.tune import model_config
 from inferometer.tune.model_config import Fields
@@ -159,7 +159,7 @@ class ServerDeployment(Deployment):
                 remedy=f"its models are {', '.join(sorted(names)) or 'none'}",
             )
         self._note([model])
-        if model not in _ready(known):
+        if model not in ready_models(known):
             _load(known, model, None)
         found = _loaded_config(known, model)
         self._note(model_config.members(found))
@@ -170,7 +170,7 @@ class ServerDeployment(Deployment):
         if self._is_ours:
             return ()
         known = self._repository
-        ready = _ready(known)
+        ready = ready_models(known)
         called = {
             name
             for model in models
@@ -188,7 +188,7 @@ class ServerDeployment(Deployment):
         known = self._repository
         if not self._may_load:
             for variant in variants:
-                if variant.model not in _ready(known):
+                if variant.model not in ready_models(known):
                     raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
             return False
         self._note([variant.model for variant in wanted])
@@ -207,15 +207,11 @@ class ServerDeployment(Deployment):
             self._originals.note(models)
 
 
-def _ready(known: ModelControl) -> set[str]:
-    return {row.name for row in known.index() if row.state == READY}
-
-
 def _load(known: ModelControl, model: str, config: Fields | None) -> None:
     try:
         known.load_model(model, config)
     except PeerError as error:
-        if "polling is enabled" in error.message or "not allowed" in error.message:
+        if are_fixed(error):
             raise UsageError(
                 f"the server does not let its models be changed: {error.message}",
                 remedy="start it with --model-control-mode explicit",

@@ -148,7 +148,7 @@ class EngineMeter:
         hosts = [client.setup.host for client in self._clients.values()]
         pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
         here = [pid for pid in pids if pid is not None]
-        gpus = _gpus(levels[0])
+        gpus = _gpus(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
         instances = _instances(proposal, len(gpus))
         return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
 
@@ -190,7 +190,8 @@ class EngineMeter:
                     raise LocalError(remark.text)
             silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
             if silent:
-                text = f"{silent} requests were never answered, at {load}"
+                lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
+                text = f"{lost} never answered, at {load}"
                 raise LocalError(text, remedy="ask for less load: the server loses requests under this one")
         _check(level)
         return level
@@ -256,7 +257,7 @@ class EngineMeter:
                 url=options.url or (addresses.grpc if options.protocol == "grpc" else addresses.http),
                 metrics_url=metrics_url if options.collect_metrics else None,
             )
-            setup = prepare(options, command="tune")
+            setup = _prepared(options)
             if model in self._prompts and options.streaming:
                 setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
             return setup
@@ -290,6 +291,16 @@ class EngineMeter:
         self.forget()
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def _prepared(options: Options) -> Setup:
+    """Metrics that cannot be read end it only if the user asked for them: limits of a GPU may be known without."""
+    try:
+        return prepare(options, command="tune")
+    except PeerError:
+        if not options.collect_metrics or "collect_metrics" in options.given:
+            raise
+        return prepare(replace(options, collect_metrics=False, metrics_url=None), command="tune")
 
 
 def prepare_held(options: Options, host: Host) -> Setup:
@@ -469,12 +480,11 @@ def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None
 
 
 def _gpus(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Of the server's metrics; of the host's own GPUs where the server tells nothing."""
-    found = level.measurement
-    if found is None or found.metrics is None:
-        return ()
-    metrics = found.metrics
-    return _by_gpu(metrics.gpus or (metrics.host.gpus if metrics.host is not None else ()))
+    """Of the server's metrics; of the host's own GPUs where the server runs on it and tells nothing."""
+    metrics = None if level.measurement is None else level.measurement.metrics
+    if metrics is not None:
+        return _by_gpu(metrics.gpus or (metrics.host.gpus if metrics.host is not None else ()))
+    return _by_gpu(level.host.gpus if level.host is not None and level.host.is_local else ())
 
 
 def _by_gpu(rows: Sequence[GpuFigures]) -> tuple[tuple[str, Figures], ...]:

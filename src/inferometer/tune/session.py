@@ -40,7 +40,6 @@ from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
 
-_NO_MEMORY = ("out of memory", "out_of_memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
 FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
 
 
@@ -239,19 +238,13 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             listed = {trial.number for trial in trials}  # a search may propose the same again
             trials += [trial for trial in fresh if trial.number not in listed]
             told = fresh[-1]
-            attempts += known is None and not lacks_memory(told)
+            attempts += known is None and not told.lacks_memory
             successes += told.is_measured
             if attempts >= FIRST_ATTEMPTS and not successes and not runner.watcher.is_interrupted():
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
                 )
-
-
-def lacks_memory(trial: Trial) -> bool:
-    """Whether it did not fit the memory: that says nothing against the model or its settings, and others may fit."""
-    reason = trial.reason.lower()
-    return not trial.is_measured and any(words in reason for words in _NO_MEMORY)
 
 
 def _tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:

@@ -82,6 +82,7 @@ class Recommendation:
     best: RankedVariant
     gain: Estimate | None
     has_default: bool = True  # the default was measured
+    is_repeated: bool = True  # what is compared was measured more than once
 
     @property
     def does_pass(self) -> bool:
@@ -104,11 +105,17 @@ def recommend(study: Study) -> Recommendation | None:
         return None
     best = ranked[0]
     base = next((row for row in ranked if row.name == study.default_name), None)
+    is_repeated = _is_repeated(study, best.best)
     if base is None or not base.does_pass:
-        return Recommendation(best, None, has_default=base is not None)
+        return Recommendation(best, None, has_default=base is not None, is_repeated=is_repeated)
     if best.name == base.name:
-        return Recommendation(best, Estimate(0.0))
-    return Recommendation(best, gain_of_runs(study, best.best, base.best))
+        return Recommendation(best, Estimate(0.0), is_repeated=is_repeated)
+    is_repeated = is_repeated and _is_repeated(study, base.best)
+    return Recommendation(best, gain_of_runs(study, best.best, base.best), is_repeated=is_repeated)
+
+
+def _is_repeated(study: Study, trial: Trial) -> bool:
+    return sum((row.name, row.loads) == (trial.name, trial.loads) for row in study.measured) > 1
 
 
 def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:

@@ -7,6 +7,8 @@ from enum import Enum
 from inferometer.stats.figures import BY_TAG, known_tag
 from inferometer.stats.measurement import Estimate
 
+_NO_MEMORY = ("out of memory", "out_of_memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
+
 
 @dataclass(frozen=True, slots=True)
 class ClientLoad:
@@ -84,6 +86,11 @@ class Trial:
     @property
     def is_measured(self) -> bool:
         return self.status is Status.MEASURED
+
+    @property
+    def lacks_memory(self) -> bool:
+        """It did not fit the memory: that says nothing against the model or its settings, and others may fit."""
+        return not self.is_measured and any(words in self.reason.lower() for words in _NO_MEMORY)
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
 from inferometer.tune.search.search import (
@@ -134,6 +135,35 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
     assert {trial.name for trial in failed} <= {best}
     assert len(failed) <= 1
     assert rank(scope.goals, trials)[0].name != best
+
+
+def test_a_search_in_which_nothing_else_can_be_loaded_has_an_end():
+    bounds = SearchBounds(instances=(1, 12), batch=(1, 128), concurrency=(1, 64))
+    scope = scope_of(7, bounds=bounds)
+    names = [f"m_config_{number}" for number in range(200)]
+    trials, _, _ = search(scope, SimulatedTrials(Landscape.drawn(7), 7, fails=tuple(names)))
+    assert len([trial for trial in trials if not trial.is_measured]) <= 60
+
+
+def test_what_is_larger_than_what_did_not_fit_the_memory_is_not_tried():
+    scope = scope_of(7, bounds=SearchBounds(instances=(1, 5), batch=(1, 16), concurrency=(1, 64)))
+    simulated, names, failed = SimulatedTrials(Landscape.drawn(7), 7), VariantNames(), []
+
+    def measure(proposal):
+        trial, config = simulated.answer(proposal), proposal.variants[0].config
+        shape = model_config.total_instances(config), model_config.max_batch_size(config)
+        if shape[0] < 3:
+            return trial
+        failed.append(shape)
+        reason = "CUDA out of memory"
+        return replace(proposal.trial(trial.number, Status.FAILED, reason), cost_s=trial.cost_s)
+
+    events, _ = driven(smart(scope, names), measure)
+    assert failed
+    for number, shape in enumerate(failed):
+        assert not any(before[0] <= shape[0] and before[1] <= shape[1] for before in failed[:number])
+    reasons = {row.proposal.key: row.reason for row in events if isinstance(row, SkippedProposal)}
+    assert any("which did not fit the memory" in reason for reason in reasons.values())
 
 
 def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():

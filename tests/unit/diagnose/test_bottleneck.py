@@ -16,6 +16,7 @@ from inferometer.diagnose.diagnosis import (
     CONCURRENCY,
     CPU,
     DYNAMIC_BATCHING,
+    GPU,
     INSTANCES,
     LIGHT,
     NETWORK,
@@ -210,6 +211,15 @@ def test_sequences_are_never_batched():
         for found in ONE_BY_ONE
     )
     assert DYNAMIC_BATCHING not in kinds(conclude(rows, HERE, (EIGHT_AT_ONCE,)))
+
+
+def test_a_caller_without_work_of_its_own_is_not_what_keeps_the_gpu_busy():
+    gpus = (GpuFigures("g", 0.75, 100.0, 10, 100, 0.5, 1000.0),)
+    member = step("member", 10, device="gpu")
+    caller = replace(step("caller", 10, device="gpu"), own_s=0.0, members=(member,))
+    rows = [replace(row(load, 98.0, caller), gpus=gpus) for load in (1, 8)]
+    found = conclude(rows, HERE).verdict
+    assert (found.kind, found.step) == (GPU, "member")
 
 
 # --- bounds

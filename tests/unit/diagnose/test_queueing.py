@@ -116,6 +116,21 @@ def test_a_delay_fills_batches_at_the_price_of_latency():
     assert alone.latency_s == pytest.approx(0.008, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("delay_s", "together"),
+    [
+        pytest.param(0.006, True, id="a batcher that waits for longer than an execution takes"),
+        pytest.param(0.002, False, id="one that waits for less"),
+    ],
+)
+def test_requests_that_fell_apart_meet_again_only_where_the_batcher_waits_long_enough(delay_s, together):
+    station = Station("batched", 0.004, max_batch=8, is_batching=True, preferred=(8,), delay_s=delay_s)
+    pipeline = Pipeline((station,), outside_s=0.0003)
+    assert predict(pipeline, 8).batches["batched"] == pytest.approx(8, rel=0.02)
+    apart = predict(pipeline, 8, is_in_step=False).batches["batched"]
+    assert apart == pytest.approx(8 if together else 4, rel=0.02)
+
+
 def test_a_preferred_size_is_taken_before_the_largest_is_waited_for():
     station = Station("batched", 0.001, cpu=0.0, max_batch=16, is_batching=True, preferred=(4,), delay_s=1.0)
     found = predict(Pipeline((station,), outside_s=0.002), 12)

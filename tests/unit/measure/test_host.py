@@ -30,6 +30,7 @@ class Machine:
     pids: tuple[int, ...] = (SERVER,)
     end: str = ""
     finds: int = 0
+    held_bytes: dict[int, int] = field(default_factory=dict)  # of the GPU's memory
 
     # --- as the server, the processes, the meter and the clock
 
@@ -44,7 +45,8 @@ class Machine:
         return frozenset({SERVER, STUB} if SERVER in pids else ())
 
     def read(self):
-        return HostSample(self.busy_s, 2 * self.now_s, 0, {"gpu": Gpu(self.busy_s / 100)})
+        gpu = Gpu(self.busy_s / 100, memory_used_bytes=900, held_bytes=self.held_bytes)
+        return HostSample(self.busy_s, 2 * self.now_s, 0, {"gpu": gpu})
 
     def clock(self):
         return round(self.now_s * NS_PER_S)
@@ -116,6 +118,17 @@ def test_gpus_are_seen_while_the_level_runs_and_not_before():
     use = watch.end()
     assert [gpu.utilization for gpu in use.gpus] == [pytest.approx((0.46 + 0.02 + 0.02) / 3)]
     assert use.gpu_share == use.gpus[0].utilization
+
+
+@pytest.mark.parametrize(
+    ("held_bytes", "servers"), [({SERVER: 100, STUB: 300, 77: 500}, 400), ({77: 900}, None), ({}, None)]
+)
+def test_the_servers_part_of_the_memory_of_a_gpu_is_told_from_that_of_others(held_bytes, servers):
+    machine = Machine(held_bytes=held_bytes)
+    watch = machine.watch()
+    machine.run(1.0, 1.0)
+    (gpu,) = watch.end().gpus
+    assert (gpu.memory_used_bytes, gpu.memory_server_bytes) == (900, servers)
 
 
 def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
@@ -271,4 +284,5 @@ def test_a_short_look_at_processes_finds_the_same_cores():
     table = ProcessTable()
     whole, brief = table.used((os.getpid(), 2**31 - 1)), table.cores((os.getpid(), 2**31 - 1))
     assert list(whole) == list(brief) == [os.getpid()]
-    assert 0 < whole[os.getpid()].core_s <= brief[os.getpid()].core_s < whole[os.getpid()].core_s + 1
+    assert 0 < whole[os.getpid()].core_s < brief[os.getpid()].core_s + 0.001  # sums of hundredths
+    assert brief[os.getpid()].core_s < whole[os.getpid()].core_s + 1

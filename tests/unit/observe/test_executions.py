@@ -30,6 +30,10 @@ def test_a_model_that_was_loaded_anew_tells_nothing():
     assert executions(look(b1=(10, 1, 1, 1)), look(b1=(3, 1, 1, 1))) == {}
 
 
+def test_without_a_first_look_what_ran_before_is_not_told_from_what_ran_since():
+    assert executions({}, look(b1=(3, 1, 1, 1))) == {}
+
+
 def test_a_server_that_does_not_count_by_size_is_no_error():
     bare = batch_counters([{"name": "m", "version": "1"}])
     assert executions(bare, bare) == {("m", "1"): ()}

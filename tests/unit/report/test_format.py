@@ -2,6 +2,7 @@
 
 import pytest
 
+from inferometer.base.units import rough
 from inferometer.report import format as form
 from inferometer.stats.measurement import Estimate
 
@@ -75,6 +76,13 @@ def test_what_a_peer_said_cannot_steer_the_terminal() -> None:
 )
 def test_a_quantity_is_readable_at_every_size(value: float, text: str) -> None:
     assert form.quantity(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.4649, "0.46"), (7.94, "7.9"), (64.2, "64"), (99.5, "100"), (1024.0, "1,024")]
+)
+def test_a_rough_number_has_no_powers_of_ten(value: float, text: str) -> None:
+    assert rough(value) == text
 
 
 def test_thousands_are_separated_except_for_the_classic_tool() -> None:

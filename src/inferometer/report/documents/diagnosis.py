@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.answer_file import plain
+from inferometer.base.units import rough
 from inferometer.diagnose.diagnosis import (
     CLIENT,
     LIGHT,
@@ -256,7 +257,7 @@ def _steps(steps: tuple[StepFigures, ...]) -> Table:
 def _batch(step: StepFigures) -> str:
     if step.max_batch < 2:
         return NONE
-    return f"{step.batch:.2g} of {step.max_batch}" + ("" if step.is_batching else ", off")
+    return f"{rough(step.batch)} of {step.max_batch}" + ("" if step.is_batching else ", off")
 
 
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:

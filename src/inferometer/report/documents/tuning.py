@@ -189,7 +189,10 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
         lead = difference(found.gain)
         return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
     what = "" if _is_throughput(study) else " by the objectives"
-    return f"{words}, {difference(found.gain)} against the model's own configuration{what}."
+    lead = f"{difference(found.gain)} against the model's own configuration{what}"
+    if not found.is_repeated:
+        return f"{words}; {lead} is of one run, which may have been lucky: measure it again before relying on it."
+    return f"{words}, {lead}."
 
 
 def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
@@ -210,7 +213,11 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
         return Tone.BAD
     if found.best.name == study.default_name:
         return Tone.PLAIN
-    return Tone.GOOD if found.is_sure or found.gain_percent is None else Tone.WARNING
+    return Tone.GOOD if _is_proven(found) or found.gain_percent is None else Tone.WARNING
+
+
+def _is_proven(found: Recommendation) -> bool:
+    return found.is_sure and found.is_repeated
 
 
 def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
@@ -228,8 +235,10 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         tone = Tone.PLAIN if found.does_pass or not limits else Tone.BAD
         yield Figure("p99 latency", f"{quantity(p99.value)} ms", ", ".join(map(_limit, limits)), tone)
     if found.gain is not None and best.name != study.default_name:
-        detail = "against the own configuration" if found.is_sure else "cannot be told from no gain"
-        yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if found.is_sure else Tone.PLAIN)
+        detail = "cannot be told from no gain"
+        if found.is_sure:
+            detail = "against the own configuration" if found.is_repeated else "of one run"
+        yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
 
 
 def _estimate(trial: Trial, tag: str) -> Estimate | None:

@@ -21,6 +21,7 @@ PER_DOUBLING = 8  # loads between n and 2n
 PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is the resolution of the result
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
+INSTANCES_PLACE, BATCH_PLACE = 0, 1
 PER_INSTANCE_DOUBLING = 2.0  # doubling the instances changes more than doubling the batch: cores may run out
 
 
@@ -164,8 +165,9 @@ def _places(
         # No batch is larger than the requests in flight per instance: beyond that all batch sizes are the same.
         in_flight = np.log2(points.load * batches)
         for start in range(0, places.shape[1], WIDTH):
-            found = np.maximum(0.0, in_flight - places[:, start] / PER_INSTANCE_DOUBLING)
-            places[:, start + 1] = np.minimum(places[:, start + 1], found)
+            instances, batch = start + INSTANCES_PLACE, start + BATCH_PLACE
+            found = np.maximum(0.0, in_flight - places[:, instances] / PER_INSTANCE_DOUBLING)
+            places[:, batch] = np.minimum(places[:, batch], found)
     return np.column_stack((places, np.log2(np.maximum(points.load, 1.0)), np.log2(batches)))
 
 

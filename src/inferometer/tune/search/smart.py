@@ -22,7 +22,7 @@ from inferometer.base.units import quantity
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
 from inferometer.tune.scoring import best_first, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
-from inferometer.tune.search.candidates import Candidates
+from inferometer.tune.search.candidates import BATCH_PLACE, INSTANCES_PLACE, WIDTH, Candidates
 from inferometer.tune.search.clock import SearchClock
 from inferometer.tune.search.forecast import (
     MEAN,
@@ -88,6 +88,7 @@ class SmartState:
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
+    too_large: dict[int, str] = field(default_factory=dict)  # by number: the smaller one that did not fit
     breaking: dict[int, float] = field(
         default_factory=dict
     )  # of others, by configuration, a load that gave none
@@ -152,12 +153,23 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
             text = f"{trial.name} is not tried at {trial.load} or more: {trial.reason}"
         else:
             state.broken.add(number)
+            if trial.lacks_memory:
+                _leave_larger(state, number, trial.name)
             text = f"{trial.name} is left out: {trial.reason}"
         yield SearchMessage(text, is_warning=True)
         return
     state.rows.append(row)
     state.trials.append(trial)
     state.row_by_name.setdefault((trial.name, trial.loads), row)
+
+
+def _leave_larger(state: SmartState, number: int, name: str) -> None:
+    """Configurations with no fewer instances and no smaller batches need no less memory."""
+    places = np.array([configuration.place for configuration in state.candidates.configurations])
+    sizes = np.hstack([places[:, place::WIDTH] for place in (INSTANCES_PLACE, BATCH_PLACE)])
+    for other in np.flatnonzero((sizes >= sizes[number]).all(axis=1)).tolist():
+        if other != number and not np.isin(other, state.candidates.which[state.rows]):
+            state.too_large.setdefault(other, name)
 
 
 def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
@@ -283,13 +295,14 @@ def _kept_s(state: SmartState) -> float:
 
 def _explore(state: SmartState) -> SearchSteps[str]:
     patience = 0
-    while len(state.trials) < MOST:
+    while len(state.trials) + len(state.broken) < MOST:
         kept_s = 0.0 if state.has_raced else _kept_s(state)
         gain, row = _next(state, left_for_s=kept_s)
         if row is None:
             return SPENT if state.clock.budget_s is not None else ENDED
         if gain < _worth(state):
-            row = _of_new_count(state, left_for_s=kept_s) or row
+            fresh = _of_new_count(state, left_for_s=kept_s)
+            row = row if fresh is None else fresh
             patience += len(state.trials) >= FEWEST
             if patience > PATIENCE:
                 return ENDED
@@ -297,7 +310,7 @@ def _explore(state: SmartState) -> SearchSteps[str]:
             patience = 0
         yield from _settle_leader(state, row)
         yield from measure(state, row, LOOK)
-    return f"{MOST} measurements were made"
+    return f"{MOST} measurements were tried"
 
 
 def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
@@ -350,8 +363,7 @@ def _gains(state: SmartState) -> Array:
     kinds = state.candidates.kinds
     is_open = ~np.isin(kinds, kinds[state.rows])  # those that cannot differ from a measured one are closed
     is_open &= _may_use(state) & ~_is_missed(state)
-    if state.broken:
-        is_open &= ~np.isin(state.candidates.which, list(state.broken))
+    is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.too_large])
     for number, load in state.breaking.items():
         is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
     good = _incumbents(state, feasible)
@@ -515,7 +527,10 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
             continue
         own = np.flatnonzero((which == number) & feasible)
         said += 1
-        if not len(own):
+        if number in state.too_large:
+            row = int(np.flatnonzero(which == number)[0])
+            reason = f"no smaller than {state.too_large[number]}, which did not fit the memory"
+        elif not len(own):
             row = int(np.flatnonzero(which == number)[0])
             reason = "not expected to keep the constraints at any load"
         else:

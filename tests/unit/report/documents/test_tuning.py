@@ -30,6 +30,12 @@ def with_rates(study: Study, rate_of) -> Study:
     return replace(study, trials=tuple(changed(trial) for trial in study.trials if trial.is_measured))
 
 
+def confirmed(study: Study) -> Study:
+    """Every trial a second time, with 4 % more."""
+    again = with_rates(study, lambda trial: 1.04 * trial.combined(THROUGHPUT)).trials
+    return replace(study, trials=(*study.trials, *(replace(trial, repeat=1) for trial in again)))
+
+
 def only_own(study: Study) -> Study:
     return replace(study, trials=study.trials[:4])
 
@@ -49,10 +55,16 @@ def too_strict(study: Study) -> Study:
     ("changed", "words", "tone"),
     [
         (
-            lambda study: study,
-            "Run it with 2 CPU instances, batches up to 8, dynamic batching (config 2): 1,527 infer/s with p99 16.8 ms "
-            "at concurrency 16, +377 % (+359 to +396) against the model's own configuration.",
+            confirmed,
+            "Run it with 2 CPU instances, batches up to 8, dynamic batching (config 2): 1,558 infer/s with p99 16.8 ms "
+            "at concurrency 16, +377 % (+350 to +406) against the model's own configuration.",
             Tone.GOOD,
+        ),
+        (
+            lambda study: study,
+            "at concurrency 16; +377 % (+359 to +396) against the model's own configuration is of one run, which may "
+            "have been lucky: measure it again before relying on it.",
+            Tone.WARNING,
         ),
         (
             lambda study: with_rates(study, lambda t: 104.0 if t.name.endswith("_2") else 100.0),
