@@ -180,8 +180,8 @@ def run_and_report(
     options, outputs, result = setup.options, Outputs(), setup.result
     growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        for warning in setup.warnings:
-            progress.said(warning, is_warning=True)
+        for message in setup.messages:
+            progress.said(message)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))

@@ -74,6 +74,16 @@ class Setup:
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found out by asking the server."""
+        return tuple(self.result.server["findings"])
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is to say before the load."""
+        return (*self.findings, *self.warnings)
+
 
 @dataclass(frozen=True, slots=True)
 class Habits:
@@ -199,8 +209,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         has_statistics="statistics" in server["extensions"],
         last=last,
         warnings=(
-            *found,
-            *traffic.findings,
             *warnings,
             *_without_effect(options),
             *metrics_warnings,
