@@ -267,7 +267,7 @@ def expect(name: str, value: object, *kinds: type) -> None:
 
 def checked(kind: type[T], **given: Any) -> T:
     """The options that only one command has: texts are read, and values checked, as the table says."""
-    table = {row.field: row for _, members in rows(kind) for row in members}
+    table = {row.field: row for _, members in rows(kind) for row in members}  # type: ignore[arg-type]
     found = {}
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name not in given or (value := given[field.name]) is None:
