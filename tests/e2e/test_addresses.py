@@ -293,6 +293,8 @@ def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callab
     ended = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", *SHORT)
     assert ended.code in (0, 2), ended.stderr
     assert "infer/s" not in ended.stdout + ended.stderr
+    assert "looks like" in ended.stderr  # to be known, and no note of the report
+    assert "looks like" not in ended.stdout
     refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
     assert refused.code == PEER
     assert (

@@ -95,6 +95,7 @@ ANSWERED = (
     ("measure {url} simple --stages 1s:4", "it is --shape-load here"),
     ("bench {url} simple -c 8", "write inferometer measure {url} simple -c 8"),
     ("attack -r 50 {url} simple", "write inferometer measure -r 50 {url} simple"),
+    ("bench {url} simple --slo p99<50ms", "write inferometer measure {url} simple --slo 'p99<50ms'"),
 )
 
 

@@ -36,6 +36,7 @@ MISTAKES = (
     ("measure {url} simple -c 1,,2", "1,,2", "whole number", 2),
     ("measure {url} simple -c 1,2,1", "twice", "each once", 2),
     ("measure {url} simple -c 1:8:x1", "no levels", "1:64:x2", 2),
+    ("measure {url} simple -r 1:8:x1.0000001", "no levels", "a factor of 1.01 or more", 2),
     ("measure {url} simple -c 1:8:2:2", "1:8:2:2", "", 2),
     ("measure {url} simple -c 2.5", "2.5", "whole number", 2),
     ("measure {url} simple -r -5", "-5", "", 2),

@@ -1,5 +1,7 @@
 """A promise on a simulated clock: for how long a level goes on, and what it can prove."""
 
+from dataclasses import replace
+
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Open
 from inferometer.measure.instrument import LoadPoint
@@ -42,6 +44,17 @@ def test_what_cannot_be_decided_takes_all_of_the_time_and_no_more(rig, level_set
     level = measure_level(rig(constant(10)).instrument, promised(level_settings, "p99.99<50ms"), ONE)
     assert level.promise.verdict == "undecided"
     assert level.measurement.duration_ns == 10 * NS_PER_S
+
+
+def test_an_interrupted_level_does_not_show_that_it_keeps_a_promise(rig, level_settings, constant):
+    """After six seconds a p99 is known, and nobody knows what would have come."""
+    settings = promised(level_settings, "p99<50ms")
+    made = rig(constant(10))
+    begun = made.clock()
+    made.log.is_interrupted = lambda: made.clock() >= begun + 6 * NS_PER_S
+    level = measure_level(made.instrument, replace(settings, rule=Precision(0.0, 10 * NS_PER_S)), ONE)
+    assert level.promise.verdict == "undecided"
+    assert level.promise.reason == "interrupted"
 
 
 def test_an_overloaded_level_does_not_show_that_it_keeps_a_promise(rig, level_settings, constant):

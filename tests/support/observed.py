@@ -61,8 +61,8 @@ class Observer:
     handed: list[str] = field(default_factory=list)
 
     def run(self, *words: str, is_halted: bool = False) -> Seen:
-        before = {path: path.read_bytes() for path in _files()}
-        marks = [len(_came(server)) for server in self.servers]
+        before = _contents()
+        marks = [len(_all_asked(server)) for server in self.servers]
         self.handed.clear()
         self.is_halted = is_halted
         self.capsys.readouterr()
@@ -70,14 +70,17 @@ class Observer:
         with contextlib.suppress(LoadReached):
             code = main(list(words))
         said, complaint = (_VARYING.sub("", text) for text in self.capsys.readouterr())
-        files = {str(path): _content(path) for path in _files() if before.get(path) != path.read_bytes()}
-        for path in _files():
-            if path not in before:
-                path.unlink()
+        changed = [path for path, content in _contents().items() if before.get(path) != content]
+        files = {str(path): _content(path) for path in changed}
+        for path in changed:
+            path.unlink()
         for path, content in before.items():
-            path.write_bytes(content)
+            if not path.exists():
+                path.write_bytes(content)
         asked = [
-            f"{row}" for server, mark in zip(self.servers, marks, strict=True) for row in _came(server)[mark:]
+            row
+            for server, mark in zip(self.servers, marks, strict=True)
+            for row in _written(_all_asked(server)[mark:])
         ]
         return Seen(code, said, complaint, files, tuple(map(self._plain, self.handed)), tuple(asked))
 
@@ -90,16 +93,22 @@ class Observer:
         return _VARYING.sub("", text)
 
 
-def _files() -> list[Path]:
-    return sorted(path for path in Path().rglob("*") if path.is_file())
+def _contents() -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
 
 
-def _came(server: Any) -> list[str]:
+def _all_asked(server: Any) -> list[Any]:
+    found: list[Any] = server.calls if hasattr(server, "calls") else server.requests
+    return found
+
+
+def _written(rows: list[Any]) -> Iterator[str]:
     """Without figures that a thread of its own asks for, and without inferences: those are the simulation's."""
-    if hasattr(server, "calls"):
-        return [f"{call.method} {call.headers} {call.message!r}" for call in server.calls]
-    rows = (row for row in server.requests if row.path != "/metrics")
-    return [f"{row.method} {row.path} {row.headers} {row.body!r}" for row in rows]
+    for row in rows:
+        if hasattr(row, "message"):
+            yield f"{row.method} {row.headers} {row.message!r}"
+        elif row.path != "/metrics":
+            yield f"{row.method} {row.path} {row.headers} {row.body!r}"
 
 
 def _content(path: Path) -> str:

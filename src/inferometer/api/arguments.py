@@ -21,6 +21,7 @@ from inferometer.options.commands import (
     DIAGNOSE_REFUSED,
     FIND_REFUSED,
     TUNE_REFUSED,
+    WINDOWS,
     CompareOptions,
     DiagnoseOptions,
     FindOptions,
@@ -35,19 +36,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TUNED_WINDOWS = (  # of trials, for those who want them as the classic tool has them
-    "measurement_mode",
-    "measurement_interval_ms",
-    "measurement_request_count",
-    "stability_percentage",
-    "max_trials",
-)
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "measure": {},
     "find": FIND_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
     "compare": COMPARE_REFUSED,
-    "tune": {name: remedy for name, remedy in TUNE_REFUSED.items() if name not in _TUNED_WINDOWS},
+    # Windows of trials are for those who want them as the classic tool has them.
+    "tune": {name: remedy for name, remedy in TUNE_REFUSED.items() if name not in WINDOWS}
+    | {"model_repository": "give it among the repositories"},
 }
 _FILES = "pass what the function returns to api.save, api.to_html or api.to_markdown"
 _ELSEWHERE: Mapping[str, str] = {
@@ -102,11 +98,13 @@ class Argument:
     def read(self, value: Any) -> Any:
         """The value for the field; a UsageError says what is wrong with it."""
         values = self.option.own_values or self.option.values
+        if hasattr(value, "tolist"):  # numbers and arrays of numpy
+            value = value.tolist()
+        if _fits(value, self.kind):
+            return value
         if isinstance(value, Path):
             value = str(value)
-        elif hasattr(value, "tolist"):  # numbers and arrays of numpy
-            value = value.tolist()
-        if self.field in _LEVELS and not isinstance(value, Range):
+        if self.field in _LEVELS:
             return self._levels(value)
         if isinstance(value, str) and values is not None and not _fits(value, self.kind):
             if self.option.combine is None:
@@ -269,15 +267,16 @@ def expect(name: str, value: object, *kinds: type) -> None:
 
 def checked(kind: type[T], **given: Any) -> T:
     """The options that only one command has: texts are read, and values checked, as the table says."""
-    table = {row.field: row for _, members in rows(kind) for row in members}
+    table = {row.field: row for _, members in rows(kind) for row in members}  # type: ignore[arg-type]
     found = {}
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name not in given or (value := given[field.name]) is None:
             continue
-        row = _argument(field, field.name, table[field.name])
-        found[field.name] = value if isinstance(value, Path) else row.read(value)
+        name = _OWN_NAMES.get(field.name, field.name)
+        row = replace(_argument(field, field.name, table[field.name]), name=name)
+        found[field.name] = row.read(value)
         if row.option.values is not None and row.option.combine is None and found[field.name] not in ("", ()):
-            row.option.values.check(field.name, found[field.name])
+            row.option.values.check(name, found[field.name])
     return kind(**found)
 
 

@@ -18,7 +18,6 @@ from inferometer.options.options import DURATION_S
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.options.values import Range
     from inferometer.report.saved import Report
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -140,7 +139,6 @@ def compare(
     *variants: "str | Result",
     urls: Sequence[str] = (),
     fail_if: str | Sequence[str] = "",
-    concurrency: "int | Sequence[int] | str | Range | None" = None,
     duration_s: float | str = DURATION_S,
     outputs: int = _COMPARE.outputs,
     force: bool = False,
@@ -180,8 +178,7 @@ def compare(
         names = numbered([str(result.model.get("name", "result")) for result in results])
         return compare_saved(list(zip(names, results, strict=True)), terms, is_forced=own.force)
     chosen = variants_of([str(variant) for variant in variants], own.urls)
-    loads = {} if "rate" in given or "request_rate" in given else {"concurrency": concurrency or 1}
-    options = asked("compare", given | loads | {"model": chosen[0].model, "duration_s": duration_s})
+    options = asked("compare", given | {"model": chosen[0].model, "duration_s": duration_s})
     return compare_live(CompareRequest(chosen, options, terms, own.outputs), completed(watcher))
 
 

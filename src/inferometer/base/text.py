@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 from unicodedata import category
 
-_PRINTABLE = re.compile(r"[\x20-\x7e\n\t]*")
+_UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def printable(text: str) -> str:
@@ -17,9 +17,7 @@ def printable(text: str) -> str:
     Control characters move the cursor and change colours, others turn the direction of writing, and lone surrogates
     have no encoding.
     """
-    if _PRINTABLE.fullmatch(text):
-        return text
-    return "".join(char if char.isprintable() or _is_blank(char) else _written(char) for char in text)
+    return _UNUSUAL.sub(lambda found: _written(found[0]), text)
 
 
 def to_stderr(text: str) -> None:
@@ -28,12 +26,9 @@ def to_stderr(text: str) -> None:
         print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
 
 
-def _is_blank(char: str) -> bool:
-    return char in "\n\t" or category(char) == "Zs"
-
-
 def _written(char: str) -> str:
-    return char.encode("unicode_escape").decode()
+    is_shown = char.isprintable() or category(char) == "Zs"
+    return char if is_shown else char.encode("unicode_escape").decode()
 
 
 def encodable(text: str) -> str:

@@ -41,13 +41,9 @@ COMMAND = Command(
     usage_code=USAGE,
     takes_words=True,
 )
-OF_SAVED = frozenset(
-    (
-        WORDS,
-        *(f"{OWN}{name}" for name in ("fail_if", "force")),
-        *(*FORMS, "quiet", "max_error_rate"),
-    )
-)
+_REPORTING = (*FORMS, "quiet", "max_error_rate")
+OF_SAVED = frozenset((WORDS, f"{OWN}fail_if", f"{OWN}force", *_REPORTING))
+"""The fields that have a meaning for saved results."""
 
 
 def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
@@ -72,8 +68,7 @@ def run(given: dict[str, Any]) -> int:
     names = given.pop(WORDS, ())
     own = own_options(given, CompareOptions)
     conditions = tuple(gate for text in own.fail_if for gate in parse_gates(text))
-    plain = (*FORMS, "quiet", "max_error_rate")
-    reports = Options(**{name: given[name] for name in plain if name in given})
+    reports = Options(**{name: given[name] for name in _REPORTING if name in given})
     check_outputs(reports)
     terms = Terms(conditions, reports.max_error_rate)
     comparison, is_interrupted = (_saved(names, terms, own), False) if names else _live(given, terms, own)

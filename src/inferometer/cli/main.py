@@ -1,5 +1,6 @@
 """The command `inferometer`: picks the subcommand and turns errors into sentences."""
 
+import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -66,12 +67,14 @@ def _run(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
+        from inferometer.cli.measure import is_address
+
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
         if name in OTHER_TOOLS:
-            remedy = f"write inferometer measure {' '.join(rest)}".rstrip()
-        if any(mark in name for mark in ":/.") or name == "localhost":
-            remedy = f"an address is measured with: inferometer measure {' '.join(words)}"
+            remedy = f"write inferometer measure {shlex.join(rest)}".rstrip()
+        if is_address(name):
+            remedy = f"an address is measured with: inferometer measure {shlex.join(words)}"
         raise UsageError(f"there is no command '{name}'", remedy=remedy)
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command

@@ -151,6 +151,8 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
+    if any(remark.note is Note.TIME_LIMIT for remark in result.remarks):  # that was asked for
+        notes = [row - {Note.INTERRUPTED} for row in notes]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
     if any(level.is_given_up for level in levels):
         return PeerError.exit_code
@@ -180,8 +182,8 @@ def run_and_report(
     options, outputs, result = setup.options, Outputs(), setup.result
     growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        for warning in setup.warnings:
-            progress.said(warning, is_warning=True)
+        for message in setup.messages:
+            progress.said(message)
         for result in start(progress):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))

@@ -32,8 +32,8 @@ def preview(name: str, given: dict[str, Any]) -> int:
         with messages_shown(options.verbose):
             setup = prepare(replace(options, is_dry=is_dry), command=name)
             if not options.quiet:
-                for warning in setup.warnings:
-                    to_stderr(warning)
+                for message in setup.messages:
+                    to_stderr(message)
             if title:
                 print(f"# {title}")
             request = first_of(setup)

@@ -128,6 +128,8 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
     setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
     if setups[0].last is None:
         raise UsageError("the range of levels has no end", remedy="give one: --concurrency-range START:END")
+    for finding in dict.fromkeys(finding for setup in setups for finding in setup.findings):
+        watcher.said(finding)
     names = [model.name for model in request.models]
     compared = [_outputs(setups[0], setup, request.outputs) for setup in setups[1:]]
     with _candidates(names, setups, watcher) as candidates:

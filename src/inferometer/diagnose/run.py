@@ -103,8 +103,8 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     if asked.budget_s is not None and isinstance(setup.service, ModelControl):
         with _originals(setup, setup.service, watcher) as left:
             setup = prepare(asking, command=COMMAND) if left.has_put_back else setup
-    for warning in setup.warnings:
-        watcher.said(warning)
+    for message in setup.messages:
+        watcher.said(message)
     watcher.prepared(setup.result.effective)
     watcher.planned(len(LEVELS if wanted is None else wanted), None)
     rows, result = _sweep(setup, watcher, wanted)

@@ -69,7 +69,7 @@ class SearchGoal:
 def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     """What `find` was asked."""
     if own.by == "concurrency":
-        check_by_concurrency(options.given)
+        check_by_concurrency(options)
     promise = parse_slo(own.slo)
     for term in promise.terms:
         if term.figure in ("throughput", "goodput"):

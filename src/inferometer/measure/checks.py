@@ -12,6 +12,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
+from inferometer.options.commands import WINDOWS
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import AUTO, DURATION_S, OPTIONS, PARTS, Options, value_of
 from inferometer.options.values import Range
@@ -32,16 +33,7 @@ LOAD_MODES = (
 _RANGES = ("concurrency", "request_rate")
 DUE = ("request_rate", "request_intervals", "fixed_schedule", "replay", "shape_load")
 AGENDAS = ("fixed_schedule", "replay", "shape_load")  # they say themselves how many requests there are
-STABILITY_OPTIONS = frozenset(
-    (
-        "measurement_interval_ms",
-        "measurement_mode",
-        "measurement_request_count",
-        "stability_percentage",
-        "max_trials",
-        "request_count",
-    )
-)
+STABILITY_OPTIONS = frozenset((*WINDOWS, "request_count"))
 """Fields of the classic way to end a level; to give one is to ask for it."""
 
 

@@ -18,8 +18,7 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import (
-    CUTTING,
-    SPOILING,
+    NOT_AS_ASKED,
     Doubt,
     Estimate,
     HostUse,
@@ -175,7 +174,7 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
     outcome = judge(settings.promise, raw.whole, known)
     if outcome.verdict != "kept" or level.is_as_asked:
         return outcome
-    reason = next(remark.text for remark in level.remarks if remark.note in (*CUTTING, *SPOILING))
+    reason = next(remark.text for remark in level.remarks if remark.note in NOT_AS_ASKED)
     return replace(outcome, verdict="undecided", reason=reason)
 
 

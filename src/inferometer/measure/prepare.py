@@ -26,7 +26,7 @@ from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
-from inferometer.measure.unused import check_given, check_tls, check_use, check_validation, given_values
+from inferometer.measure.unused import check_given, check_tls, check_use, check_validation
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
@@ -73,6 +73,16 @@ class Setup:
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found out by asking the server."""
+        return tuple(self.result.server["findings"])
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is to say before the load."""
+        return (*self.findings, *self.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +142,17 @@ def moved(setup: Setup, host: "Host") -> Setup:
 
 def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """At this endpoint, or at the address that was given."""
-    _check_given(options, command)
+    check_given(options, command)
     trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
     is_found = options.service_kind == AUTO
     options, found = recognized(options, command)
-    _check_given(options, command)  # now that it is known what the server is
+    check_given(options, command)  # now that it is known what the server is
     connection = Connection(endpoint or address(options), options.headers)
     endpoint = connection.endpoint
-    if not options.is_lenient:
-        check_tls(options, endpoint)
+    check_tls(options, endpoint)
     service = open_service(options, connection)
     model = describe(service, options, connection, command, is_found=is_found)
-    if not options.is_lenient:
-        check_use(options, model)
+    check_use(options, model)
     options = with_shapes(options, model, is_found=is_found)
     if (model.any_sequence or KINDS[options.service_kind].is_async) and not options.synchronous:
         options = replace(options, asynchronous=True)
@@ -152,8 +160,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
         dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
-    if not options.is_lenient:
-        check_validation(options, dataset)
+    check_validation(options, dataset)
     if habits.data_read is not None:
         habits.data_read(Effective(**_data(dataset)))
     with _data_refused(habits.bad_requests):
@@ -199,8 +206,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         has_statistics="statistics" in server["extensions"],
         last=last,
         warnings=(
-            *found,
-            *traffic.findings,
             *warnings,
             *_without_effect(options),
             *metrics_warnings,
@@ -210,11 +215,6 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
     )
-
-
-def _check_given(options: Options, command: str) -> None:
-    if not options.is_lenient:
-        check_given(given_values(options), command)
 
 
 def _maybe_journal(

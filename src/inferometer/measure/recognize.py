@@ -266,9 +266,8 @@ def _check_listed(service: Service, name: str) -> None:
         names = sorted(service.models())
     except PeerError:
         return  # it does not tell
-    if (
-        names and name not in names and not any(known.startswith(f"{name}:") for known in names)
-    ):  # name:latest
+    is_known = name in names or any(known.startswith(f"{name}:") for known in names)  # name:latest
+    if names and not is_known:
         raise PeerError(f"the server has no model '{name}'", remedy=f"it has {_listed(names)}")
 
 

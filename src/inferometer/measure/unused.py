@@ -4,15 +4,15 @@ A row of a table says of some fields when they have no effect, why, and what to 
 at what else was given, those of `_KINDS` at the kind of server; `check_use` looks at the model and its data.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
-from inferometer.measure.checks import AGENDAS, DUE, STABILITY_OPTIONS, kind_of
+from inferometer.measure.checks import AGENDAS, DUE, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.commands import COMPARE_REFUSED, DIAGNOSE_REFUSED, FIND_REFUSED
+from inferometer.options.commands import WINDOWS
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED
@@ -21,13 +21,9 @@ from inferometer.services.endpoint import Endpoint
 _NAMES: Mapping[str, str] = {
     row.field: row.names[-1] for _, rows in MODERN for row in reversed(rows) if row.names
 }
-_REFUSED = {
-    "find": FIND_REFUSED,
-    "compare": COMPARE_REFUSED,
-    "diagnose": DIAGNOSE_REFUSED,
-}
 _SEQUENCES = ("sequences", "serial_sequences", "sequence_length", "sequence_length_variation", "sequence_ids")
 _BY_RATE = ("request_distribution", "sequences", "serial_sequences")
+_VALIDATION = ("validate_tolerance", "validate_sample")
 _ENDS_BY_ITSELF = ("request_count", *AGENDAS, "periodic_concurrency", "session_concurrency")
 _TLS = tuple(field for field in _NAMES if field.startswith("tls."))
 
@@ -68,13 +64,13 @@ _WITH_OTHERS = (
         "give one with --periodic-concurrency-range",
     ),
     _Unused(
-        tuple(STABILITY_OPTIONS - {"request_count"}),
+        WINDOWS,
         _has("duration_s", "precision"),
         "judges windows, and --duration and --precision end a level when it is precise",
         "give one of them",
     ),
     _Unused(
-        tuple(STABILITY_OPTIONS - {"request_count", "measurement_interval_ms"}),
+        tuple(field for field in WINDOWS if field != "measurement_interval_ms"),
         _has(*_ENDS_BY_ITSELF),
         "judges windows, and this load ends by itself",
     ),
@@ -127,7 +123,7 @@ _WITH_OTHERS = (
     ),
     _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file", "name one with --csv"),
     _Unused(
-        ("validate_tolerance", "validate_sample"),
+        _VALIDATION,
         lambda given: not names_data(given),
         "is for replies that are compared with validation data",
         "give a file that has it with --data",
@@ -157,9 +153,7 @@ _WITH_OTHERS = (
         "give one of them",
     ),
     _Unused(
-        ("workers",),
-        _has("periodic_concurrency"),
-        "shares load among processes, and a ramp is made by one",
+        ("workers",), _has("periodic_concurrency"), "shares load among processes, and a ramp is made by one"
     ),
 )
 
@@ -201,49 +195,36 @@ _IN_PROCESS = (
 """Fields without an effect where no server is spoken to."""
 
 
-def check_given(given: Given, command: str) -> None:
-    """Refuses what this command has no use for, and what has no effect beside the rest that was given."""
-    for field, remedy in _REFUSED.get(command, {}).items():
-        if field in given:
-            raise UsageError(f"{_name(field)} has no place in `inferometer {command}`", remedy=remedy)
+def check_given(options: Options, command: str) -> None:
+    """Refuses what has no effect beside the rest that was given."""
+    given = _given(options)
     kind = kind_of(given)
-    for field in given:
+    for field in given if kind != AUTO else ():
         kinds = _KINDS.get(field, (kind,))
-        if kind != AUTO and kind not in kinds:
+        if kind not in kinds:
             title = f"--service-kind {' or '.join(kinds)}"
             raise UsageError(f"{_name(field)} is only for {title}, and this is {kind}", remedy="leave it out")
-        if kind == "triton_c_api" and field in _IN_PROCESS:
-            raise UsageError(
-                f"{_name(field)} is for a server, and with --service-kind {kind} there is none",
-                remedy="leave it out",
-            )
+    if kind == "triton_c_api":
+        _refuse(given, _IN_PROCESS, f"is for a server, and with --service-kind {kind} there is none")
     for row in (*_WITH_OTHERS, *(() if command in ("find", "tune") else _RATES_AND_WORKERS)):
-        for field in row.fields:
-            if field in given and row.is_unused(given):
-                raise UsageError(f"{_name(field)} {row.why}", remedy=row.remedy)
+        if row.is_unused(given):
+            _refuse(given, row.fields, row.why, row.remedy)
 
 
-def check_by_concurrency(given: Container[str]) -> None:
+def check_by_concurrency(options: Options) -> None:
     """Refuses what only matters by rate."""
-    for field in _BY_RATE:
-        if field in given:
-            raise UsageError(
-                f"{_name(field)} is for load by rate", remedy="leave it out, or raise the rate with --by rate"
-            )
-
-
-def given_values(options: Options) -> Given:
-    """What the user gave, by field."""
-    return {field: value_of(options, field) for field in options.given}
+    _refuse(
+        _given(options), _BY_RATE, "is for load by rate", "leave it out, or raise the rate with --by rate"
+    )
 
 
 def check_use(options: Options, model: ModelSpec) -> None:
     """Refuses what has no effect on this model."""
+    given = _given(options)
     specs = {spec.name: spec for spec in model.inputs}
-    if "data.shapes" in options.given:
-        for name, shape in options.data.shapes.items():
-            if name in specs:
-                _check_shape(specs[name], shape)
+    for name, shape in given.get("data.shapes", {}).items():
+        if name in specs:
+            _check_shape(specs[name], shape)
     made = list(_generated(options, model))
     has_strings = any(spec.datatype == "BYTES" for spec in made)
     is_varied = any(
@@ -252,43 +233,43 @@ def check_use(options: Options, model: ModelSpec) -> None:
         or (spec.datatype != "BYTES" and options.data.sources != ("zero",))
         for spec in made
     )
-    is_random = is_varied or model.any_sequence or options.request_distribution == "poisson"
-    rules = (
-        (_SEQUENCES, model.any_sequence, f"is for models with sequences, and '{model.name}' has none"),
-        (
-            ("data.string_length", "data.string_data"),
-            has_strings,
-            "is for inputs of datatype BYTES that are made, and there is none",
-        ),
-        (("data.seed",), is_random, "is for random values, and nothing is random here"),
-    )
-    for fields, is_used, why in rules:
-        for field in fields:
-            if field in options.given and not is_used:
-                raise UsageError(f"{_name(field)} {why}", remedy="leave it out")
+    if not model.any_sequence:
+        _refuse(given, _SEQUENCES, f"is for models with sequences, and '{model.name}' has none")
+    if not has_strings:
+        fields = ("data.string_length", "data.string_data")
+        _refuse(given, fields, "is for inputs of datatype BYTES that are made, and there is none")
+    if not (is_varied or model.any_sequence or options.request_distribution == "poisson"):
+        _refuse(given, ("data.seed",), "is for random values, and nothing is random here")
 
 
 def check_validation(options: Options, dataset: Dataset) -> None:
     """Refuses options about validation data where the data has none."""
-    for field in ("validate_tolerance", "validate_sample"):
-        if field in options.given and dataset.expected is None:
-            raise UsageError(
-                f"{_name(field)} is for validation data, and the data has none",
-                remedy="write 'validation_data' into the file",
-            )
+    if dataset.expected is None:
+        why, remedy = "is for validation data, and the data has none", "write 'validation_data' into the file"
+        _refuse(_given(options), _VALIDATION, why, remedy)
 
 
 def check_tls(options: Options, endpoint: Endpoint) -> None:
     """Refuses options of TLS where no address has it."""
     others = (options.metrics_url, options.management_url)
-    if endpoint.tls is not None or any(url is not None and url.startswith("https:") for url in others):
-        return
-    for field in (*_TLS, "grpc_tls"):
-        if field in options.given:
-            raise UsageError(
-                f"{_name(field)} is for TLS, and {endpoint} has none",
-                remedy=f"write https:// before the address, or leave out {_name(field)}",
-            )
+    if endpoint.tls is None and not any(url is not None and url.startswith("https:") for url in others):
+        why, remedy = (
+            f"is for TLS, and {endpoint} has none",
+            "leave it out, or write https:// before the address",
+        )
+        _refuse(_given(options), (*_TLS, "grpc_tls"), why, remedy)
+
+
+def _given(options: Options) -> Given:
+    """What the user gave, by field; nothing where it may be without effect."""
+    return {} if options.is_lenient else {field: value_of(options, field) for field in options.given}
+
+
+def _refuse(given: Given, fields: Iterable[str], why: str, remedy: str = "leave it out") -> None:
+    """In a sentence that begins with the option."""
+    for field in fields:
+        if field in given:
+            raise UsageError(f"{_name(field)} {why}", remedy=remedy)
 
 
 def _generated(options: Options, model: ModelSpec) -> Iterator[TensorSpec]:

@@ -63,10 +63,8 @@ def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str =
 
 def _below(options: Options, kind: str, command: str) -> str:
     """The command for the port where the server usually is, if it is there."""
-    endpoint, distance = (
-        address(replace(options, url=url_of(options, written_address(options)))),
-        _ABOVE[kind],
-    )
+    endpoint = address(replace(options, url=url_of(options, written_address(options))))
+    distance = _ABOVE[kind]
     near = replace(endpoint, port=endpoint.port - distance)
     said = f"usually {distance} below"
     try:

@@ -42,14 +42,14 @@ _OTHER_LOADS = (
     "latency_limit_ms",
     "max_outstanding",
 )
-_WINDOWS = (
+WINDOWS = (
     "measurement_mode",
     "measurement_interval_ms",
     "measurement_request_count",
     "stability_percentage",
     "max_trials",
 )
-_ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *_WINDOWS)
+_ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --by says which, --start where"),
@@ -77,7 +77,7 @@ TUNE_REFUSED: Mapping[str, str] = {
             "precision",
             "time_limit_s",
             "duration_s",
-            *_WINDOWS,
+            *WINDOWS,
         ),
         "--budget is the time for the whole search",
     ),
@@ -127,7 +127,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("latency_limit_ms", "binary_search"), "name the levels with -c, such as -c 1,2,4"),
     **dict.fromkeys(
-        ("precision", "time_limit_s", *_WINDOWS),
+        ("precision", "time_limit_s", *WINDOWS),
         "say how long with --duration: stopping when it looks good would be cheating",
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),

@@ -11,6 +11,7 @@ option, `own` how our commands do; `classic` and `modern` make of the table what
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -175,6 +176,7 @@ def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
     return dataclasses.field(default_factory=cls, metadata={_ROWS: tuple(also)})
 
 
+@cache
 def rows(cls: type, *, prefix: str = "") -> Groups:
     """The options of a class, by the groups of the help."""
     found: dict[str, list[Option]] = {}

@@ -19,7 +19,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # "token" of RFC 9110, 5.6.2
 _IDENTIFIERS = re.compile(r"([0-9]{1,20})(?::([0-9]{1,20}))?")
-
+SMALLEST_FACTOR = 1.01  # between one level and the next: a smaller one gives levels without end
 
 GENERATED = ("random", "zero")  # what is sent where no file of data is given
 
@@ -249,9 +249,11 @@ def levels(*, decimals: bool = False) -> Values:
 
 
 def _multiplied(name: str, word: str, start: float, end: float, factor: float) -> list[float]:
-    if start <= 0 or end < start or factor <= 1:
+    if start <= 0 or end < start or factor < SMALLEST_FACTOR:
         raise refusal(
-            name, f"'{word}' gives no levels", remedy="write lowest:highest:xFACTOR, such as 1:64:x2"
+            name,
+            f"'{word}' gives no levels",
+            remedy=f"write lowest:highest:xFACTOR, such as 1:64:x2, with a factor of {SMALLEST_FACTOR} or more",
         )
     found = [start]
     while (value := found[-1] * factor) <= end * (1 + 1e-9):

@@ -234,10 +234,8 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
             return answers or _probe_other_protocols(connection, cause)
         if recognize(answers) is not PLAIN:
             return answers
-    if (
-        endpoint.tls is None and answers[PAGE].status == 400
-    ):  # "a plain HTTP request was sent to an HTTPS port"
-        return _probe_tls(endpoint) or answers
+    if endpoint.tls is None and answers[PAGE].status == 400:
+        return _probe_tls(endpoint) or answers  # "a plain HTTP request was sent to an HTTPS port"
     return answers
 
 
@@ -345,8 +343,7 @@ def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
             with closing(secured):
                 return secured.selected_alpn_protocol() or ""
     except ssl.SSLError as error:
-        return (
-            "" if "ALERT" in (error.reason or "") else None
-        )  # only who speaks TLS says what it does not like
+        is_alert = "ALERT" in (error.reason or "")  # only who speaks TLS says what it does not like
+        return "" if is_alert else None
     except OSError:
         return None

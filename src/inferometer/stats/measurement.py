@@ -346,6 +346,7 @@ CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
 """What ends a level before its time."""
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
 """What makes a level another one than was asked for."""
+NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +383,7 @@ class Level:
     @property
     def is_as_asked(self) -> bool:
         """The load was really applied and answered: neither cut short, overloaded, nor sent too slowly."""
-        return not self.is_cut_short and not self.has_remark(*SPOILING, Note.INTERRUPTED)
+        return not self.has_remark(*NOT_AS_ASKED)
 
     @property
     def is_reported(self) -> bool:

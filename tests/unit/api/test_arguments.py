@@ -9,7 +9,7 @@ import pytest
 
 from inferometer import api
 from inferometer.api.arguments import REFUSED, arguments, asked
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.options.options import MODERN, DataOptions, Tls
 from inferometer.options.values import Range
 from tools.build_api import COMMANDS, files
@@ -91,6 +91,9 @@ def wrong(name, *args, **given):
         (wrong("find", "m", slo="p99<1ms", by="x"), "by. Unsupported type provided: 'x'"),
         (wrong("tune", "m", instances=3), "instances takes tuple"),
         (wrong("tune", "m", repositories=3), "repositories takes a text or several"),
+        (wrong("tune", "m", repositories=["/no/models"]), "'/no/models'"),
+        (wrong("compare", "a", "b", concurrency=0), "A level must be > 0"),
+        (wrong("tune", "m", model_repository="m"), "'model_repository' has no effect in api.tune"),
         (wrong("tune", "m", rate=3), "'rate' has no effect in api.tune"),
         (wrong("compare", "a", "b", fail_if=3), "fail_if takes a text or several"),
         (wrong("compare", 3, 4), "a variant must be a str or Result, but is 3"),
@@ -116,6 +119,11 @@ def test_what_is_wrong_is_said_in_words(call, words):
         call()
     assert words in str(caught.value)
     assert caught.value.remedy or any(part in words for part in ("A level", "must be", "the following modes"))
+
+
+def test_intervals_are_compared_without_a_concurrency_beside_them():
+    with pytest.raises(PeerError, match="cannot be reached"):
+        api.compare("a", "b", urls=["localhost:1"], request_intervals=__file__)
 
 
 @pytest.mark.parametrize(

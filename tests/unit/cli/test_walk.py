@@ -148,7 +148,8 @@ LINES = (
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
     "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
     "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
-    "HTTP fake -c 1:9 -p 500 --percentile 90 -l 100",
+    "HTTP fake -c 1:9 -p 500 -l 100",
+    "HTTP fake --percentile 90",
     "HTTP fake -c 1:9 -p 500 -s 90 -l 100 --binary-search",
     "HTTP fake --slo p99<20ms --workers 2 -c 2 --export e.json",
     "HTTP fake -b 2 --input INPUT0=1 --shape TEXT:2 --string-length 5 --seed 3",
@@ -201,12 +202,11 @@ OUTPUTS = (
 EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
 OWN_LINES = {
     "find": (
-        "HTTP fake --slo p99<200ms --by concurrency",
-        "HTTP fake --slo p99<200ms --start 30",
-        "HTTP fake --slo p99<200ms -d 1s",
+        "HTTP fake --slo p99<200ms --by concurrency -d 2s",
+        "HTTP fake --slo p99<200ms --start 30 -d 2s",
     ),
     "compare": (
-        "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1",
+        "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 500ms",
         "base.json new.json --fail-if p99<+5% --force",
     ),
     "diagnose": ("HTTP fake --cores 64",),
@@ -291,6 +291,7 @@ class Walk:
 
     def __init__(self, name: str, observer: Observer) -> None:
         self.name, self.command, self.observer = name, WALKED[name], observer
+        self.by_name = self.command.by_name
         self.shown: set[str] = set()
         self.refused: dict[str, str] = {}
         self.said: list[str] = []
@@ -324,7 +325,7 @@ class Walk:
         said = self._seen(words, is_halted=True).complaint
         self.said.append(f"{shlex.join(typed(words))} -> {said.strip()[-300:]}")
         for name, _ in words:
-            for other in self.command.by_name[name].names if name else ():
+            for other in self.by_name[name].names if name else ():
                 if f"{self.command.program}: {other} " in said:
                     self.refused[self._key(name)] = said
                     return self._key(name)
@@ -335,7 +336,7 @@ class Walk:
         told = [row for row in complaint.splitlines() if row.startswith(f"{self.command.program}: ")]
         names = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(told)))
         for name, _ in words:
-            if name and names & set(self.command.by_name[name].names):
+            if name and names & set(self.by_name[name].names):
                 return self._key(name)
         return None
 
@@ -347,7 +348,7 @@ class Walk:
         return self._runs[key]
 
     def _key(self, name: str) -> str:
-        return self.command.by_name[name].names[-1]
+        return self.by_name[name].names[-1]
 
     def _without(self, words: list[Word], key: str) -> list[Word]:
         return [word for word in words if not word[0] or self._key(word[0]) != key]

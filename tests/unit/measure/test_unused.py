@@ -6,7 +6,7 @@ from inferometer.base.errors import UsageError
 from inferometer.cli.find import COMMAND as FIND
 from inferometer.cli.measure import COMMAND, measure_options
 from inferometer.measure.checks import check_model
-from inferometer.measure.unused import check_given, check_use, given_values
+from inferometer.measure.unused import check_given, check_use
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.command_line import read
 from inferometer.options.options import Options
@@ -50,7 +50,7 @@ def options_of(line: str) -> Options:
 )
 def test_a_line_with_an_option_that_has_no_effect(line: str, name: str, remedy: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check_given(given_values(options_of(line)), "measure")
+        check_given(options_of(line), "measure")
     assert caught.value.message.startswith(f"{name} ")
     assert remedy in caught.value.remedy
 
@@ -59,11 +59,11 @@ def test_a_line_with_an_option_that_has_no_effect(line: str, name: str, remedy: 
     "line", ["-c 4 --workers 3", "-r 5 --arrivals poisson", "-d 3s --precision 5%", "-s 20"]
 )
 def test_a_line_whose_options_all_have_one(line: str) -> None:
-    check_given(given_values(options_of(line)), "measure")
+    check_given(options_of(line), "measure")
 
 
 def test_find_does_not_know_its_loads_before() -> None:
-    check_given(given_values(options_of("--workers 3")), "find")
+    check_given(options_of("--workers 3"), "find")
     assert "workers" not in FIND.refused
 
 

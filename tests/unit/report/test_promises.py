@@ -174,6 +174,19 @@ def test_exit_codes(levels, code):
     assert exit_code(measured(levels), 0.0) == code
 
 
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (level(1, UNDECIDED, note=STOPPED), 0),
+        (level(1, BROKEN, note=STOPPED), PROMISE_BROKEN),
+        (replace(level(1, None), remarks=(Remark(STOPPED, ""), Remark(Note.NO_REPLY, ""))), 3),
+    ],
+)
+def test_a_time_limit_that_was_asked_for_is_no_interruption(found, code):
+    limited = replace(measured([found]), remarks=(Remark(Note.TIME_LIMIT, "the time limit was reached"),))
+    assert exit_code(limited, 0.0) == code
+
+
 def test_a_promise_about_errors_says_how_many_may_fail():
     """Otherwise none may: whoever promises less than 2 % need not allow them a second time."""
     promised = [replace(level(1, KEPT, failed=10), promise=outcome(KEPT, "p99<50ms, errors<2%"))]

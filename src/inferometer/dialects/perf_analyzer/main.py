@@ -102,7 +102,7 @@ def _profile(options: "Options") -> int:
     )
     setup = prepare(options, command="perf_analyzer", habits=habits)
     options = setup.options
-    _complain_of(setup.warnings)
+    _complain_of(setup.messages)
     _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
     with Interrupts(fd=1, exit_code=0).caught() as interrupts:
