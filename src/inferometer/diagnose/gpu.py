@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, share
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
@@ -137,13 +137,11 @@ def _exhausted(case: GpuCase) -> Verdict:
     shares = gpu_shares(top, case.pipeline)
     culprit = max(shares, key=lambda name: shares[name])
     part = shares[culprit] / sum(shares.values()) if sum(shares.values()) else 1.0
-    words = f"The GPU is exhausted: it is busy {top.gpu_share:.0%} of the time"
-    words += f", {part:.0%} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
+    words = f"The GPU is exhausted: it is busy {share(top.gpu_share)} of the time"
+    words += f", {share(part)} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
     gpu = top.gpu
     if gpu is not None and gpu.memory_share is not None and gpu.memory_share >= BANDWIDTH:
-        words += (
-            f" Its memory is read or written {gpu.memory_share:.0%} of the time: what is short is bandwidth."
-        )
+        words += f" Its memory is read or written {share(gpu.memory_share)} of the time: what is short is bandwidth."
     return Verdict(GPU, f"{words} More instances would only share it.", culprit)
 
 
@@ -151,13 +149,13 @@ def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     row = case.figures(station.name)
     instance = "its one instance is" if row.instances == 1 else f"all {row.instances} instances of it are"
     words = (
-        f"{station.name} leaves the GPU idle: {instance} busy {min(row.utilisation, 1.0):.0%} of the time, "
+        f"{station.name} leaves the GPU idle: {instance} busy {share(min(row.utilisation, 1.0))} of the time, "
         f"{_idle_words(case)}. "
     )
     if row.batch > _FORMED * case.top.items:
         part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
         words += (
-            f"It gets batches of {row.batch:.2g}, and {part:.0%} of their time is spent on launching them."
+            f"It gets batches of {row.batch:.2g}, and {share(part)} of their time is spent on launching them."
         )
         return Verdict(LAUNCH, words, station.name)
     words += "It is fed one request after the other, and each has to be launched. "
@@ -177,8 +175,8 @@ def _fed(case: GpuCase, station: Station) -> Verdict:
     part = beside_s / station.service_s(row.batch, requests)
     return Verdict(
         FEED,
-        f"The GPU waits for the CPU: {_idle_words(case)}. {part:.0%} of an execution of {station.name} is work beside "
-        f"the GPU, and most of that grows with the number of inferences.",
+        f"The GPU waits for the CPU: {_idle_words(case)}. {share(part)} of an execution of {station.name} is work "
+        f"beside the GPU, and most of that grows with the number of inferences.",
         station.name,
     )
 
@@ -207,16 +205,16 @@ def _maybe_copying(case: GpuCase) -> Verdict | None:
         return None
     return Verdict(
         COPY,
-        f"The GPU waits for tensors: {(moved_s + inside_s) / light.latency_s:.0%} of a request's time they are copied. "
-        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {_time(moved_s)} a request; "
+        f"The GPU waits for tensors: {share((moved_s + inside_s) / light.latency_s)} of a request's time they are "
+        f"copied. Shared memory would save about {share(moved_s / light.latency_s)} of it, {_time(moved_s)} a request; "
         f"{_idle_words(case)}.",
     )
 
 
 def _idle_words(case: GpuCase) -> str:
-    share = case.top.gpu_share
+    busy = case.top.gpu_share
     return (
-        "how busy the GPU is, is not known" if share is None else f"the GPU is busy {share:.0%} of the time"
+        "how busy the GPU is, is not known" if busy is None else f"the GPU is busy {share(busy)} of the time"
     )
 
 

@@ -13,9 +13,11 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
+    NO_BREAK,
     NONE,
     curve,
     duration,
+    glued,
     level_label,
     level_value,
     plural,
@@ -167,7 +169,8 @@ class PlainProgress(Progress):
         line = printable(self._counted(line))
         if self._stream.isatty():
             columns = os.get_terminal_size(self._stream.fileno()).columns or FALLBACK_COLUMNS
-            line = fill(line, columns, subsequent_indent="  ", break_on_hyphens=False)
+            line = fill(glued(line), columns, subsequent_indent="  ", break_on_hyphens=False)
+            line = line.replace(NO_BREAK, " ")
         print(line, file=self._stream, flush=True)
 
 
@@ -300,10 +303,12 @@ class LiveProgress(Progress):
             self._draw(is_due=True)
 
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        from rich.console import Group
+
         from inferometer.report.terminal import plain_text
 
         if not is_detail:
-            self._live.console.print(plain_text(text), soft_wrap=False)
+            self._live.console.print(Group(plain_text(text)), soft_wrap=False)
 
     def close(self) -> None:
         self._live.stop()

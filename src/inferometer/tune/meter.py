@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, share
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
@@ -389,7 +389,7 @@ def _check(level: Level) -> None:
         example = "" if found is None or not found.failures else f": {found.failures[0].example}"
         raise TrialError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
-        raise TrialError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
+        raise TrialError(f"{share(found.failed_share)} of the requests failed: {found.failures[0].example}")
 
 
 # --- a measured level in the tags and units of the metric catalogue

@@ -143,7 +143,7 @@ def levels_section(result: Result) -> Section | None:
     columns = (
         load_column(levels[0]),
         Column("Infer/s"),
-        Column("±95%", rank=1),
+        Column("±95 %", rank=1),
         Column("Avg", rank=2),
         *(Column(f"p{p}", rank=2 if p in (90, 95) and p != chosen else 0) for p in shown),
         *(Column(name, rank=4) for name in ("Slowest", "Requests", "Failed")),

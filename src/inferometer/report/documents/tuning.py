@@ -263,7 +263,7 @@ def _best_section(study: Study) -> Section:
         NAME,
         *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
+        *map(Column, ("Infer/s", "±95 %", "p99 ms", "Against own")),
         *((Column("Promise", is_number=False),) if _promise(study) else ()),
     )
     cells = tuple(tuple(_best_cells(study, row, own)) for row in rows)
@@ -377,7 +377,7 @@ def _trials_section(study: Study) -> Iterator[Section]:
     columns = (
         NAME,
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95%", "Expected", "p99 ms")),
+        *map(Column, ("Infer/s", "±95 %", "Expected", "p99 ms")),
         Column("Outcome", is_number=False),
     )
     rows, tones = [], []
