@@ -186,7 +186,7 @@ class _Outlook:
     length_s: float | None = None  # of that level, or of the last one of which it was known
     is_most: bool = False  # it may well be less
     rounds: tuple[int, int] = (0, 0)  # of a comparison: done, and all at this level
-    round_s: float = 0.0  # since its first round
+    round_s: float = 0.0  # how long one takes; 0 while only the first is done, whose start is not told
 
     def told(self, level: LevelProgress) -> None:
         """How far its level is."""
@@ -200,7 +200,7 @@ class _Outlook:
         to_come = None if self.levels is None or self.number > self.levels else self.levels - self.number
         done, rounds = self.rounds
         if done and to_come is not None:
-            left_s = self.round_s / done * (rounds - done + rounds * to_come)
+            left_s = self.round_s * (rounds - done + rounds * to_come) if self.round_s else None
         elif self.length_s is not None and to_come is not None:
             left_s, is_most = self._level_left_s + to_come * self.length_s, self.is_most
         limit_s = math.inf if self.longest_s is None else max(0.0, self.longest_s - elapsed_s)
@@ -248,6 +248,7 @@ class LiveProgress(Progress):
         self._figures = LiveFigures()
         self._bracket: _Scale | None = None
         self._rates: dict[str, deque[float]] = {}  # of variants, by round
+        self._first_round_ns = 0  # when it ended
 
     def planned(self, levels: int | None, longest_s: float | None) -> None:
         self._outlook = _Outlook(self._clock(), levels, longest_s)
@@ -284,7 +285,7 @@ class LiveProgress(Progress):
         if number == 1:
             self._first_round_ns = self._clock()
         outlook.rounds = (number, rounds)
-        outlook.round_s = (self._clock() - self._first_round_ns) / NS_PER_S * number / max(1, number - 1)
+        outlook.round_s = (self._clock() - self._first_round_ns) / NS_PER_S / max(1, number - 1)
         self._draw(is_due=number == rounds)
 
     def level_finished(self, level: Level) -> None:
