@@ -82,12 +82,12 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
         return None
     busiest = max(on_gpu, key=lambda row: row.utilisation)
     station = next(station for station in case.pipeline.walk() if station.name == busiest.name)
-    share = case.top.gpu_share
+    busy = case.top.gpu_share
     batching_gain = _batching_gain(case, station)
     is_launching = batching_gain >= WORTHWHILE and station.fixed_s > station.item_s
-    if _is_full(share, station, busiest.batch, case.top.items) and not is_launching:
-        return _exhausted(case)
-    is_idle = share is None or share < IDLE
+    if busy is not None and _is_full(busy, station, busiest.batch, case.top.items) and not is_launching:
+        return _exhausted(case, busy)
+    is_idle = busy is None or busy < IDLE
     copying = _maybe_copying(case) if is_idle else None
     if copying is not None:
         return copying
@@ -95,18 +95,16 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
         return None
     if is_launching:
         return _launch(case, station, can_batch=True) if knows_batches(station.name, case.rows) else None
-    if share is None:
+    if busy is None:
         return None
     if knows_batches(station.name, case.rows) and _is_fed_by_cpu(station, busiest.batch, case.top.items):
         return _fed(case, station)
     return _maybe_out_of_memory(case, station) or _launch(case, station, can_batch=False)
 
 
-def _is_full(share: float | None, station: Station, batch: float, items: int) -> bool:
-    if share is None:
-        return False
+def _is_full(busy: float, station: Station, batch: float, items: int) -> bool:
     on_gpu = station.gpu_s(batch) / station.service_s(batch, max(1.0, batch / items))
-    return share >= EXHAUSTED or min(share, on_gpu) >= NEARLY
+    return busy >= EXHAUSTED or min(busy, on_gpu) >= NEARLY
 
 
 def _batching_gain(case: GpuCase, station: Station) -> float:
@@ -132,12 +130,12 @@ def _is_fed_by_cpu(station: Station, batch: float, items: int) -> bool:
 # --- in words
 
 
-def _exhausted(case: GpuCase) -> Verdict:
+def _exhausted(case: GpuCase, busy: float) -> Verdict:
     top = case.top
     shares = gpu_shares(top, case.pipeline)
     culprit = max(shares, key=lambda name: shares[name])
     part = shares[culprit] / sum(shares.values()) if sum(shares.values()) else 1.0
-    words = f"The GPU is exhausted: it is busy {share(top.gpu_share)} of the time"
+    words = f"The GPU is exhausted: it is busy {share(busy)} of the time"
     words += f", {share(part)} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
     gpu = top.gpu
     if gpu is not None and gpu.memory_share is not None and gpu.memory_share >= BANDWIDTH:

@@ -417,11 +417,11 @@ def _host(found: Measurement, pids: Sequence[int], instances: Mapping[str, int])
     used = [size for pid in pids if (size := resident(pid, instances)) is not None]
     if used:
         rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
-    share = None if found.metrics is None else found.metrics.cpu_share
-    if share is None and found.metrics is not None and found.metrics.host is not None:
-        share = found.metrics.host.cpu_share
-    if share is not None:
-        rows.append(("cpu_utilization", 100 * share))
+    part = None if found.metrics is None else found.metrics.cpu_share
+    if part is None and found.metrics is not None and found.metrics.host is not None:
+        part = found.metrics.host.cpu_share
+    if part is not None:
+        rows.append(("cpu_utilization", 100 * part))
     return rows
 
 
