@@ -225,7 +225,7 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     tag = study.goals[0].objectives[0][0]
     groups: dict[str, dict[str, tuple[Any, list[Estimate]]]] = {}
     for ranked in study.ranked:
-        value = _estimate(ranked.best, tag)
+        value = estimate(ranked.best, tag)
         if value is None:
             continue
         for name in ranked.name.split(","):
@@ -247,12 +247,18 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def _estimate(trial: Trial, tag: str) -> Estimate | None:
-    """Of several models together only the figure is known, not its interval."""
-    if len(trial.parts) == 1 and not BY_TAG[tag].of_gpu:
-        return trial.parts[0].figures.estimate(tag)
+def estimate(trial: Trial, tag: str) -> Estimate | None:
+    """Of several models together, and of GPUs, only the figure is known, not its interval."""
+    found = trial.parts[0].figures.estimate(tag) if len(trial.parts) == 1 else None
+    if found is not None:
+        return found
     value = trial.combined(tag)
     return None if value is None else Estimate(value)
+
+
+def is_same(one: Trial, two: Trial) -> bool:
+    """The same configuration under the same load, whenever it was measured."""
+    return (one.name, one.loads) == (two.name, two.loads)
 
 
 def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:

@@ -31,7 +31,6 @@ from inferometer.report.documents.study import (
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
-from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
@@ -218,7 +217,7 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         return
     best = found.best.best
     yield Figure("Recommended", label(study, best.name), _shapes(study, best.name))
-    rate, p99 = _estimate(best, THROUGHPUT), _estimate(best, LATENCY_P99)
+    rate, p99 = facts.estimate(best, THROUGHPUT), facts.estimate(best, LATENCY_P99)
     if rate is not None:
         yield Figure(
             "Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} at {_load(best)}".strip()
@@ -230,14 +229,6 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
     if found.gain is not None and best.name != study.default_name:
         detail = "against the own configuration" if found.is_sure else "cannot be told from no gain"
         yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if found.is_sure else Tone.PLAIN)
-
-
-def _estimate(trial: Trial, tag: str) -> Estimate | None:
-    """With its interval, where the figure is of one model."""
-    value = trial.combined(tag)
-    if value is None or len(trial.parts) > 1:
-        return None if value is None else Estimate(value)
-    return trial.parts[0].figures.estimate(tag)
 
 
 # --- sections
@@ -291,7 +282,7 @@ def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> 
 
 
 def _rate_cells(trial: Trial) -> tuple[str, str]:
-    rate = _estimate(trial, THROUGHPUT)
+    rate = facts.estimate(trial, THROUGHPUT)
     return (NONE, NONE) if rate is None else (quantity(rate.value), interval(rate))
 
 
@@ -312,7 +303,7 @@ def _front_section(study: Study) -> Iterator[Section]:
         _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "recommended", [trial for trial in trials if _is_same(trial, best)], "green"),
+        _line(study, "recommended", [trial for trial in trials if facts.is_same(trial, best)], "green"),
     ]
     series = tuple(line for line in lines if line.runs)
     xs = [point.x for line in series for run in line.runs for point in run if point.x > 0]
@@ -339,16 +330,12 @@ def _place(trial: Trial) -> tuple[float, float] | None:
     return None if p99 is None or rate is None else (p99, rate)
 
 
-def _is_same(one: Trial, two: Trial) -> bool:
-    return (one.name, one.loads) == (two.name, two.loads)
-
-
 def _line(
     study: Study, name: str, trials: Sequence[Trial], colour: str, *, is_joined: bool = False
 ) -> ChartLine:
     points = []
     for trial in trials:
-        place, rate = _place(trial), _estimate(trial, THROUGHPUT)
+        place, rate = _place(trial), facts.estimate(trial, THROUGHPUT)
         if place is None or rate is None:
             continue
         tip = f"{label(study, trial.name)}: {_gives(trial)}"
@@ -388,7 +375,7 @@ def _trials_section(study: Study) -> Iterator[Section]:
         p99 = _number(trial.combined(LATENCY_P99)) if trial.is_measured else NONE
         rows.append((label(study, trial.name), _load(trial), *figures, expected, p99, outcome))
         tones.append(tone)
-    lead = f"The first {LISTED} of {len(trials)}." if len(trials) > LISTED else ""
+    lead = f"The first {LISTED} of {len(trials):,}." if len(trials) > LISTED else ""
     table = Table("All trials", columns, tuple(rows), tones=tuple(tones))
     yield Section("trials", "All trials", lead, (table,), is_detail=True)
 
@@ -396,7 +383,7 @@ def _trials_section(study: Study) -> Iterator[Section]:
 def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[str, Tone]:
     if not trial.is_measured:
         return "failed", Tone.BAD
-    if found is not None and found.does_pass and _is_same(trial, found.best.best):
+    if found is not None and found.does_pass and facts.is_same(trial, found.best.best):
         return "recommended", Tone.GOOD
     broken = [
         row
