@@ -440,7 +440,7 @@ def _distribution_table(rows: Rows) -> Table:
     lines = []
     for level, found in rows:
         known = dict(found.latency.percentiles)
-        cells = (duration(known[p]) if p in known else "-" for p in shown)
+        cells = (duration(known[p]) if p in known else NONE for p in shown)
         ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
         lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
     names = ("Fastest", *(f"p{p:g}" for p in shown), "Slowest")

@@ -78,7 +78,8 @@ def _chart(
         series=(*lines, *(verdict_line(verdict, found) for verdict, found in by_verdict.items())),
         spans=spans,
         rules=tuple(
-            ChartRule(term.limit, f"promise: {term.label} < {_text(term, term.limit)}") for term in terms
+            ChartRule(term.limit, f"promise: {term.label} {term.sign} {_text(term, term.limit)}")
+            for term in terms
         ),
         note=" ".join((f"{band}he dashed line is the promise.", *not_drawn(result))),
     )

@@ -22,6 +22,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.levels import RATE_AXIS, time_axis
 from inferometer.report.format import (
+    NONE,
     duration,
     has_schedule,
     is_periodic,
@@ -272,7 +273,7 @@ def _line(row: _Row) -> tuple[str, ...]:
         f"{row.start_s:.2f}",
         f"{row.end_s:.2f}",
         quantity(window.infer_per_s),
-        *(duration(ns) if ns else "-" for ns in times),
+        *(duration(ns) if ns else NONE for ns in times),
         f"{window.request_count:,}",
         f"{window.failed_count:,}",
         "yes" if row.is_counted else f"no: {row.why_not}",
