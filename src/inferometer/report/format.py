@@ -67,8 +67,11 @@ def level_label(mode: str, value: float) -> str:
         return "the scheduled rates"
     if mode == RISING:
         return RISING
-    name = "concurrency" if mode == "concurrency" else "request rate"
-    return f"{name} {level_value(mode, value)}"
+    return f"{load_name(mode)} {level_value(mode, value)}"
+
+
+def load_name(mode: str) -> str:
+    return "concurrency" if mode == "concurrency" else "request rate"
 
 
 def percentiles(chosen: int | None) -> tuple[int, ...]:

@@ -227,7 +227,8 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
         yield from _tokens(measurement.tokens)
     goodput = measurement.goodput
     if goodput is not None:
-        words = f"Goodput: {quantity(goodput.per_s)} requests/s within the limits of '{goodput.promise}'"
+        per_s = quantity(goodput.per_s / measurement.batch)
+        words = f"Goodput: {per_s} requests/s within the limits of '{goodput.promise}'"
         yield f"{words}, {share(goodput.share)} of all that ended"
 
 

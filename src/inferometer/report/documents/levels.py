@@ -35,6 +35,7 @@ from inferometer.report.format import (
     interval,
     level_label,
     level_value,
+    load_name,
     percentiles,
     plain_number,
     quantity,
@@ -266,7 +267,7 @@ def throughput_section(result: Result) -> Section | None:
         return None
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
-    name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
+    name = load_name(rows[0][0].mode)
     note = " ".join(
         (f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows), *not_drawn(result))
     )

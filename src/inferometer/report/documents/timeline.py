@@ -28,6 +28,7 @@ from inferometer.report.format import (
     is_periodic,
     level_label,
     level_value,
+    load_name,
     quantity,
 )
 from inferometer.report.sentences import verdict_words
@@ -139,9 +140,8 @@ def _by_level(rows: tuple[_Row, ...]) -> list[tuple[_Row, ...]]:
 
 def _throughput(rows: tuple[_Row, ...]) -> Chart:
     line = ChartLine("throughput", _runs(rows, "infer_per_s"), "blue", has_marks=len(rows) <= MARKED)
-    name = "request rate" if rows[0].level.mode != "concurrency" else "concurrency"
     return Chart(
-        title=f"Throughput of each window, by {name}",
+        title=f"Throughput of each window, by {load_name(rows[0].level.mode)}",
         x=ChartAxis("seconds"),
         y=RATE_AXIS,
         series=(line, *_failures(rows)),
