@@ -53,7 +53,7 @@ def tuning_document(study: Study) -> Document:
         verdict=_verdict(study, found),
         tone=_tone(study, found),
         figures=tuple(_figures(study, found)),
-        sections=tuple(_sections(study)),
+        sections=tuple(_sections(study, found)),
     )
 
 
@@ -107,17 +107,18 @@ def _promise(study: Study) -> str:
 def _limit(row: Constraint) -> str:
     metric = BY_TAG[row.tag]
     name = metric.short or metric.title
-    parts = [f"{name} ≤ {row.high:g} {metric.unit}"] if row.high is not None else []
-    parts += [f"{name} ≥ {row.low:g} {metric.unit}"] if row.low is not None else []
+    parts = [f"{name} ≤ {plain_number(row.high)} {metric.unit}"] if row.high is not None else []
+    parts += [f"{name} ≥ {plain_number(row.low)} {metric.unit}"] if row.low is not None else []
     return ", ".join(parts).strip() or name
 
 
 def _shape(variant: ModelVariant) -> str:
     """`2 CPU instances, batches up to 8, dynamic batching`."""
-    counted = " and ".join(plural(count, f"{kind} instance") for kind, count in facts.kinds(variant))
     size = facts.batch_size(variant)
     batches = "no batches" if size in ("0", "1") else f"batches up to {size}"
-    return f"{counted}, {batches}" + (", dynamic batching" if facts.batching(variant) == "Enabled" else "")
+    return f"{facts.instance_words(variant)}, {batches}" + (
+        ", dynamic batching" if facts.batching(variant) == "Enabled" else ""
+    )
 
 
 def _instances(variant: ModelVariant) -> str:
@@ -187,7 +188,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if not found.is_sure:
         lead = difference(found.gain)
         return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
-    what = "" if _is_throughput(study) else " by the objectives"
+    what = " by the objectives" if facts.has_other_objectives(study) else ""
     return f"{words}, {difference(found.gain)} against the model's own configuration{what}."
 
 
@@ -197,10 +198,6 @@ def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
         is_other = row.name != own.name and row.does_pass
         if is_other and gain(study.goals, own.best, row.best, is_least=True) <= 0:
             yield row
-
-
-def _is_throughput(study: Study) -> bool:
-    return all(tag == THROUGHPUT for goal in study.goals for tag, _ in goal.objectives)
 
 
 def _tone(study: Study, found: Recommendation | None) -> Tone:
@@ -234,12 +231,12 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
 # --- sections
 
 
-def _sections(study: Study) -> Iterator[Section]:
+def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
     if study.ranked:
         yield _best_section(study)
-        yield from _front_section(study)
+        yield from _front_section(study, found)
         yield _configuration_section(study)
-    yield from _trials_section(study)
+    yield from _trials_section(study, found)
     yield from expected_section(study)
     yield from effects_section(study)
     yield from not_done_section(study, partial(worded, study))
@@ -290,9 +287,8 @@ def _number(value: float | None) -> str:
     return NONE if value is None else quantity(value)
 
 
-def _front_section(study: Study) -> Iterator[Section]:
+def _front_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
     """Throughput against latency of all that was measured; the front is what nothing else beats in both."""
-    found = recommend(study)
     trials = [trial for trial in pool(study.trials) if _place(trial) is not None]
     if len(trials) < 2 or found is None:
         return
@@ -319,7 +315,7 @@ def _front_section(study: Study) -> Iterator[Section]:
         note += " Hollow points break the promise."
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
-        spans = (Span(limit, max(xs), f"beyond {limit:g} ms", is_faded=True),)
+        spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
     y = ChartAxis("throughput (infer/s)")
     chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
     yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
@@ -355,12 +351,11 @@ def _configuration_section(study: Study) -> Section:
     return Section("configuration", "The recommended configuration", lead, blocks)
 
 
-def _trials_section(study: Study) -> Iterator[Section]:
+def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
     """Every trial in the order it was made; those that were left out have a section of their own."""
     trials = [trial for trial in study.trials if trial.status is not Status.SKIPPED]
     if not trials:
         return
-    found = recommend(study)
     columns = (
         NAME,
         Column("At", is_number=False),
