@@ -82,14 +82,9 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
             ("Step", step.name),
             ("Depth", step.depth),
             ("Calls", step.calls),
-            *(
-                (name, ns / NS_PER_US)
-                for name, ns in (
-                    ("Service", step.service_ns),
-                    ("Queue", step.queue_ns),
-                    ("Compute", step.compute_ns),
-                )
-            ),
+            ("Service", step.service_ns / NS_PER_US),
+            ("Queue", step.queue_ns / NS_PER_US),
+            ("Compute", step.compute_ns / NS_PER_US),
             ("Share of latency", step.latency_share),
             ("Batch", step.batch),
             ("Instances", step.instances),

@@ -149,7 +149,8 @@ class PlainProgress(Progress):
     def progressed(self, progress: LevelProgress) -> None:
         self._figures.add(progress)
         if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            words = [_warm_or_not(progress, f"after {time_span(progress.elapsed_s)}"), *_words(self._figures)]
+            words = ["warming up"] if progress.is_warm_up else []
+            words += [f"after {time_span(progress.elapsed_s)}", *_words(self._figures)]
             self._show(f"{self._label}: {', '.join(words)}")
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
@@ -459,10 +460,6 @@ def _errors(figures: LiveFigures) -> str:
     if not figures.failed:
         return "no errors"
     return f"{plural(figures.failed, 'error')} ({share(figures.failed / figures.ended)})"
-
-
-def _warm_or_not(progress: LevelProgress, words: str) -> str:
-    return f"warming up, {words}" if progress.is_warm_up else words
 
 
 def _window(number: int, window: WindowFigures) -> str:
