@@ -152,7 +152,7 @@ def test_a_variant_that_fails_makes_the_run_invalid(
 ) -> None:
     assert call(server, "-m", "quick", "-m", "broken", "--duration", "500ms") == 3
     said = " ".join(capsys.readouterr().out.split())
-    assert "100.00% of the requests failed" in said
+    assert "100 % of the requests failed" in said
     assert "out of order" in said
 
 

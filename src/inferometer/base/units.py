@@ -72,3 +72,22 @@ def _three_digits(value: float) -> str:
         return f"{value:.{1 - math.floor(math.log10(size))}f}"
     places = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:,.{places}f}"
+
+
+def plain_number(value: float) -> str:
+    """Without needless digits, and never in powers of ten: `0.25`, `40`, `12,500`."""
+    text = f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return text if "e" not in text else f"{value:,.6f}".rstrip("0").rstrip(".")
+
+
+def share(part: float) -> str:
+    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; 0 % is nothing of it and 100 % all of it."""
+    percent = part * 100
+    if percent == 0:
+        return "0 %"
+    if percent < 0.005:
+        return "<0.01 %"
+    if 99.5 <= percent < 100:
+        return f"{math.floor(percent * 100) / 100:g} %"
+    places = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
+    return f"{percent:,.{places}f} %"

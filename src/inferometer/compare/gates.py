@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
+from inferometer.base.units import plain_number, share
 from inferometer.compare.comparison import (
     FAILED,
     INCONCLUSIVE,
@@ -123,8 +124,8 @@ def judge(
 def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tuple[str, str]]:
     """(outcome, why) at every level, or of every output."""
     if gate.name == ERRORS:
-        share = variant.result.failed_share
-        yield FAILED if gate.is_beyond(share) else PASSED, f"{share:.2%} of the requests failed"
+        part = variant.result.failed_share
+        yield FAILED if gate.is_beyond(part) else PASSED, f"{share(part)} of the requests failed"
     elif gate.metric.source is Source.OUTPUT:
         if not contrast.outputs:
             yield INCONCLUSIVE, contrast.outputs_note or "outputs were not compared"
@@ -141,9 +142,9 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
     percent = found.percent
     where = f"at {_where(level)}"
     if percent.limits is None:
-        return INCONCLUSIVE, f"{percent.value:+.1f} % without an interval {where}: {found.reason}"
+        return INCONCLUSIVE, f"{percent.value:+,.1f} % without an interval {where}: {found.reason}"
     low, high = percent.limits
-    words = f"{percent.value:+.1f} % ({low:+.1f} to {high:+.1f}) {where}"
+    words = f"{percent.value:+,.1f} % ({low:+,.1f} to {high:+,.1f}) {where}"
     beyond = [gate.is_beyond(end) for end in (low, high)]
     if all(beyond):
         return FAILED, words
@@ -155,7 +156,7 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
     if output.problem:
         yield FAILED, f"{where}: {output.problem}"
     elif output.non_finite:
-        yield FAILED, f"{where} has {output.non_finite} elements with NaN or infinity on one side only"
+        yield FAILED, f"{where} has {output.non_finite:,} elements with NaN or infinity on one side only"
     elif gate.metric.get is not None and (value := gate.metric.get(output)) is not None:
         # A figure that does not apply to this output says nothing about it.
         shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
@@ -213,7 +214,7 @@ def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tu
 def _problems(variant: Variant, max_error_rate: float) -> Iterator[str]:
     result = variant.result
     if result.failed_share > max_error_rate:
-        yield f"{variant.name}: {result.failed_share:.2%} of the requests failed{_example(result.levels)}"
+        yield f"{variant.name}: {share(result.failed_share)} of the requests failed{_example(result.levels)}"
     yield from _said(variant, _BROKEN)
 
 
@@ -232,4 +233,4 @@ def _example(levels: Sequence[Level]) -> str:
 
 
 def _where(level: Level | LevelDifference) -> str:
-    return f"{level.mode.replace('_', ' ')} {level.value:g}"
+    return f"{level.mode.replace('_', ' ')} {plain_number(level.value)}"

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, quantity, rough
+from inferometer.base.units import NS_PER_S, quantity, rough, share
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -173,7 +173,7 @@ def _verdict(
     if top.client_share > BUSY_CLIENT:
         return Verdict(
             CLIENT,
-            f"This tool is the limit: it used {top.client_share:.0%} of a core to send and receive. "
+            f"This tool is the limit: it used {share(top.client_share)} of a core to send and receive. "
             "Add worker processes with --workers, or run it on another machine.",
         )
     if not top.steps:
@@ -219,8 +219,8 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
     words = f"all {busiest.instances} instances of it are" if busiest.instances > 1 else "its one instance is"
     bound = _at_most(busiest.bound or 0.0, _reached(rows))
     sentence = (
-        f"{busiest.name} limits the throughput: {words} busy {min(busiest.utilisation, 1.0):.0%} of the time, which "
-        f"allows at most {bound} infer/s. When nothing waits it is {busiest.light_share:.0%} of a request's time."
+        f"{busiest.name} limits the throughput: {words} busy {share(min(busiest.utilisation, 1.0))} of the time, which "
+        f"allows at most {bound} infer/s. When nothing waits it is {share(busiest.light_share)} of a request's time."
     )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
         now = predict(pipeline, top.concurrency).throughput
@@ -239,7 +239,7 @@ def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Ve
     is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk())
     if not is_on_gpu or busiest.device == GPU_DEVICE or top.gpu_share is None or top.gpu_share >= IDLE:
         return found
-    words = f" The GPU waits for it: it is busy {top.gpu_share:.0%} of the time."
+    words = f" The GPU waits for it: it is busy {share(top.gpu_share)} of the time."
     return replace(found, kind=FEED if found.kind == COMPUTE else found.kind, sentence=found.sentence + words)
 
 
@@ -304,14 +304,14 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     working_s = sum(row.compute_ns for row in table) / NS_PER_S
     shares = {NETWORK: client_s, OVERHEAD: overhead_s, QUEUE: waiting_s, LIGHT: working_s}
     kind = max(shares, key=lambda name: shares[name])
-    share = shares[kind] / top.latency_s
-    idle = f"no step is busy more than {busiest.utilisation:.0%} of the time"
+    part = shares[kind] / top.latency_s
+    idle = f"no step is busy more than {share(busiest.utilisation)} of the time"
     slowest = max(table, key=lambda row: row.queue_ns).name
     sentences = {
-        NETWORK: f"{share:.0%} of the latency passes between client and server, and {idle}: "
+        NETWORK: f"{share(part)} of the latency passes between client and server, and {idle}: "
         "the network and its buffers.",
-        OVERHEAD: f"{share:.0%} of the latency is the server's own work around the steps, and {idle}.",
-        QUEUE: f"{share:.0%} of the latency is waiting, most of it before {slowest}, though {idle}: "
+        OVERHEAD: f"{share(part)} of the latency is the server's own work around the steps, and {idle}.",
+        QUEUE: f"{share(part)} of the latency is waiting, most of it before {slowest}, though {idle}: "
         "requests come in bursts, or a queue delay holds them back.",
         LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
         "More load would bring more.",

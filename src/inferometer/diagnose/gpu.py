@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, duration, rough
+from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
@@ -85,12 +85,12 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
         return None
     busiest = max(on_gpu, key=lambda row: row.utilisation)
     station = stations[busiest.name]
-    share = case.top.gpu_share
+    busy = case.top.gpu_share
     batching_gain = _batching_gain(case, station)
     is_launching = batching_gain >= WORTHWHILE and station.fixed_s > station.item_s
-    if _is_full(share, station, busiest.batch, case.top.items) and not is_launching:
-        return _exhausted(case)
-    is_idle = share is None or share < IDLE
+    if busy is not None and _is_full(busy, station, busiest.batch, case.top.items) and not is_launching:
+        return _exhausted(case, busy)
+    is_idle = busy is None or busy < IDLE
     copying = _maybe_copying(case) if is_idle else None
     if copying is not None:
         return copying
@@ -98,18 +98,16 @@ def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
         return None
     if is_launching:
         return _launch(case, station, can_batch=True) if knows_batches(station.name, case.rows) else None
-    if share is None:
+    if busy is None:
         return None
     if knows_batches(station.name, case.rows) and _is_fed_by_cpu(station, busiest.batch, case.top.items):
         return _fed(case, station)
     return _maybe_out_of_memory(case, station) or _launch(case, station, can_batch=False)
 
 
-def _is_full(share: float | None, station: Station, batch: float, items: int) -> bool:
-    if share is None:
-        return False
+def _is_full(busy: float, station: Station, batch: float, items: int) -> bool:
     on_gpu = station.gpu_s(batch) / station.service_s(batch, max(1.0, batch / items))
-    return share >= EXHAUSTED or min(share, on_gpu) >= NEARLY
+    return busy >= EXHAUSTED or min(busy, on_gpu) >= NEARLY
 
 
 def _batching_gain(case: GpuCase, station: Station) -> float:
@@ -135,18 +133,16 @@ def _is_fed_by_cpu(station: Station, batch: float, items: int) -> bool:
 # --- in words
 
 
-def _exhausted(case: GpuCase) -> Verdict:
+def _exhausted(case: GpuCase, busy: float) -> Verdict:
     top = case.top
     shares = gpu_shares(top, case.pipeline)
     culprit = max(shares, key=lambda name: shares[name])
     part = shares[culprit] / sum(shares.values()) if sum(shares.values()) else 1.0
-    words = f"The GPU is exhausted: it is busy {top.gpu_share:.0%} of the time"
-    words += f", {part:.0%} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
+    words = f"The GPU is exhausted: it is busy {share(busy)} of the time"
+    words += f", {share(part)} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
     gpu = top.gpu
     if gpu is not None and gpu.memory_share is not None and gpu.memory_share >= BANDWIDTH:
-        words += (
-            f" Its memory is read or written {gpu.memory_share:.0%} of the time: what is short is bandwidth."
-        )
+        words += f" Its memory is read or written {share(gpu.memory_share)} of the time: what is short is bandwidth."
     return Verdict(GPU, f"{words} More instances would only share it.", culprit)
 
 
@@ -154,14 +150,12 @@ def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     row = case.figures(station.name)
     instance = "its one instance is" if row.instances == 1 else f"all {row.instances} instances of it are"
     words = (
-        f"{station.name} leaves the GPU idle: {instance} busy {min(row.utilisation, 1.0):.0%} of the time, "
+        f"{station.name} leaves the GPU idle: {instance} busy {share(min(row.utilisation, 1.0))} of the time, "
         f"{_idle_words(case)}. "
     )
     if row.batch > _FORMED * case.top.items:
         part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
-        words += (
-            f"It gets batches of {rough(row.batch)}, and {part:.0%} of their time is spent on launching them."
-        )
+        words += f"It gets batches of {rough(row.batch)}, and {share(part)} of their time is spent on launching them."
         return Verdict(LAUNCH, words, station.name)
     words += "It is fed one request after the other, and each has to be launched. "
     if can_batch:
@@ -180,8 +174,8 @@ def _fed(case: GpuCase, station: Station) -> Verdict:
     part = beside_s / station.service_s(row.batch, requests)
     return Verdict(
         FEED,
-        f"The GPU waits for the CPU: {_idle_words(case)}. {part:.0%} of an execution of {station.name} is work beside "
-        f"the GPU, and most of that grows with the number of inferences.",
+        f"The GPU waits for the CPU: {_idle_words(case)}. {share(part)} of an execution of {station.name} is work "
+        f"beside the GPU, and most of that grows with the number of inferences.",
         station.name,
     )
 
@@ -211,14 +205,14 @@ def _maybe_copying(case: GpuCase) -> Verdict | None:
     saved = duration(moved_s * NS_PER_S)
     return Verdict(
         COPY,
-        f"The GPU waits for tensors: {(moved_s + inside_s) / light.latency_s:.0%} of a request's time they are copied. "
-        f"Shared memory would save about {moved_s / light.latency_s:.0%} of it, {saved} a request; "
+        f"The GPU waits for tensors: {share((moved_s + inside_s) / light.latency_s)} of a request's time they are "
+        f"copied. Shared memory would save about {share(moved_s / light.latency_s)} of it, {saved} a request; "
         f"{_idle_words(case)}.",
     )
 
 
 def _idle_words(case: GpuCase) -> str:
-    share = case.top.gpu_share
+    busy = case.top.gpu_share
     return (
-        "how busy the GPU is, is not known" if share is None else f"the GPU is busy {share:.0%} of the time"
+        "how busy the GPU is, is not known" if busy is None else f"the GPU is busy {share(busy)} of the time"
     )

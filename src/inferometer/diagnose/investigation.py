@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inferometer.base.units import NS_PER_S, duration, rough
+from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.bottleneck import Conclusion, conclude
 from inferometer.diagnose.diagnosis import INSTANCES, Change, ChangeTrial, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
@@ -119,7 +119,7 @@ class Investigation:
         elif not told:
             told = "now in the model"
         direction = "less" if trial.ratio < 1 else "more"
-        return f"{abs(trial.ratio - 1):.0%} {direction} than predicted: {told}"
+        return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {told}"
 
 
 def as_set_up(pipeline: Pipeline, row: Observation) -> Pipeline:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, rough
+from inferometer.base.units import NS_PER_S, rough, share
 from inferometer.diagnose.diagnosis import (
     CLIENT_BATCH,
     CONCURRENCY,
@@ -180,7 +180,7 @@ def _other_count(row: StepFigures, count: int, why: str, found: Prediction) -> _
 
 
 def _busy_words(row: StepFigures) -> str:
-    busy = f"{min(row.utilisation, 1.0):.0%}"
+    busy = share(min(row.utilisation, 1.0))
     if row.instances == 1:
         return f"its one instance is busy {busy} of the time"
     return f"its {row.instances} instances are busy {busy} of the time"
@@ -189,7 +189,7 @@ def _busy_words(row: StepFigures) -> str:
 def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
     if station.gpu_s(1):
         part = station.gpu_s(1) / station.service_s(1)
-        return f"an execution is on the GPU for {part:.0%} of its time, and what they do there they share"
+        return f"an execution is on the GPU for {share(part)} of its time, and what they do there they share"
     if not station.cpu:
         return "they wait for something other than a core, so each brings its whole worth"
     work = pipeline.cores.work(count * station.cpu)

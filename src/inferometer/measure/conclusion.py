@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity
+from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
 from inferometer.load.plan import Open, Plan
 from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
@@ -299,9 +299,7 @@ def machine_remarks(found: Measurement) -> Iterator[Remark]:
             Note.FEW_FILES, f"a worker could open no more files: the system allows {client.file_limit}"
         )
     if client.stolen_cores >= STOLEN_CORES:
-        text = (
-            f"this machine wanted to work and had no processor for {client.stolen_cores:.0%} of a core's time"
-        )
+        text = f"this machine wanted to work and had no processor for {share(client.stolen_cores)} of a core's time"
         yield Remark(Note.STOLEN, f"{text}: figures are worse than the server is")
     if any(_NO_PORT in group.example for group in found.failures):
         opened = f"after {client.connects} connections were opened" if client.connects else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough
+from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
 from inferometer.observe.host import Gpu, HostMeter, HostSample
 from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
@@ -335,4 +335,4 @@ def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
     if use.is_local or is_short:
         part = min(1.0, use.crowded_s / use.seconds)
         text = f"other programs used {rough(use.crowded_cores)} of this machine's {use.cores} cores"
-        yield Remark(Note.HOST_BUSY, f"{text} for {part:.0%} of the level")
+        yield Remark(Note.HOST_BUSY, f"{text} for {share(part)} of the level")

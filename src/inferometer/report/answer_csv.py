@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
-from inferometer.base.units import NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_US
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
 from inferometer.diagnose.diagnosis import Diagnosis
@@ -82,14 +82,9 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
             ("Step", step.name),
             ("Depth", step.depth),
             ("Calls", step.calls),
-            *(
-                (name, ns / NS_PER_US)
-                for name, ns in (
-                    ("Service", step.service_ns),
-                    ("Queue", step.queue_ns),
-                    ("Compute", step.compute_ns),
-                )
-            ),
+            ("Service", step.service_ns / NS_PER_US),
+            ("Queue", step.queue_ns / NS_PER_US),
+            ("Compute", step.compute_ns / NS_PER_US),
             ("Share of latency", step.latency_share),
             ("Batch", step.batch),
             ("Instances", step.instances),
@@ -101,8 +96,7 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
 
 def _trial(study: Study, trial: Trial) -> Row:
     best = study.ranked[0].best if study.ranked else None
-    is_best = best is not None and (trial.name, trial.loads) == (best.name, best.loads)
-    p99 = _estimate(trial, figures.LATENCY_P99)
+    is_best = best is not None and facts.is_same(trial, best)
     return (
         ("Model", trial.models),
         ("Configuration", trial.name),
@@ -111,18 +105,10 @@ def _trial(study: Study, trial: Trial) -> Row:
         ("Instances", facts.each(study, trial.name, facts.instances)),
         ("Load", facts.load_text(trial)),
         ("Status", trial.status.value),
-        *_ends("Infer/s", _estimate(trial, figures.THROUGHPUT)),
-        *_ends("p99 latency", p99, 1000.0),
+        *_ends("Infer/s", facts.estimate(trial, figures.THROUGHPUT)),
+        *_ends("p99 latency", facts.estimate(trial, figures.LATENCY_P99), NS_PER_MS / NS_PER_US),
         ("Expected infer/s", dict(trial.predicted).get(figures.THROUGHPUT)),
         ("Keeps constraints", ("yes" if passes(study.goals, trial) else "no") if trial.is_measured else ""),
         ("Recommended", "yes" if is_best and trial.is_measured else ""),
         ("Reason", trial.reason),
     )
-
-
-def _estimate(trial: Trial, tag: str) -> Estimate | None:
-    """Of several models together only the figure is known."""
-    if len(trial.parts) == 1:
-        return trial.parts[0].figures.estimate(tag)
-    value = trial.combined(tag)
-    return None if value is None else Estimate(value)

@@ -1,6 +1,7 @@
 """How numbers are written: the classic tool's formats, and the ones for people."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from inferometer.base import units
@@ -13,8 +14,13 @@ from inferometer.stats.measurement import Distribution, Estimate, Level
 GIB = 1024**3
 NONE = "-"  # stands for a figure that does not exist
 BAR_WIDTH = 24
+NO_BREAK = "\u00a0"
+_UNIT = re.compile(
+    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
+)
 STANDARD_PERCENTILES = (50, 90, 95, 99)
-duration, quantity = units.duration, units.quantity  # as sentences of lower packages have them, too
+# As sentences of lower packages have them, too.
+duration, quantity, plain_number, share = units.duration, units.quantity, units.plain_number, units.share
 
 
 def decimal(value: float) -> str:
@@ -61,8 +67,11 @@ def level_label(mode: str, value: float) -> str:
         return "the scheduled rates"
     if mode == RISING:
         return RISING
-    name = "concurrency" if mode == "concurrency" else "request rate"
-    return f"{name} {level_value(mode, value)}"
+    return f"{load_name(mode)} {level_value(mode, value)}"
+
+
+def load_name(mode: str) -> str:
+    return "concurrency" if mode == "concurrency" else "request rate"
 
 
 def percentiles(chosen: int | None) -> tuple[int, ...]:
@@ -85,27 +94,8 @@ def at_percentile(whole: Distribution, p: float) -> str:
     return duration(whole.percentile_ns(p)) if whole.count else NONE
 
 
-def plain_number(value: float) -> str:
-    """Without needless digits, and never in powers of ten: `0.25`, `40`, `12,500`."""
-    text = f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return text if "e" not in text else f"{value:,.6f}".rstrip("0").rstrip(".")
-
-
-def share(part: float) -> str:
-    """A fraction in percent: `0 %`, `0.15 %`, `4.2 %`, `87 %`; 0 % is nothing of it and 100 % all of it."""
-    percent = part * 100
-    if percent == 0:
-        return "0 %"
-    if percent < 0.005:
-        return "<0.01 %"
-    if 99.5 <= percent < 100:
-        return f"{math.floor(percent * 100) / 100:g} %"
-    places = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
-    return f"{percent:.{places}f} %"
-
-
 def exact_share(part: float) -> str:
-    """With two decimals and without the sign: `0.50`, `100.00`; as above, the ends are never reached by rounding."""
+    """With two decimals and without the sign: `0.50`, `100.00`; the ends are never reached by rounding."""
     percent = part * 100
     if 0 < percent < 0.005:
         return "<0.01"
@@ -143,6 +133,11 @@ def rate(per_s: Estimate, unit: str = "infer/s") -> str:
 def plural(count: int, noun: str, *, separator: str = ",") -> str:
     """`1 request`, `12,345 requests`."""
     return f"{count:{separator}} {noun}" if count == 1 else f"{count:{separator}} {noun}s"
+
+
+def glued(text: str, glue: str = NO_BREAK) -> str:
+    """The text with numbers and their units joined, so that no end of a line comes between them."""
+    return _UNIT.sub(glue, text)
 
 
 def first_line(text: str, limit: int = 200) -> str:

@@ -88,7 +88,7 @@ def _problem(level: Level, most_failed: float) -> tuple[str, str]:
     if level.is_cut_short or found is None or not found.request_count:
         return "failure", verdict_words(level)
     if found.failed_share > most_failed:
-        return "failure", f"{found.failed_count} of {plural(found.ended_count, 'request')} failed"
+        return "failure", f"{found.failed_count:,} of {plural(found.ended_count, 'request')} failed"
     outcome = level.promise
     if outcome is not None and outcome.verdict == "broken":
         return "failure", reasons(outcome)

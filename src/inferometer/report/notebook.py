@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from inferometer.base.text import printable
 from inferometer.report.document import Depth, Document, Figure, Table, Tone
+from inferometer.report.format import plural
 from inferometer.report.page import element
 from inferometer.report.saved import Report, document
 
@@ -57,7 +58,7 @@ def _table(table: Table) -> Markup:
     names = tuple(column.name for column in table.columns)
     rows = [_row("td", row, table) for row in table.rows[:MOST_ROWS]]
     left = len(table.rows) - len(rows)
-    more = [element("div", {"style": "opacity:.7"}, f"and {left} more rows")] if left > 0 else []
+    more = [element("div", {"style": "opacity:.7"}, f"and {plural(left, 'more row')}")] if left > 0 else []
     style = {"style": "border-collapse:collapse;margin-top:.6em;color:inherit;font-size:inherit"}
     grid = element("table", style, _row("th", names, table), *rows)
     return element("div", {"style": "overflow-x:auto"}, grid, *more)

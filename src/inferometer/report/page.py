@@ -5,10 +5,9 @@ on a phone, nothing waits for a script, and the page prints as it looks. All oth
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
@@ -31,12 +30,8 @@ from inferometer.report.document import (
     Table,
     Tone,
 )
-from inferometer.report.format import plain_number, plural
+from inferometer.report.format import glued, plain_number, plural
 
-NO_BREAK = "\u00a0"
-_UNIT = re.compile(
-    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
-)
 LABELLED_SHARE = 0.11  # of the whole from which a segment of a bar has room for its text
 WIDE, NARROW = 880, 380
 DENSE = 100  # points of a line above which they are drawn smaller
@@ -80,8 +75,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    # A number and its unit are never torn apart at the end of a line.
-    environment.filters["glued"] = partial(_UNIT.sub, NO_BREAK)
+    environment.filters["glued"] = glued
     environment.globals |= {
         "draw": draw,
         "numbers": numbers,

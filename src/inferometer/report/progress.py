@@ -13,9 +13,11 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.format import (
+    NO_BREAK,
     NONE,
     curve,
     duration,
+    glued,
     level_label,
     level_value,
     plural,
@@ -147,7 +149,8 @@ class PlainProgress(Progress):
     def progressed(self, progress: LevelProgress) -> None:
         self._figures.add(progress)
         if self._clock() - self._last_ns >= PLAIN_PERIOD_NS:
-            words = [_warm_or_not(progress, f"after {time_span(progress.elapsed_s)}"), *_words(self._figures)]
+            words = ["warming up"] if progress.is_warm_up else []
+            words += [f"after {time_span(progress.elapsed_s)}", *_words(self._figures)]
             self._show(f"{self._label}: {', '.join(words)}")
 
     def round_finished(self, number: int, rounds: int, rates: tuple[tuple[str, float], ...]) -> None:
@@ -167,7 +170,8 @@ class PlainProgress(Progress):
         line = printable(self._counted(line))
         if self._stream.isatty():
             columns = os.get_terminal_size(self._stream.fileno()).columns or FALLBACK_COLUMNS
-            line = fill(line, columns, subsequent_indent="  ", break_on_hyphens=False)
+            line = fill(glued(line), columns, subsequent_indent="  ", break_on_hyphens=False)
+            line = line.replace(NO_BREAK, " ")
         print(line, file=self._stream, flush=True)
 
 
@@ -183,7 +187,7 @@ class _Outlook:
     length_s: float | None = None  # of that level, or of the last one of which it was known
     is_most: bool = False  # it may well be less
     rounds: tuple[int, int] = (0, 0)  # of a comparison: done, and all at this level
-    round_s: float = 0.0  # since its first round
+    round_s: float = 0.0  # how long one takes; 0 while only the first is done, whose start is not told
 
     def told(self, level: LevelProgress) -> None:
         """How far its level is."""
@@ -197,7 +201,7 @@ class _Outlook:
         to_come = None if self.levels is None or self.number > self.levels else self.levels - self.number
         done, rounds = self.rounds
         if done and to_come is not None:
-            left_s = self.round_s / done * (rounds - done + rounds * to_come)
+            left_s = self.round_s * (rounds - done + rounds * to_come) if self.round_s else None
         elif self.length_s is not None and to_come is not None:
             left_s, is_most = self._level_left_s + to_come * self.length_s, self.is_most
         limit_s = math.inf if self.longest_s is None else max(0.0, self.longest_s - elapsed_s)
@@ -245,6 +249,7 @@ class LiveProgress(Progress):
         self._figures = LiveFigures()
         self._bracket: _Scale | None = None
         self._rates: dict[str, deque[float]] = {}  # of variants, by round
+        self._first_round_ns = 0  # when it ended
 
     def planned(self, levels: int | None, longest_s: float | None) -> None:
         self._outlook = _Outlook(self._clock(), levels, longest_s)
@@ -281,7 +286,7 @@ class LiveProgress(Progress):
         if number == 1:
             self._first_round_ns = self._clock()
         outlook.rounds = (number, rounds)
-        outlook.round_s = (self._clock() - self._first_round_ns) / NS_PER_S * number / max(1, number - 1)
+        outlook.round_s = (self._clock() - self._first_round_ns) / NS_PER_S / max(1, number - 1)
         self._draw(is_due=number == rounds)
 
     def level_finished(self, level: Level) -> None:
@@ -300,10 +305,12 @@ class LiveProgress(Progress):
             self._draw(is_due=True)
 
     def said(self, text: str, *, is_detail: bool = False, is_warning: bool = False) -> None:
+        from rich.console import Group
+
         from inferometer.report.terminal import plain_text
 
         if not is_detail:
-            self._live.console.print(plain_text(text), soft_wrap=False)
+            self._live.console.print(Group(plain_text(text)), soft_wrap=False)
 
     def close(self) -> None:
         self._live.stop()
@@ -453,10 +460,6 @@ def _errors(figures: LiveFigures) -> str:
     if not figures.failed:
         return "no errors"
     return f"{plural(figures.failed, 'error')} ({share(figures.failed / figures.ended)})"
-
-
-def _warm_or_not(progress: LevelProgress, words: str) -> str:
-    return f"warming up, {words}" if progress.is_warm_up else words
 
 
 def _window(number: int, window: WindowFigures) -> str:

@@ -6,6 +6,7 @@ from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_US
 from inferometer.report.format import (
     GIB,
+    NONE,
     at_percentile,
     duration,
     first_line,
@@ -227,25 +228,28 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
         yield from _tokens(measurement.tokens)
     goodput = measurement.goodput
     if goodput is not None:
-        words = f"Goodput: {quantity(goodput.per_s)} requests/s within the limits of '{goodput.promise}'"
+        per_s = quantity(goodput.per_s / measurement.batch)
+        words = f"Goodput: {per_s} requests/s within the limits of '{goodput.promise}'"
         yield f"{words}, {share(goodput.share)} of all that ended"
 
 
 def _tokens(tokens: TokenFigures) -> Iterator[str]:
     if tokens.output:
-        words = f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {_lengths(tokens.per_answer)} per answer"
+        words = f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {lengths(tokens.per_answer)} per answer"
         yield f"{words}; one every {_middle_and_tail(tokens.between)}" if tokens.between.count else words
     if tokens.prompt:
-        prompts = _lengths(tokens.per_prompt)
+        prompts = lengths(tokens.per_prompt)
         yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request"
     if tokens.output or tokens.from_events:
         yield token_origin(tokens)
 
 
-def _lengths(lengths: Distribution) -> str:
-    if lengths.min_ns == lengths.max_ns:
-        return f"{lengths.min_ns:,}"
-    return f"{lengths.mean_ns:,} ({lengths.min_ns:,} to {lengths.max_ns:,})"
+def lengths(tokens: Distribution, to: str = " to ") -> str:
+    """`128`, or the mean with the shortest and the longest: `96 (12 to 200)`; a dash where there are none."""
+    if not tokens.count:
+        return NONE
+    ends = "" if tokens.min_ns == tokens.max_ns else f" ({tokens.min_ns:,}{to}{tokens.max_ns:,})"
+    return f"{tokens.mean_ns:,}{ends}"
 
 
 def token_origin(tokens: TokenFigures, *, separator: str = ",") -> str:

@@ -3,28 +3,46 @@
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.containers import Lines
 from rich.table import Table as Grid
 from rich.text import Text
 
 from inferometer.base.text import printable
 from inferometer.report.document import Block, Depth, Document, Facts, Messages, Section, Table, Tone
+from inferometer.report.format import NO_BREAK, glued
 
 WIDTH = 100  # lines longer than this are hard to read
 LEAST_TEXT = 12  # letters of a column of text below which columns that can be spared go first
 LEAST_NAME = 28  # the same of names, which are hard to read in pieces
 BROKEN_TEXT = 5  # letters of such a column that are shown in any case
 GAP = 2  # blanks between columns
+_GLUE = "\ue000"  # no text has it: it is not printable
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "red"}
+
+
+class _Prose(Text):
+    """No end of a line comes between a number and its unit, unless the lines are too short for both."""
+
+    def wrap(self, console: Console, width: int, **how: Any) -> Lines:
+        whole = self.copy()
+        whole.plain = glued(self.plain, _GLUE)
+        if any(cell_len(word) > width for word in whole.plain.split()):
+            return super().wrap(console, width, **how)
+        lines = whole.wrap(console, width, **how)
+        for line in lines:
+            line.plain = line.plain.replace(_GLUE, " ")
+        return lines
 
 
 def plain_text(text: str, style: str = "", **more: Any) -> Text:
     """Text that others wrote, too: neither markup nor escape sequences in it are obeyed."""
-    return Text(printable(text), style=style, **more)
+    return _Prose(printable(text), style=style, **more)
 
 
 def show(document: Document, console: Console | None = None, *, is_verbose: bool = False) -> None:
@@ -34,12 +52,10 @@ def show(document: Document, console: Console | None = None, *, is_verbose: bool
     width = min(WIDTH, console.width)
     verdict = plain_text(document.verdict)
     verdict.stylize(f"bold {_STYLES[document.tone]}".strip(), 0, len(verdict.plain.partition(". ")[0]) + 1)
-    console.print(verdict, width=width)
-    facts = " · ".join((document.title, *filter(None, document.facts)))
-    console.print(plain_text(facts, style="dim"), width=width)
-    for section in document.sections:
-        for part in _section(section, width, is_verbose=is_verbose):
-            console.print(part, width=width)
+    facts = plain_text(" · ".join((document.title, *filter(None, document.facts))), style="dim")
+    sections = (_section(section, width, is_verbose=is_verbose) for section in document.sections)
+    # A group, as the console would make a plain text of ours.
+    console.print(Group(verdict, facts, *chain.from_iterable(sections)), width=width)
 
 
 def _section(section: Section, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -105,9 +121,9 @@ def _table(table: Table, width: int) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place in shown:
         column = table.columns[place]
-        heading = textwrap.wrap(column.name, widths[place], break_on_hyphens=False)
+        heading = textwrap.wrap(glued(column.name), widths[place], break_on_hyphens=False)
         grid.add_column(
-            plain_text("\n".join(heading)),
+            plain_text("\n".join(heading).replace(NO_BREAK, " ")),
             justify="right" if column.is_number else "left",
             no_wrap=column.is_number,
             overflow="fold",
@@ -151,4 +167,4 @@ def _least_width(table: Table, place: int) -> int:
     if not column.is_number:
         least = LEAST_NAME if column.is_name else max(LEAST_TEXT, _longest_word(table, place))
         widest = min(widest, least, LEAST_NAME)
-    return max([widest, *map(len, column.name.split(" "))])
+    return max([widest, *map(len, glued(column.name).split(" "))])

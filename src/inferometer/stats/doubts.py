@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, share
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
@@ -69,7 +69,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     modes = two_modes(found.latency)
     if modes is not None:
         return "bimodal", (
-            f"{modes.share:.0%} of the requests take about {duration(modes.high_ns)}, "
+            f"{share(modes.share)} of the requests take about {duration(modes.high_ns)}, "
             f"the others {duration(modes.low_ns)}"
         )
     return "too few samples", _longer(evidence)
@@ -84,7 +84,9 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
         change = drift(values)
         if change is not None:
             way = "up" if change > 0 else "down"
-            text = f"{name} goes {way} by {abs(change):.0%} from the first to the last quarter of the level"
+            text = (
+                f"{name} goes {way} by {share(abs(change))} from the first to the last quarter of the level"
+            )
             return Doubt("drift", text, name, sparkline(values))
     return None
 
@@ -106,7 +108,7 @@ def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
     """In what way this tool, not the server, holds the figures back."""
     client = found.client
     if client.cpu_share > BUSY:
-        return f"client-limited: the busiest worker used {client.cpu_share:.0%} of a core"
+        return f"client-limited: the busiest worker used {share(client.cpu_share)} of a core"
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
         return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.text import decode_json
-from inferometer.base.units import NS_PER_MS
+from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.measurement import Level, Measurement
 
 PERCENTILES = (50, 90, 95, 99)
@@ -22,7 +22,9 @@ def frame(library: str, levels: Sequence[Level], export: str | None) -> Any:
         ) from None
     if export is None:
         return found.DataFrame(level_columns(levels))
-    return found.read_parquet(export) if export.endswith(".parquet") else found.DataFrame(_requests(export))
+    if Path(export).suffix.lower() == ".parquet":
+        return found.read_parquet(export)
+    return found.DataFrame(_requests(export))
 
 
 def _requests(export: str) -> dict[str, list[Any]]:
@@ -32,13 +34,14 @@ def _requests(export: str) -> dict[str, list[Any]]:
             "concurrency": load["value"] if load["mode"] == "concurrency" else None,
             "rate_per_s": None if load["mode"] == "concurrency" else load["value"],
             "sent_ns": row["timestamp"],
-            "latency_ms": (row["response_timestamps"][-1] - row["timestamp"]) / NS_PER_MS,
-            "responses": len(row["response_timestamps"]),
+            "latency_ms": (times[-1] - row["timestamp"]) / NS_PER_MS if times else None,
+            "responses": len(times),
             "sequence_id": row.get("sequence_id"),
         }
         for part in decode_json(Path(export).read_text(encoding="utf-8"))["experiments"]
         for load in (part["experiment"],)
         for row in part["requests"]
+        for times in (row["response_timestamps"],)
     ]
     names = ("concurrency", "rate_per_s", "sent_ns", "latency_ms", "responses", "sequence_id")
     return {name: [row[name] for row in rows] for name in names}
@@ -69,7 +72,7 @@ def _row(level: Level, found: Measurement | None) -> dict[str, Any]:
         "latency_max_ms": None if times is None else times.max_ns / NS_PER_MS,
         "requests": None if found is None else found.request_count,
         "failed_requests": None if found is None else found.failed_count,
-        "duration_s": None if found is None else found.duration_ns / NS_PER_MS / 1000,
+        "duration_s": None if found is None else found.duration_ns / NS_PER_S,
         "client_cpu_cores": None if found is None else found.client.cpu_share,
         "remarks": "; ".join(remark.text for remark in level.remarks),
     }

@@ -157,7 +157,7 @@ class Goodput:
 
     promise: str
     count: int
-    per_s: float
+    per_s: float  # inferences: a request has as many as its batch
     share: float  # of all that ended, failed ones included
 
 

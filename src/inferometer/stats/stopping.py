@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, duration, quantity
+from inferometer.base.units import NS_PER_MS, duration, quantity, share
 from inferometer.stats.doubts import FEWEST_WINDOWS, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
@@ -114,14 +114,14 @@ def judge_precision(
     if elapsed_ns < rule.duration_ns:
         return GO_ON
     loose = ", ".join(
-        f"{name} ±{width:.1%}" if width is not None else f"{name} has too few samples for an interval"
+        f"{name} ±{share(width)}" if width is not None else f"{name} has too few samples for an interval"
         for name, width in widths
         if width is None or width > rule.precision
     )
     return StopDecision(
         is_done=True,
         is_stable=True,
-        remark=Remark(Note.NOT_PRECISE, f"asked for ±{rule.precision:.1%}: {loose}"),
+        remark=Remark(Note.NOT_PRECISE, f"asked for ±{share(rule.precision)}: {loose}"),
     )
 
 

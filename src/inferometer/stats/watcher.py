@@ -1,7 +1,6 @@
 """Whoever follows a run, a search or a comparison."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,15 +64,17 @@ TOLD = tuple(name for name in vars(Watcher) if not name.startswith("_"))
 
 def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
     """The same watcher, which also wants to end when it is over."""
-    found = completed(SimpleNamespace(**{name: getattr(watcher, name) for name in TOLD}))
+    found = _with_methods_of(watcher)
     found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
     return found
 
 
 def completed(watcher: object) -> Watcher:
     """A watcher out of an object that has some of the methods; of None, the silent one."""
-    if isinstance(watcher, Watcher):
-        return watcher
+    return watcher if isinstance(watcher, Watcher) else _with_methods_of(watcher)
+
+
+def _with_methods_of(watcher: object) -> Watcher:
     whole = Watcher()
     for name in TOLD:
         if hasattr(watcher, name):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, share
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
@@ -400,7 +400,7 @@ def _check(level: Level) -> None:
         example = "" if found is None or not found.failures else f": {found.failures[0].example}"
         raise TrialError(f"no request was answered{example}")
     if found.failed_share > MOST_FAILED:
-        raise TrialError(f"{found.failed_share:.0%} of the requests failed: {found.failures[0].example}")
+        raise TrialError(f"{share(found.failed_share)} of the requests failed: {found.failures[0].example}")
 
 
 # --- a measured level in the tags and units of the metric catalogue
@@ -428,11 +428,11 @@ def _host(found: Measurement, pids: Sequence[int], instances: Mapping[str, int])
     used = [size for pid in pids if (size := resident(pid, instances)) is not None]
     if used:
         rows.insert(0, ("cpu_used_ram", sum(used) / MEGA))
-    share = None if found.metrics is None else found.metrics.cpu_share
-    if share is None and found.metrics is not None and found.metrics.host is not None:
-        share = found.metrics.host.cpu_share
-    if share is not None:
-        rows.append(("cpu_utilization", 100 * share))
+    part = None if found.metrics is None else found.metrics.cpu_share
+    if part is None and found.metrics is not None and found.metrics.host is not None:
+        part = found.metrics.host.cpu_share
+    if part is not None:
+        rows.append(("cpu_utilization", 100 * part))
     return rows
 
 

@@ -49,7 +49,7 @@ def test_preprocessing_is_named_with_its_share_and_its_bound():
     assert first.bound == 17.8, "as was measured once, and no less"
     assert first.utilisation == pytest.approx(1.0, abs=0.02)
     assert "preprocessing limits the throughput" in found.verdict.sentence
-    assert "95%" in found.verdict.sentence
+    assert "95 %" in found.verdict.sentence
     assert "17.8 infer/s" in found.verdict.sentence
 
 

@@ -105,7 +105,7 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert use.ours == CoreUse(pytest.approx(0.3), pytest.approx(0.5))
     assert use.models == {"step": CoreUse(pytest.approx(0.4), 0.0)}
     assert use.others == pytest.approx(1.0)
-    assert said(use) == ["other programs used 1 of this machine's 2 cores for 100% of the level"]
+    assert said(use) == ["other programs used 1 of this machine's 2 cores for 100 % of the level"]
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
 
 
@@ -137,7 +137,7 @@ def test_the_time_they_were_busy_is_told_apart_from_the_time_they_were_not():
     for busy in (0.5, 0.5, 0.5, 1.7):
         machine.run(2.0, busy, server=0.4)
         watch.look()
-    assert said(watch.end()) == ["other programs used 1.3 of this machine's 2 cores for 25% of the level"]
+    assert said(watch.end()) == ["other programs used 1.3 of this machine's 2 cores for 25 % of the level"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_server_elsewhere_makes_it_matter_only_when_we_are_short_of_a_core():
     assert said(watch.end()) == []
     watch.begin()
     machine.run(3.0, 1.9, worker=0.3, waiting=0.4)
-    assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for 100% of the level"]
+    assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for 100 % of the level"]
 
 
 def test_a_server_that_cannot_be_seen_is_not_taken_for_others():
@@ -203,7 +203,7 @@ def test_turns_are_weighed_by_their_time():
     other = HostUse(2, 1.0, 0.5, ours=CoreUse(0.5, 0.1), seconds=3.0)
     use = together([one, None, other])
     assert (use.busy, use.server, use.seconds) == (1.25, 0.5, 4.0)
-    assert said(use) == ["other programs used 1 of this machine's 2 cores for 25% of the level"]
+    assert said(use) == ["other programs used 1 of this machine's 2 cores for 25 % of the level"]
     assert together([None]) is None
 
 

@@ -44,7 +44,8 @@ def test_duration_has_three_digits_and_a_unit(ns: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "text"), [(0, "0 %"), (0.0015, "0.15 %"), (0.0421, "4.2 %"), (0.87, "87 %"), (1, "100 %")]
+    ("part", "text"),
+    [(0, "0 %"), (0.0015, "0.15 %"), (0.0421, "4.2 %"), (0.87, "87 %"), (1, "100 %"), (12.5, "1,250 %")],
 )
 def test_share_is_in_percent(part: float, text: str) -> None:
     assert form.share(part) == text

@@ -245,6 +245,15 @@ def test_a_comparison_shows_its_rounds() -> None:
     ]
 
 
+def test_after_one_round_nobody_can_tell_how_long_the_others_take() -> None:
+    shown = Shown(columns=60)
+    shown.progress.planned(1, None)
+    shown.start("concurrency", 4)
+    shown.clock.move_to(shown.clock() + SECOND)
+    shown.progress.round_finished(1, 20, (("fp32", 50.0),))
+    assert shown.lines[1] == "  1 s so far"
+
+
 def test_what_is_said_stands_above_the_block() -> None:
     shown = Shown()
     shown.start("concurrency", 4)

@@ -48,6 +48,13 @@ def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measur
     ]
 
 
+def test_goodput_is_said_in_requests_whatever_their_batch(streamed: Measurement):
+    found = replace(streamed, tokens=None, batch=4, goodput=Goodput("p99<1s", 9, 18.0, 0.9))
+    assert list(token_sentences(found)) == [
+        "Goodput: 4.50 requests/s within the limits of 'p99<1s', 90 % of all that ended"
+    ]
+
+
 @pytest.mark.parametrize(
     ("from_events", "sentence"),
     [

@@ -94,11 +94,11 @@ def test_without_a_special_reason_more_time_is_asked_for():
         (evidence(latency=Estimate(10 * MS)), "2,000 requests are too few"),
         (
             evidence(found=measurement(MIXED / 1000)),
-            "25% of the requests take about 40.0 µs, the others 10.0 µs",
+            "25 % of the requests take about 40.0 µs, the others 10.0 µs",
         ),
         (
             evidence(found=measurement(MIXED * 1000)),
-            "25% of the requests take about 40.0 s, the others 10.0 s",
+            "25 % of the requests take about 40.0 s, the others 10.0 s",
         ),
         (
             evidence(found=replace(measurement([10.0] * 99), client=replace(IDLE, lag_p50_ns=594 * MS))),

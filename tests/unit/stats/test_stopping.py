@@ -78,7 +78,7 @@ TIGHT, LOOSE, UNKNOWN = Estimate(100, 99, 101), Estimate(100, 80, 120), Estimate
         ([TIGHT, TIGHT], 1, True, None),
         ([TIGHT, LOOSE], 1, False, None),
         ([TIGHT, UNKNOWN], 1, False, None),
-        ([TIGHT, LOOSE], 10, True, "1 ±20.0%"),
+        ([TIGHT, LOOSE], 10, True, "1 ±20 %"),
         ([UNKNOWN, TIGHT], 10, True, "0 has too few samples"),
     ],
 )

@@ -159,7 +159,7 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
     """What the classic tool says on stderr about a level."""
     is_noted = any(remark.note is Note.NOT_STABLE for remark in level.remarks)
     lines = [
-        f"WARNING: {remark.text}; {remark.note.advice}"
+        f"WARNING: {remark.text.replace(' %', '%')}; {remark.note.advice}"  # as this script writes percent
         for remark in level.remarks
         if remark.note not in _NOT_SHOWN
     ]

@@ -363,7 +363,7 @@ def _turns_section(comparison: Comparison) -> Section | None:
                     turn.start_s,
                     turn.infer_per_s,
                     f"{variant.name}, round {turn.number + 1}: {quantity(turn.infer_per_s)} infer/s, "
-                    f"{turn.request_count} requests",
+                    f"{plural(turn.request_count, 'request')}",
                 )
                 for turn in turns
             )

@@ -35,6 +35,7 @@ from inferometer.report.format import (
     interval,
     level_label,
     level_value,
+    load_name,
     percentiles,
     plain_number,
     quantity,
@@ -143,7 +144,7 @@ def levels_section(result: Result) -> Section | None:
     columns = (
         load_column(levels[0]),
         Column("Infer/s"),
-        Column("±95%", rank=1),
+        Column("±95 %", rank=1),
         Column("Avg", rank=2),
         *(Column(f"p{p}", rank=2 if p in (90, 95) and p != chosen else 0) for p in shown),
         *(Column(name, rank=4) for name in ("Slowest", "Requests", "Failed")),
@@ -266,7 +267,7 @@ def throughput_section(result: Result) -> Section | None:
         return None
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
-    name = "request rate" if rows[0][0].mode != "concurrency" else "concurrency"
+    name = load_name(rows[0][0].mode)
     note = " ".join(
         (f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows), *not_drawn(result))
     )
@@ -440,7 +441,7 @@ def _distribution_table(rows: Rows) -> Table:
     lines = []
     for level, found in rows:
         known = dict(found.latency.percentiles)
-        cells = (duration(known[p]) if p in known else "-" for p in shown)
+        cells = (duration(known[p]) if p in known else NONE for p in shown)
         ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
         lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
     names = ("Fastest", *(f"p{p:g}" for p in shown), "Slowest")

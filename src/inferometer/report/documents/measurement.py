@@ -217,7 +217,7 @@ def _has_failed(result: Result) -> bool:
 def _figures(result: Result) -> Iterator[Figure]:
     found, finding = best(result), result.finding
     if finding is not None and finding.value:
-        unit = "req/s" if finding.mode == "request_rate" else "in flight"
+        unit = "requests/s" if finding.mode == "request_rate" else "in flight"
         yield Figure("Keeps", f"{found_load(finding, finding.value)} {unit}", limit_words(finding))
     if found is None:
         return

@@ -15,7 +15,7 @@ from inferometer.report.documents.levels import (
     time_text,
     verdict_line,
 )
-from inferometer.report.format import duration, interval, level_label, share
+from inferometer.report.format import duration, interval, level_label, load_name, share
 from inferometer.report.sentences import limit_words
 from inferometer.stats.measurement import Estimate, Measurement
 from inferometer.stats.result import Finding, Result
@@ -67,7 +67,7 @@ def _chart(
     by_verdict: dict[str, list[ChartPoint]] = {}
     for verdict, point in drawn:
         by_verdict.setdefault(verdict, []).append(point)
-    title, load = _FIGURES[figure], "request rate" if finding.mode == "request_rate" else "concurrency"
+    title, load = _FIGURES[figure], load_name(finding.mode)
     limits = [term.limit for term in terms]
     spans = tuple(_band(finding, rows))
     band = "The band is where the limit lies, t" if spans else "T"
@@ -78,7 +78,8 @@ def _chart(
         series=(*lines, *(verdict_line(verdict, found) for verdict, found in by_verdict.items())),
         spans=spans,
         rules=tuple(
-            ChartRule(term.limit, f"promise: {term.label} < {_text(term, term.limit)}") for term in terms
+            ChartRule(term.limit, f"promise: {term.label} {term.sign} {_text(term, term.limit)}")
+            for term in terms
         ),
         note=" ".join((f"{band}he dashed line is the promise.", *not_drawn(result))),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.levels import error_bar, line_colour
-from inferometer.report.documents.study_facts import load_text
+from inferometer.report.documents.study_facts import estimate, load_text
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
@@ -85,9 +85,7 @@ def _point(name: str, row: Place, x: str, y: str) -> ChartPoint:
 
 
 def _limits(trial: Trial, tag: str) -> tuple[float, float] | None:
-    if len(trial.parts) > 1:
-        return None
-    found = trial.parts[0].figures.estimate(tag)
+    found = estimate(trial, tag)
     return None if found is None else error_bar(found)
 
 

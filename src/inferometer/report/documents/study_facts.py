@@ -65,6 +65,11 @@ def kinds(variant: ModelVariant) -> tuple[tuple[str, int], ...]:
     return tuple(counts.items())
 
 
+def instance_words(variant: ModelVariant) -> str:
+    """`2 CPU instances`."""
+    return " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
+
+
 def instances(variant: ModelVariant) -> str:
     """`2:CPU`."""
     return " + ".join(f"{count}:{kind}" for kind, count in kinds(variant))
@@ -75,9 +80,9 @@ def shape(variant: ModelVariant) -> str:
     members = ", ".join(f"{part.name} ({shape(part)})" for part in variant.composing)
     if variant.is_ensemble:
         return f"the members {members}"
-    counted = " and ".join(plural(count, f"{kind} instance") for kind, count in kinds(variant))
     own = (
-        f"{counted} with a max batch size of {batch_size(variant)}, dynamic batching {batching(variant).lower()}, "
+        f"{instance_words(variant)} with a max batch size of {batch_size(variant)}, "
+        f"dynamic batching {batching(variant).lower()}, "
         f"on platform {variant.config.get('backend') or variant.config.get('platform') or 'unknown'}"
     )
     return f"{own}, and the members {members}" if members else own
@@ -136,7 +141,7 @@ def _judgement(study: Study, found: Recommendation, has_own_objectives: bool) ->
     name = found.best.name
     target = (
         "at meeting the objectives"
-        if has_own_objectives or _has_other_objectives(study)
+        if has_own_objectives or has_other_objectives(study)
         else "at maximizing throughput"
     )
     limits = any(goal.constraints for goal in study.goals)
@@ -168,11 +173,11 @@ def gain_text(study: Study) -> str:
         return ""
     if not found.is_sure:
         return "not surely better than the default"
-    measure = " in the objectives" if _has_other_objectives(study) else ""
+    measure = " in the objectives" if has_other_objectives(study) else ""
     return f"{difference(found.gain)}{measure} against the default"
 
 
-def _has_other_objectives(study: Study) -> bool:
+def has_other_objectives(study: Study) -> bool:
     return any(tag != THROUGHPUT for goal in study.goals for tag, _ in goal.objectives)
 
 
@@ -225,7 +230,7 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     tag = study.goals[0].objectives[0][0]
     groups: dict[str, dict[str, tuple[Any, list[Estimate]]]] = {}
     for ranked in study.ranked:
-        value = _estimate(ranked.best, tag)
+        value = estimate(ranked.best, tag)
         if value is None:
             continue
         for name in ranked.name.split(","):
@@ -247,12 +252,18 @@ def main_effects(study: Study) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def _estimate(trial: Trial, tag: str) -> Estimate | None:
-    """Of several models together only the figure is known, not its interval."""
-    if len(trial.parts) == 1 and not BY_TAG[tag].of_gpu:
-        return trial.parts[0].figures.estimate(tag)
+def estimate(trial: Trial, tag: str) -> Estimate | None:
+    """Of several models together, and of GPUs, only the figure is known, not its interval."""
+    found = trial.parts[0].figures.estimate(tag) if len(trial.parts) == 1 else None
+    if found is not None:
+        return found
     value = trial.combined(tag)
     return None if value is None else Estimate(value)
+
+
+def is_same(one: Trial, two: Trial) -> bool:
+    """The same configuration under the same load, whenever it was measured."""
+    return (one.name, one.loads) == (two.name, two.loads)
 
 
 def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:

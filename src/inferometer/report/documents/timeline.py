@@ -22,11 +22,13 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.levels import RATE_AXIS, time_axis
 from inferometer.report.format import (
+    NONE,
     duration,
     has_schedule,
     is_periodic,
     level_label,
     level_value,
+    load_name,
     quantity,
 )
 from inferometer.report.sentences import verdict_words
@@ -138,9 +140,8 @@ def _by_level(rows: tuple[_Row, ...]) -> list[tuple[_Row, ...]]:
 
 def _throughput(rows: tuple[_Row, ...]) -> Chart:
     line = ChartLine("throughput", _runs(rows, "infer_per_s"), "blue", has_marks=len(rows) <= MARKED)
-    name = "request rate" if rows[0].level.mode != "concurrency" else "concurrency"
     return Chart(
-        title=f"Throughput of each window, by {name}",
+        title=f"Throughput of each window, by {load_name(rows[0].level.mode)}",
         x=ChartAxis("seconds"),
         y=RATE_AXIS,
         series=(line, *_failures(rows)),
@@ -272,7 +273,7 @@ def _line(row: _Row) -> tuple[str, ...]:
         f"{row.start_s:.2f}",
         f"{row.end_s:.2f}",
         quantity(window.infer_per_s),
-        *(duration(ns) if ns else "-" for ns in times),
+        *(duration(ns) if ns else NONE for ns in times),
         f"{window.request_count:,}",
         f"{window.failed_count:,}",
         "yes" if row.is_counted else f"no: {row.why_not}",

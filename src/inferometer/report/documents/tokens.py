@@ -19,12 +19,11 @@ from inferometer.report.format import (
     duration,
     level_label,
     level_value,
-    plain_number,
     quantity,
     share,
 )
-from inferometer.report.sentences import token_origin
-from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.report.sentences import lengths, token_origin
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 
 TOKEN_RATE = "output tokens/s"
@@ -64,23 +63,13 @@ def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: 
     for times in (first, tokens.between):
         for p in (50, 99):
             yield NONE if times is None else at_percentile(times, p)
-    yield _lengths(tokens.per_answer)
+    yield lengths(tokens.per_answer, "..")
     if has_prompts:
-        yield _lengths(tokens.per_prompt)
+        yield lengths(tokens.per_prompt, "..")
     if has_goodput:
         kept = found.goodput
         yield NONE if kept is None else quantity(kept.per_s)
         yield NONE if kept is None else share(kept.share)
-
-
-def _lengths(lengths: Distribution) -> str:
-    """`128`, or the mean with the shortest and the longest: `96 (12..200)`."""
-    if not lengths.count:
-        return NONE
-    mean = plain_number(lengths.mean_ns)
-    if lengths.min_ns == lengths.max_ns:
-        return mean
-    return f"{mean} ({plain_number(lengths.min_ns)}..{plain_number(lengths.max_ns)})"
 
 
 def _chart(rows: list[tuple[Level, Measurement]]) -> Chart | None:
@@ -110,16 +99,12 @@ def _points(rows: list[tuple[Level, Measurement]], p: int) -> Iterator[ChartPoin
 def token_figures(result: Result) -> Iterator[Figure]:
     """Of the level that stands for all."""
     found = best(result)
-    if found is None or found[1].tokens is None:
+    if found is None or (tokens := found[1].tokens) is None:
         return
     level, measurement = found
-    where, tokens, streaming = (
-        f"at {level_label(level.mode, level.value)}",
-        found[1].tokens,
-        found[1].streaming,
-    )
+    where, streaming = f"at {level_label(level.mode, level.value)}", measurement.streaming
     if tokens.output:
-        detail = f"{_lengths(tokens.per_answer)} per answer, {where}"
+        detail = f"{lengths(tokens.per_answer, '..')} per answer, {where}"
         yield Figure("Tokens/s", quantity(tokens.output_per_s), detail)
     if streaming is not None and streaming.first.count:
         times = streaming.first

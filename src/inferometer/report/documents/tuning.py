@@ -31,7 +31,6 @@ from inferometer.report.documents.study import (
 )
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
-from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
@@ -54,7 +53,7 @@ def tuning_document(study: Study) -> Document:
         verdict=_verdict(study, found),
         tone=_tone(study, found),
         figures=tuple(_figures(study, found)),
-        sections=tuple(_sections(study)),
+        sections=tuple(_sections(study, found)),
     )
 
 
@@ -108,17 +107,18 @@ def _promise(study: Study) -> str:
 def _limit(row: Constraint) -> str:
     metric = BY_TAG[row.tag]
     name = metric.short or metric.title
-    parts = [f"{name} ≤ {row.high:g} {metric.unit}"] if row.high is not None else []
-    parts += [f"{name} ≥ {row.low:g} {metric.unit}"] if row.low is not None else []
+    parts = [f"{name} ≤ {plain_number(row.high)} {metric.unit}"] if row.high is not None else []
+    parts += [f"{name} ≥ {plain_number(row.low)} {metric.unit}"] if row.low is not None else []
     return ", ".join(parts).strip() or name
 
 
 def _shape(variant: ModelVariant) -> str:
     """`2 CPU instances, batches up to 8, dynamic batching`."""
-    counted = " and ".join(plural(count, f"{kind} instance") for kind, count in facts.kinds(variant))
     size = facts.batch_size(variant)
     batches = "no batches" if size in ("0", "1") else f"batches up to {size}"
-    return f"{counted}, {batches}" + (", dynamic batching" if facts.batching(variant) == "Enabled" else "")
+    return f"{facts.instance_words(variant)}, {batches}" + (
+        ", dynamic batching" if facts.batching(variant) == "Enabled" else ""
+    )
 
 
 def _instances(variant: ModelVariant) -> str:
@@ -188,7 +188,7 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
     if not found.is_sure:
         lead = difference(found.gain)
         return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
-    what = "" if _is_throughput(study) else " by the objectives"
+    what = " by the objectives" if facts.has_other_objectives(study) else ""
     lead = f"{difference(found.gain)} against the model's own configuration{what}"
     if not found.is_repeated:
         return f"{words}; {lead} is of one run, which may have been lucky: measure it again before relying on it."
@@ -201,10 +201,6 @@ def _near(study: Study, own: RankedVariant) -> Iterator[RankedVariant]:
         is_other = row.name != own.name and row.does_pass
         if is_other and gain(study.goals, own.best, row.best, is_least=True) <= 0:
             yield row
-
-
-def _is_throughput(study: Study) -> bool:
-    return all(tag == THROUGHPUT for goal in study.goals for tag, _ in goal.objectives)
 
 
 def _tone(study: Study, found: Recommendation | None) -> Tone:
@@ -225,7 +221,7 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         return
     best = found.best.best
     yield Figure("Recommended", label(study, best.name), _shapes(study, best.name))
-    rate, p99 = _estimate(best, THROUGHPUT), _estimate(best, LATENCY_P99)
+    rate, p99 = facts.estimate(best, THROUGHPUT), facts.estimate(best, LATENCY_P99)
     if rate is not None:
         yield Figure(
             "Throughput", f"{quantity(rate.value)} infer/s", f"{interval(rate)} at {_load(best)}".strip()
@@ -241,23 +237,15 @@ def _figures(study: Study, found: Recommendation | None) -> Iterator[Figure]:
         yield Figure("Gain", difference(found.gain), detail, Tone.GOOD if _is_proven(found) else Tone.PLAIN)
 
 
-def _estimate(trial: Trial, tag: str) -> Estimate | None:
-    """With its interval, where the figure is of one model."""
-    value = trial.combined(tag)
-    if value is None or len(trial.parts) > 1:
-        return None if value is None else Estimate(value)
-    return trial.parts[0].figures.estimate(tag)
-
-
 # --- sections
 
 
-def _sections(study: Study) -> Iterator[Section]:
+def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
     if study.ranked:
         yield _best_section(study)
-        yield from _front_section(study)
+        yield from _front_section(study, found)
         yield _configuration_section(study)
-    yield from _trials_section(study)
+    yield from _trials_section(study, found)
     yield from expected_section(study)
     yield from effects_section(study)
     yield from not_done_section(study, partial(worded, study))
@@ -272,7 +260,7 @@ def _best_section(study: Study) -> Section:
         NAME,
         *((Column("Models", is_number=False),) if _has_several(study) else shape),
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95%", "p99 ms", "Against own")),
+        *map(Column, ("Infer/s", "±95 %", "p99 ms", "Against own")),
         *((Column("Promise", is_number=False),) if _promise(study) else ()),
     )
     cells = tuple(tuple(_best_cells(study, row, own)) for row in rows)
@@ -300,7 +288,7 @@ def _best_cells(study: Study, row: RankedVariant, own: RankedVariant | None) -> 
 
 
 def _rate_cells(trial: Trial) -> tuple[str, str]:
-    rate = _estimate(trial, THROUGHPUT)
+    rate = facts.estimate(trial, THROUGHPUT)
     return (NONE, NONE) if rate is None else (quantity(rate.value), interval(rate))
 
 
@@ -308,9 +296,8 @@ def _number(value: float | None) -> str:
     return NONE if value is None else quantity(value)
 
 
-def _front_section(study: Study) -> Iterator[Section]:
+def _front_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
     """Throughput against latency of all that was measured; the front is what nothing else beats in both."""
-    found = recommend(study)
     trials = [trial for trial in pool(study.trials) if _place(trial) is not None]
     if len(trials) < 2 or found is None:
         return
@@ -321,7 +308,7 @@ def _front_section(study: Study) -> Iterator[Section]:
         _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "recommended", [trial for trial in trials if _is_same(trial, best)], "green"),
+        _line(study, "recommended", [trial for trial in trials if facts.is_same(trial, best)], "green"),
     ]
     series = tuple(line for line in lines if line.runs)
     xs = [point.x for line in series for run in line.runs for point in run if point.x > 0]
@@ -337,7 +324,7 @@ def _front_section(study: Study) -> Iterator[Section]:
         note += " Hollow points break the promise."
     spans: tuple[Span, ...] = ()
     if limit is not None and max(xs, default=0.0) > limit:
-        spans = (Span(limit, max(xs), f"beyond {limit:g} ms", is_faded=True),)
+        spans = (Span(limit, max(xs), f"beyond {plain_number(limit)} ms", is_faded=True),)
     y = ChartAxis("throughput (infer/s)")
     chart = Chart("Throughput against p99 latency", x, y, series, spans, height=340, note=note)
     yield Section("front", "Throughput against latency", "", (chart,), is_detail=True)
@@ -348,16 +335,12 @@ def _place(trial: Trial) -> tuple[float, float] | None:
     return None if p99 is None or rate is None else (p99, rate)
 
 
-def _is_same(one: Trial, two: Trial) -> bool:
-    return (one.name, one.loads) == (two.name, two.loads)
-
-
 def _line(
     study: Study, name: str, trials: Sequence[Trial], colour: str, *, is_joined: bool = False
 ) -> ChartLine:
     points = []
     for trial in trials:
-        place, rate = _place(trial), _estimate(trial, THROUGHPUT)
+        place, rate = _place(trial), facts.estimate(trial, THROUGHPUT)
         if place is None or rate is None:
             continue
         tip = f"{label(study, trial.name)}: {_gives(trial)}"
@@ -377,16 +360,15 @@ def _configuration_section(study: Study) -> Section:
     return Section("configuration", "The recommended configuration", lead, blocks)
 
 
-def _trials_section(study: Study) -> Iterator[Section]:
+def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Section]:
     """Every trial in the order it was made; those that were left out have a section of their own."""
     trials = [trial for trial in study.trials if trial.status is not Status.SKIPPED]
     if not trials:
         return
-    found = recommend(study)
     columns = (
         NAME,
         Column("At", is_number=False),
-        *map(Column, ("Infer/s", "±95%", "Expected", "p99 ms")),
+        *map(Column, ("Infer/s", "±95 %", "Expected", "p99 ms")),
         Column("Outcome", is_number=False),
     )
     rows, tones = [], []
@@ -397,7 +379,7 @@ def _trials_section(study: Study) -> Iterator[Section]:
         p99 = _number(trial.combined(LATENCY_P99)) if trial.is_measured else NONE
         rows.append((label(study, trial.name), _load(trial), *figures, expected, p99, outcome))
         tones.append(tone)
-    lead = f"The first {LISTED} of {len(trials)}." if len(trials) > LISTED else ""
+    lead = f"The first {LISTED} of {len(trials):,}." if len(trials) > LISTED else ""
     table = Table("All trials", columns, tuple(rows), tones=tuple(tones))
     yield Section("trials", "All trials", lead, (table,), is_detail=True)
 
@@ -405,7 +387,7 @@ def _trials_section(study: Study) -> Iterator[Section]:
 def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[str, Tone]:
     if not trial.is_measured:
         return "failed", Tone.BAD
-    if found is not None and found.does_pass and _is_same(trial, found.best.best):
+    if found is not None and found.does_pass and facts.is_same(trial, found.best.best):
         return "recommended", Tone.GOOD
     broken = [
         row

@@ -58,9 +58,9 @@ def test_a_broken_load_is_told_by_name_shape_and_colour():
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
-    (chart,) = charts(searched("p99<50ms, p50<20ms"))
+    (chart,) = charts(searched("p99<=50ms, p50<20ms"))
     assert [(rule.value, rule.label) for rule in chart.rules] == [
-        (50e6, "promise: p99 < 50 ms"),
+        (50e6, "promise: p99 <= 50 ms"),
         (20e6, "promise: p50 < 20 ms"),
     ]
     assert [row.name for row in chart.series[:2]] == ["p99 of each load", "p50 of each load"]
@@ -72,7 +72,7 @@ def test_the_promise_is_a_line_with_its_name_and_the_limit_a_band(width):
         True,
     )
     drawing = draw(chart, width)
-    for words in ("promise: p99 &lt; 50 ms", "promise: p50 &lt; 20 ms", "95 % interval 2.00 to 4.00"):
+    for words in ("promise: p99 &lt;= 50 ms", "promise: p50 &lt; 20 ms", "95 % interval 2.00 to 4.00"):
         assert drawing.count(f">{words}</text>") == 1
 
 
