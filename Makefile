@@ -92,6 +92,7 @@ FUZZ_SEED  ?= 1
 fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES=1000000 FUZZ_SEED=2 for more
 	PYTHONPATH=. $(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
+	INFEROMETER_FUZZ=800 $(PYTHON) -m pytest tests/unit tests/sim -m hypothesis
 
 pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures

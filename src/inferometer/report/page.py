@@ -303,15 +303,16 @@ def draw(chart: Chart, width: int) -> Markup:
         if _is_marked(series, point)
     ]
     room = _Room(width, frame.height, marked)
+    rules = sorted(chart.rules, key=lambda rule: rule.value)  # the lowest has the least room for its name
     layers = (
         *_spans(chart.spans, frame, room),
         *_grid(chart, frame, room),
         *(
             _line("rule", frame.inner[0], frame.y.place(row.value), frame.inner[2], frame.y.place(row.value))
-            for row in chart.rules
+            for row in rules
         ),
         *(shape for series in chart.series for shape in _series(series, frame)),
-        *(shape for rule in chart.rules for shape in _rule_name(rule, frame, room)),
+        *(shape for rule in rules for shape in _rule_name(rule, frame, room)),
         *_point_names([point for _, point in points if point.label], frame, room),
     )
     left, top, right, bottom = frame.inner
