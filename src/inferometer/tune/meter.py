@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol
@@ -41,6 +42,8 @@ from inferometer.tune.trial import ClientLoad, Figures, Trial
 from inferometer.tune.variant import ModelVariant
 
 if TYPE_CHECKING:
+    import psutil
+
     from inferometer.load.workers import Workers
 
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
@@ -49,6 +52,8 @@ _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says 
 PATIENCE_NS = 3 * NS_PER_S  # with a trial that runs when the user wants to end
 MOST_WARM = 64  # requests to warm up with
 QUIET_NS = 2 * NS_PER_S  # when a load has ended, replies are waited for as long as some come in this time
+LEAVING_S = 2.0  # that processes of the variant before may take to end
+_POLL_S = 0.02
 MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
 
 
@@ -131,6 +136,7 @@ class EngineMeter:
         self._watcher = completed(told)
         self._clients: dict[tuple[str, int], _Client] = {}
         self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
+        self._gpus = 0  # that were seen in the trial before
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(
@@ -144,12 +150,15 @@ class EngineMeter:
         for variant, load in proposal.parts:
             self._inputs[variant.model] = frozenset(row["name"] for row in variant.config.get("input", ()))
             self._make_ready(variant.model, load, deployment, is_fresh=is_fresh)
-        levels = self._levels(proposal, deployment)
         hosts = [client.setup.host for client in self._clients.values()]
         pids = [host.pid for host in hosts if host is not None] + [deployment.pid]
         here = [pid for pid in pids if pid is not None]
+        if is_fresh and self._gpus:
+            _await_leavers(here, _instances(proposal, self._gpus))
+        levels = self._levels(proposal, deployment)
         gpus = _gpus(levels[0]) if self._options[proposal.parts[0][0].model].collect_metrics else ()
-        instances = _instances(proposal, len(gpus))
+        self._gpus = len(gpus)
+        instances = _instances(proposal, self._gpus)
         return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
@@ -448,43 +457,65 @@ def _instances(proposal: Proposal, gpus: int) -> Mapping[str, int]:
 
 
 def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None:
-    """Memory of the server and everything it started, the python backend's processes included.
+    """Memory of the server and everything it started, the python backend's processes included, but for those of the
+    variant before."""
+    import psutil
 
-    An ensemble keeps processes of the members that it had before until its next requests: of a model with so many
-    instances no more processes count than that, the youngest.
-    """
+    try:
+        server = psutil.Process(pid)
+        family = [server, *server.children(recursive=True)]
+    except psutil.Error:
+        return None
+    leaving = _leavers(family, instances or {})
+    total = 0
+    for process in family:
+        with contextlib.suppress(psutil.Error):
+            total += 0 if process in leaving else process.memory_info().rss
+    return total
+
+
+def _leavers(family: "Sequence[psutil.Process]", instances: Mapping[str, int]) -> "set[psutil.Process]":
+    """Processes of the variant before: of a model with so many instances all but the youngest so many. An ensemble
+    keeps those of the members that it had until its next requests."""
     import psutil
 
     from inferometer.measure.host import maybe_stub
 
-    try:
-        server = psutil.Process(pid)
-        family = [
-            server,
-            *sorted(server.children(recursive=True), key=psutil.Process.create_time, reverse=True),
-        ]
-    except psutil.Error:
-        return None
-    left = dict(instances or {})
-    total = 0
+    by_model: dict[str, list[tuple[float, psutil.Process]]] = {}
     for process in family:
         with contextlib.suppress(psutil.Error):
-            model = maybe_stub(process.cmdline()) if left else None
-            size = process.memory_info().rss
-            if model is None or model not in left:
-                total += size
-            elif left[model]:
-                left[model] -= 1
-                total += size
-    return total
+            model = maybe_stub(process.cmdline()) if instances else None
+            if model is not None and model in instances:
+                by_model.setdefault(model, []).append((process.create_time(), process))
+    return {
+        process
+        for model, rows in by_model.items()
+        for _, process in sorted(rows, key=itemgetter(0), reverse=True)[instances[model] :]
+    }
+
+
+def _await_leavers(pids: Sequence[int], instances: Mapping[str, int]) -> None:
+    """Until the processes of the variant before have left the memory of the GPUs, or take too long for it."""
+    import psutil
+
+    deadline_ns = monotonic_ns() + round(LEAVING_S * NS_PER_S)
+    with contextlib.suppress(psutil.Error):
+        servers = [psutil.Process(pid) for pid in pids]
+        while monotonic_ns() < deadline_ns and any(
+            _leavers(server.children(recursive=True), instances) for server in servers
+        ):
+            time.sleep(_POLL_S)
 
 
 def _gpus(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Of the server's metrics; of the host's own GPUs where the server runs on it and tells nothing."""
+    """Of this host where the server runs on it, since its own metrics may be older than the variant; else of those."""
     metrics = None if level.measurement is None else level.measurement.metrics
-    if metrics is not None:
-        return _by_gpu(metrics.gpus or (metrics.host.gpus if metrics.host is not None else ()))
-    return _by_gpu(level.host.gpus if level.host is not None and level.host.is_local else ())
+    told = () if metrics is None else metrics.gpus
+    seen = level.host.gpus if level.host is not None and level.host.is_local else ()
+    if not seen and metrics is not None and metrics.host is not None:
+        seen = metrics.host.gpus
+    used = {gpu.uuid for gpu in told or seen}
+    return _by_gpu([gpu for gpu in seen if gpu.uuid in used] or told)
 
 
 def _by_gpu(rows: Sequence[GpuFigures]) -> tuple[tuple[str, Figures], ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, Goal, rank
 from inferometer.tune.search import candidates
@@ -20,7 +21,7 @@ from inferometer.tune.search.smart import smart
 from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
-from inferometer.tune.trial import Status
+from inferometer.tune.trial import Figures, Status
 from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials, driven
 from tests.support.simulated_search import BASE, LOADINGS, answers, exhaustive, scope_of, search
@@ -164,6 +165,26 @@ def test_what_is_larger_than_what_did_not_fit_the_memory_is_not_tried():
         assert not any(before[0] <= shape[0] and before[1] <= shape[1] for before in failed[:number])
     reasons = {row.proposal.key: row.reason for row in events if isinstance(row, SkippedProposal)}
     assert any("which did not fit the memory" in reason for reason in reasons.values())
+
+
+def test_a_limit_of_the_memory_is_missed_under_any_load_and_by_all_that_is_larger():
+    scope = scope_of(7, bounds=SearchBounds(instances=(1, 5), batch=(1, 16), concurrency=(1, 64)))
+    (task,) = scope.tasks
+    goal = replace(task.goal, constraints=(Constraint("gpu_used_memory", high=2000.0),))
+    scope = replace(scope, tasks=(replace(task, goal=goal),))
+    simulated, missed = SimulatedTrials(Landscape.drawn(7), 7), []
+
+    def measure(proposal):
+        trial, config = simulated.answer(proposal), proposal.variants[0].config
+        used = 700.0 * model_config.total_instances(config) + 10 * model_config.max_batch_size(config)
+        if used > 2000:
+            missed.append((model_config.total_instances(config), model_config.max_batch_size(config)))
+        return replace(trial, gpus=(("GPU-1", Figures((("gpu_used_memory", Estimate(used)),))),))
+
+    driven(smart(scope, VariantNames()), measure)
+    assert missed
+    for number, shape in enumerate(missed):
+        assert not any(before[0] <= shape[0] and before[1] <= shape[1] for before in missed[:number])
 
 
 def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():

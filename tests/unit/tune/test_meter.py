@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from threading import Timer
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from inferometer.options.options import DataOptions, Options
+from inferometer.stats.measurement import GpuFigures
+from inferometer.tune import meter
 from inferometer.tune.meter import fingerprint, resident
 from inferometer.tune.settings import Prompts
 
@@ -48,6 +52,32 @@ def test_a_journal_of_an_earlier_version_still_knows_what_was_sent():
     assert fingerprint({"m": streamed}, {"m": Prompts(count=3)}) == "0e680b0875ce"
 
 
+def level(*, told=(), seen=(), is_local=True):
+    """With these GPUs in the server's metrics, and these as the host sees them: UUID and memory."""
+    rows = {
+        place: tuple(GpuFigures(uuid, 0.5, 100.0, int(size), int(80e9)) for uuid, size in found)
+        for place, found in (("told", told), ("seen", seen))
+    }
+    metrics = SimpleNamespace(gpus=rows["told"], host=None) if told else None
+    host = SimpleNamespace(gpus=rows["seen"], is_local=is_local)
+    return SimpleNamespace(measurement=SimpleNamespace(metrics=metrics), host=host)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (level(told=[("a", 4e9)], seen=[("a", 1e9)]), {"a": 1000.0}),  # what the server tells may be old
+        (level(told=[("a", 4e9)], seen=[("a", 1e9), ("b", 9e9)]), {"a": 1000.0}),  # it does not use the other
+        (level(told=[("a", 4e9)]), {"a": 4000.0}),
+        (level(told=[("a", 4e9)], seen=[("z", 1e9)], is_local=False), {"a": 4000.0}),
+        (level(seen=[("a", 1e9)]), {"a": 1000.0}),
+        (level(seen=[("a", 1e9)], is_local=False), {}),
+    ],
+)
+def test_gpus_are_seen_where_the_server_is_and_told_elsewhere(found, expected):
+    assert {uuid: figures.get("gpu_used_memory") for uuid, figures in meter._gpus(found)} == expected
+
+
 STUB = "import sys, time; print('ready', flush=True); time.sleep(600)"
 
 
@@ -63,6 +93,10 @@ def test_processes_of_the_variant_before_do_not_count():
         assert resident(os.getpid(), {"other": 1}) == pytest.approx(with_all, rel=0.1)
         young = psutil.Process(family[2].pid).memory_info().rss
         assert with_all - with_one == pytest.approx(2 * young, rel=0.2)
+        family[0].kill()
+        Timer(0.3, family[1].kill).start()
+        meter._await_leavers([os.getpid()], {"m": 1})
+        assert [process.poll() is None for process in family] == [False, False, True]
     finally:
         for process in family:
             process.kill()

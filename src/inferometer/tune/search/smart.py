@@ -73,6 +73,8 @@ FEWEST_RUNS = 2
 REPEATS = 3
 CLOSE = 0.08  # to a limit, as a share of it
 ENDED = "no configuration is expected to be better"
+MEMORY = ("gpu_used_memory", "cpu_used_ram")
+ABOVE = 1.02  # times a limit of the memory: other runs would not be below it
 MISSED = 1.3  # times a limit: at higher loads it is missed for sure
 WORTH = 0.004  # relative gain below which another run is not worth it
 
@@ -88,7 +90,7 @@ class SmartState:
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # configurations that gave no figures
-    too_large: dict[int, str] = field(default_factory=dict)  # by number: the smaller one that did not fit
+    too_large: dict[int, str] = field(default_factory=dict)  # by number: one no larger that did not fit
     breaking: dict[int, float] = field(
         default_factory=dict
     )  # of others, by configuration, a load that gave none
@@ -158,9 +160,23 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
             text = f"{trial.name} is left out: {trial.reason}"
         yield SearchMessage(text, is_warning=True)
         return
+    if _needs_too_much(state, trial):
+        state.too_large[number] = trial.name
+        _leave_larger(state, number, trial.name)
     state.rows.append(row)
     state.trials.append(trial)
     state.row_by_name.setdefault((trial.name, trial.loads), row)
+
+
+def _needs_too_much(state: SmartState, trial: Trial) -> bool:
+    """Clearly more memory than it may: that is so under any load."""
+    return any(
+        limit.tag in MEMORY
+        and limit.high is not None
+        and (trial.value(limit.tag, number) or 0.0) > limit.high * ABOVE
+        for number, goal in enumerate(state.problem.goals)
+        for limit in goal.constraints
+    )
 
 
 def _leave_larger(state: SmartState, number: int, name: str) -> None:
