@@ -187,6 +187,7 @@ def tune(
     model: str = ...,
     *,
     slo: str | None = ...,
+    objective: str | None = ...,
     budget_s: float | str | None = ...,
     repositories: Sequence[str | Path] = ...,
     url: str | None = ...,

@@ -185,6 +185,7 @@ async def tune(
     model: str = ...,
     *,
     slo: str | None = ...,
+    objective: str | None = ...,
     budget_s: float | str | None = ...,
     repositories: Sequence[str | Path] = ...,
     url: str | None = ...,

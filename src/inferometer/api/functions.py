@@ -86,6 +86,7 @@ def tune(
     model: str = "",
     *,
     slo: str | None = None,
+    objective: str | None = None,
     budget_s: float | str | None = None,
     repositories: Sequence[str | Path] = (),
     url: str | None = None,
@@ -106,6 +107,7 @@ def tune(
 
     On an embedded server with these repositories (none are the example models), without a server in the `launch_mode`
     c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it, unless it is `fresh`.
+    `objective` may be another than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
     `instances`, `batches` and `loads` are (lowest, highest), `delays` microseconds of the dynamic batcher to try.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
@@ -116,6 +118,7 @@ def tune(
     request = checked(
         TuneOptions,
         slo=slo,
+        objective=objective,
         budget_s=budget_s,
         model_repository=tuple(map(Path, items("repositories", repositories))),
         url=url,

@@ -249,6 +249,12 @@ class TuneOptions:
     slo: str | None = option(
         "--slo", "What every answer must keep, such as 'p99<10ms'", text("PROMISE"), is_main=True
     )
+    objective: str | None = option(
+        "--objective",
+        "What is best: throughput, latency, p50, p90, p95, p99, gpu memory or gpu power; several with their weights "
+        "as 'throughput:2, gpu power:1' (default: throughput)",
+        text("WHAT"),
+    )
     budget_s: float | None = option(
         "--budget", "End in this time with the best so far, such as 3m", duration(zero=True), is_main=True
     )

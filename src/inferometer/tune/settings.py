@@ -20,7 +20,7 @@ from inferometer.options.options import DataOptions, Options, Tls
 from inferometer.server.ports import Ports
 from inferometer.server.repository import example_repository
 from inferometer.services.address import maybe_server_path
-from inferometer.stats.figures import BY_TAG, MEGA
+from inferometer.stats.figures import BY_TAG, MEGA, THROUGHPUT
 from inferometer.stats.slo import parse_slo
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
@@ -247,17 +247,18 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
             install_path=request.install_path,
             control=control,
         )
-    constraints = _constraints(request.slo)
-    has_gpu_limits = any(BY_TAG[row.tag].of_gpu for row in constraints)
+    constraints, objectives = _constraints(request.slo), _objectives(request.objective)
+    wanted = [*(row.tag for row in constraints), *(tag for tag, _ in objectives)]
+    must_know_gpus = any(BY_TAG[tag].of_gpu for tag in wanted)
     percentile = 99 if any(row.tag.endswith("p99") for row in constraints) else None
     model = ModelSettings(
-        Goal(options.model, constraints=constraints),
+        Goal(options.model, objectives, constraints),
         options=replace(
             options,
             duration_s=None,
             asynchronous=True,
             percentile=percentile,
-            collect_metrics=options.collect_metrics or has_gpu_limits,
+            collect_metrics=options.collect_metrics or must_know_gpus,
         ),
         batches=(options.batch or 1,),
     )
@@ -274,7 +275,7 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
             ends_at_limit=True,
         ),
         journal=request.journal,
-        must_know_gpus=has_gpu_limits,
+        must_know_gpus=must_know_gpus,
     )
 
 
@@ -286,6 +287,38 @@ def _written(url: str, options: Options) -> tuple[str, Options]:
     known = maybe_server_path(written.path.rstrip("/"))
     path = written.path.rstrip("/") if known is None else known.prefix
     return url_of(options, written, path), replace(options, url=None)
+
+
+_OBJECTIVES = {
+    "throughput": THROUGHPUT,
+    "latency": "perf_latency_avg",
+    **{f"p{rank}": f"perf_latency_p{rank}" for rank in (50, 90, 95, 99)},
+    "gpu memory": "gpu_used_memory",
+    "gpu power": "gpu_power_usage",
+}
+"""Their tags, by name."""
+
+
+def _objectives(text: str | None) -> tuple[tuple[str, float], ...]:
+    """`throughput:2, gpu power:1`: what is best, and how much each counts."""
+    if text is None:
+        return Goal("").objectives
+    found: dict[str, float] = {}
+    for term in text.lower().replace("_", " ").split(","):
+        name, _, weight = (part.strip() for part in term.partition(":"))
+        if name not in _OBJECTIVES or _OBJECTIVES[name] in found:
+            problem = "is named twice" if name in _OBJECTIVES else "is no objective"
+            raise UsageError(
+                f"--objective {text}: '{name}' {problem}",
+                remedy=f"the objectives are {', '.join(_OBJECTIVES)}",
+            )
+        if not re.fullmatch(r"\d*\.?\d+|", weight) or (weight and float(weight) == 0):
+            raise UsageError(
+                f"--objective {text}: the weight of {name} is '{weight}'",
+                remedy="write a number above 0, such as 'throughput:2, gpu power:1'",
+            )
+        found[_OBJECTIVES[name]] = float(weight or 1)
+    return tuple(found.items())
 
 
 def _constraints(slo: str | None) -> tuple[Constraint, ...]:

@@ -211,7 +211,7 @@ OWN_LINES = {
     ),
     "diagnose": ("HTTP fake --cores 64",),
     "tune": (
-        f"-m fake --url HTTP --slo p99<5s {TRIALS}",
+        f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
         f"GRPC fake -i grpc {TRIALS}",
         "fake -u HTTP --seed 3 --search smart --shape TEXT:1 --budget 5s --max-batch 4 --json study.json",
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",

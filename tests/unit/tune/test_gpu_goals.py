@@ -43,6 +43,29 @@ def test_only_who_asks_about_gpus_has_metrics_collected():
     assert not plain.models[0].options.collect_metrics
 
 
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        (None, {"perf_throughput": 1.0}),
+        ("p99", {"perf_latency_p99": 1.0}),
+        ("throughput:3, GPU power:1", {"perf_throughput": 0.75, "gpu_power_usage": 0.25}),
+        ("throughput, gpu_memory", {"perf_throughput": 0.5, "gpu_used_memory": 0.5}),
+    ],
+)
+def test_an_objective_may_be_of_the_gpu(text, shares):
+    found = settings_of(TuneOptions(objective=text), changed(Options(), model="m"))
+    assert dict(found.models[0].goal.shares) == shares
+    assert found.must_know_gpus == any(tag.startswith("gpu") for tag in shares)
+    assert found.models[0].options.collect_metrics == found.must_know_gpus
+
+
+@pytest.mark.parametrize("text", ["", "speed", "p99:0", "p99:-1", "p99:much", "p99, p99", "throughput;p99"])
+def test_an_objective_without_sense_is_refused(text):
+    with pytest.raises(UsageError, match="--objective") as refused:
+        settings_of(TuneOptions(objective=text), changed(Options(), model="m"))
+    assert "gpu power" in refused.value.remedy
+
+
 @pytest.mark.parametrize("slo", ["gpu memory<8", "gpu memory>8GB", "gpu<8GB", "gpu power<5GB"])
 def test_a_limit_without_sense_is_refused(slo):
     with pytest.raises(UsageError, match="no limit of a GPU"):
