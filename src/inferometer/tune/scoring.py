@@ -1,12 +1,13 @@
 """What makes one configuration better than another: objectives, constraints, weights, and the order they give. Pure."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
 from inferometer.base.errors import UsageError
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
-from inferometer.tune.trial import Trial, pooled
+from inferometer.tune.trial import Trial, counted, pooled
 
 LISTED_WEIGHT = 10.0
 
@@ -141,11 +142,14 @@ def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
     return score(goals, first, second) > 0 if mine == other else mine
 
 
-def best_first(goals: Goals, trials: Sequence[Trial]) -> list[Trial]:
-    """All passing trials from best to worst, then all failing ones from best to worst."""
+def best_first(
+    goals: Goals, trials: Sequence[Trial], luck: Callable[[Trial], float] = lambda _: 0.0
+) -> list[Trial]:
+    """All passing trials from best to worst, then all failing ones from best to worst; `luck` is the part of a score
+    that is not believed."""
 
     def order(first: Trial, second: Trial) -> int:
-        gained = score(goals, first, second)
+        gained = score(goals, first, second) - luck(first) + luck(second)
         return (gained < 0) - (gained > 0)
 
     split: dict[bool, list[Trial]] = {True: [], False: []}
@@ -190,15 +194,37 @@ class RankedVariant:
 
 
 def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
-    """Variants from best to worst: those that keep the constraints somewhere come first."""
+    """Variants from best to worst: those that keep the constraints somewhere come first.
+
+    Of many single runs the best is a lucky one. So it is behind what was repeated, unless it is ahead by more than
+    repeats differ.
+    """
+    variance, _ = spread_of_runs(goals, trials)
+    runs = {(group[0].name, group[0].loads): len(group) for group in groups(trials)}
+
+    def luck(trial: Trial) -> float:
+        count = runs[trial.name, trial.loads]
+        return (
+            math.sqrt(variance) / count if count < 3 else 0.0
+        )  # of three or more the first no longer counts
+
     by_name: dict[str, list[Trial]] = {}
     for trial in pool(trials):
         by_name.setdefault(trial.name, []).append(trial)
-    ordered = {name: tuple(best_first(goals, found)) for name, found in by_name.items()}
+    ordered = {name: tuple(best_first(goals, found, luck)) for name, found in by_name.items()}
     return tuple(
         RankedVariant(best.name, ordered[best.name], passes(goals, best))
-        for best in best_first(goals, [found[0] for found in ordered.values()])
+        for best in best_first(goals, [found[0] for found in ordered.values()], luck)
     )
+
+
+def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
+    """How far repeats of the same trial are apart, all that there are: the variance of their scores, which are nearly
+    differences of logarithms, and its degrees of freedom. 0 and 0 where nothing was repeated."""
+    repeated = [group for group in map(counted, groups(trials)) if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in repeated)
+    squares = sum(score(goals, run, pooled(group)) ** 2 for group in repeated for run in group)
+    return squares / max(1, freedom), freedom
 
 
 def groups(trials: Sequence[Trial]) -> list[list[Trial]]:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from inferometer.base.answer_file import notebook_html
 from inferometer.stats.intervals import student_t
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.scoring import Goal, RankedVariant, gain, groups, rank, score
-from inferometer.tune.trial import Status, Trial, counted, pooled
+from inferometer.tune.scoring import Goal, RankedVariant, gain, groups, rank, spread_of_runs
+from inferometer.tune.trial import Status, Trial, counted
 from inferometer.tune.variant import ModelVariant, default_name
 
 
@@ -122,17 +122,12 @@ def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:
     """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from
     how far repeats of the same trial were apart, all that there are in the study."""
     found = gain(study.goals, best, base)
-    runs = [counted(group) for group in groups(study.trials)]
-    repeated = [group for group in runs if len(group) > 1]
-    freedom = sum(len(group) - 1 for group in repeated)
+    variance, freedom = spread_of_runs(study.goals, study.trials)
     if not freedom or found <= -100:
         least = gain(study.goals, best, base, is_least=True)
         return Estimate(found, least, 2 * found - least)
-    squares = sum(
-        score(study.goals, run, pooled(group)) ** 2 for group in repeated for run in group
-    )  # differences of logarithms, nearly
-    counts = {(group[0].name, group[0].loads): len(group) for group in runs}
+    counts = {(group[0].name, group[0].loads): len(counted(group)) for group in groups(study.trials)}
     share = sum(1 / counts[trial.name, trial.loads] for trial in (best, base))
-    margin = student_t(0.975, freedom) * math.sqrt(squares / freedom * share)
+    margin = student_t(0.975, freedom) * math.sqrt(variance * share)
     low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
     return Estimate(found, low, high)

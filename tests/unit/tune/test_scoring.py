@@ -121,3 +121,23 @@ def test_a_limit_is_the_upper_bound_of_a_metric():
     rows = (Constraint(THROUGHPUT, low=5.0), Constraint(LATENCY_P99, high=7.0))
     assert Goal("m", constraints=rows).limit(LATENCY_P99) == 7.0
     assert Goal("m", constraints=rows).limit(THROUGHPUT) is None
+
+
+@pytest.mark.parametrize(
+    ("single", "best"),
+    [
+        (
+            105,
+            "repeated",
+        ),  # a score of 0.049; the repeats, 110 and 90, are 0.14 apart, and of those half is believed
+        (135, "single"),
+    ],
+)
+def test_a_single_run_wins_only_if_it_is_ahead_by_more_than_repeats_differ(single, best):
+    runs = [trial(part(rate, 10, variant="repeated"), repeat=repeat) for repeat, rate in enumerate((110, 90))]
+    found = rank([Goal("m")], [*runs, trial(part(single, 10, variant="single"))])
+    assert found[0].name == best
+    assert [row.name for row in rank([Goal("m")], [runs[0], trial(part(111, 10, variant="single"))])] == [
+        "single",
+        "repeated",
+    ]
