@@ -18,6 +18,7 @@ from inferometer.services.triton_grpc import TritonGrpc
 from inferometer.services.triton_http import TritonHttp
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import model_config
+from inferometer.tune.meter import EngineMeter
 from inferometer.tune.scoring import Goal
 from inferometer.tune.session import profile
 from inferometer.tune.settings import (
@@ -132,6 +133,21 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
     (study,) = profile(settings(blanks, tmp_path, launch, swept=swept, loads=(2,), options=options), Trials())
     assert {trial.name for trial in study.measured} == {"W_config_default", "W_config_1"}
     assert [trial.reason for trial in study.not_done] == ["it timed out: no request was answered within 1 s"]
+
+
+def test_connections_are_closed_before_the_server_ends(tmp_path, models, monkeypatch):
+    """It waits for those that are open, for longer than a search may take to end."""
+    calls = []
+    for owner, name in ((EngineMeter, "forget"), (EmbeddedTriton, "stop")):
+
+        def called(self, method=getattr(owner, name), name=name):
+            calls.append(name)
+            method(self)
+
+        monkeypatch.setattr(owner, name, called)
+    launch = LaunchSettings(repositories=(models,))
+    tuple(profile(settings(models, tmp_path, launch, loads=(2,)), Trials()))
+    assert calls.index("forget") < calls.index("stop")
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

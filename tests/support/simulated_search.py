@@ -119,7 +119,9 @@ def main() -> None:
             rows = list(pool.map(partial(answers, loading=loading), range(count)))
         near = sum(row.whole >= 0.95 for row in rows) / count
         mean = sum(row.whole for row in rows) / count
-        print(f"loading {loading:g}: the whole search is within 5 % of the best in {near:.0%}, mean {mean:.3f}")
+        print(
+            f"loading {loading:g}: the whole search is within 5 % of the best in {near:.0%}, mean {mean:.3f}"
+        )
         for number, part in enumerate(PARTS):
             good = [row.parts[number] >= 0.85 * row.whole for row in rows]
             mean = sum(row.parts[number] for row in rows) / count

@@ -61,7 +61,7 @@ def profile(
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = deployment, _deployment_for(settings, group, deployment, stack, watcher)
+            before, deployment = deployment, _deployment_for(settings, group, deployment, meter, stack, watcher)
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
@@ -132,10 +132,14 @@ def _deployment_for(
     settings: TuneSettings,
     group: Sequence[ModelSettings],
     deployment: Deployment | None,
+    meter: Meter,
     stack: contextlib.ExitStack,
     watcher: Watcher,
 ) -> Deployment:
-    """The deployment for these models: another one where a model has server flags of its own."""
+    """The deployment for these models: another one where a model has server flags of its own.
+
+    The meter's connections are closed before a server ends, since it waits for those that are open.
+    """
     own = group[0]
     launch = settings.launch
     if launch.mode == "local" and launch.executable is None and are_whole(settings):
@@ -145,12 +149,15 @@ def _deployment_for(
     if deployment is not None:
         if not is_special and not deployment.is_special:
             return deployment
+        meter.forget()
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
     launch = replace(launch, flags=flags, environment=environment)
     fresh = open_deployment(launch, partial(watcher.said, is_warning=True))
     fresh.is_special = is_special
-    return stack.enter_context(fresh)
+    stack.enter_context(fresh)
+    stack.callback(meter.forget)
+    return fresh
 
 
 def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
