@@ -138,13 +138,13 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
 def test_connections_are_closed_before_the_server_ends(tmp_path, models, monkeypatch):
     """It waits for those that are open, for longer than a search may take to end."""
     calls = []
-    for owner, name in ((EngineMeter, "forget"), (EmbeddedTriton, "stop")):
 
-        def called(self, method=getattr(owner, name), name=name):
-            calls.append(name)
-            method(self)
+    def record(owner, name):
+        method = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda self: calls.append(name) or method(self))
 
-        monkeypatch.setattr(owner, name, called)
+    record(EngineMeter, "forget")
+    record(EmbeddedTriton, "stop")
     launch = LaunchSettings(repositories=(models,))
     tuple(profile(settings(models, tmp_path, launch, loads=(2,)), Trials()))
     assert calls.index("forget") < calls.index("stop")
