@@ -61,7 +61,10 @@ def profile(
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = deployment, _deployment_for(settings, group, deployment, meter, stack, watcher)
+            before, deployment = (
+                deployment,
+                _deployment_for(settings, group, deployment, meter, stack, watcher),
+            )
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
