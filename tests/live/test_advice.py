@@ -53,11 +53,12 @@ def test_a_busy_machine_is_named_with_the_cores_and_the_time(triton: EmbeddedTri
     result = api.load(str(tmp_path / "r.json"))
     (text,) = texts(result, Note.HOST_BUSY)
     found = re.fullmatch(
-        r"other programs used ([\d.]+) of this machine's (\d+) cores for (\d+)% of the level", text
+        r"other programs used ([\d.]+) of this machine's (\d+) cores for (?:the whole|(\d\d) % of the) level",
+        text,
     )
     assert found is not None, text
     assert 0.25 * int(found[2]) < float(found[1]) <= int(found[2]) + 0.1
-    assert int(found[3]) > 50
+    assert found[3] is None or int(found[3]) > 50
     for shown in (done.stdout, api.to_markdown(result), api.to_html(result)):
         assert "of this machine's" in " ".join(shown.replace("&#x27;", "'").split())
     assert "Slowest step" not in done.stdout

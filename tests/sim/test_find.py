@@ -14,7 +14,7 @@ from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.simulation import Reply
 
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 def found(made, level_settings, promise, *, duration_s=30, **more):

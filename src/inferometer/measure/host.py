@@ -24,6 +24,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SHORTEST_S = 0.05  # counters of the kernel go in steps of a hundredth of a second
 LOOK_S = 0.5
 MUCH = 0.2  # of a level's time, during which others crowd the machine
+WHOLE = 0.99  # the same, from which it is not worth a number
 WAITING = 0.1  # cores that this tool would have used and did not get
 
 
@@ -333,6 +334,7 @@ def host_remarks(use: HostUse | None, found: Measurement) -> Iterator[Remark]:
         return
     is_short = use.ours.waiting > WAITING or client_limit(found) is not None
     if use.is_local or is_short:
-        part = min(1.0, use.crowded_s / use.seconds)
+        part = use.crowded_s / use.seconds
         text = f"other programs used {rough(use.crowded_cores)} of this machine's {use.cores} cores"
-        yield Remark(Note.HOST_BUSY, f"{text} for {share(part)} of the level")
+        time = "the whole level" if part > WHOLE else f"{share(part)} of the level"
+        yield Remark(Note.HOST_BUSY, f"{text} for {time}")

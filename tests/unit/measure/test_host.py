@@ -105,7 +105,7 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert use.ours == CoreUse(pytest.approx(0.3), pytest.approx(0.5))
     assert use.models == {"step": CoreUse(pytest.approx(0.4), 0.0)}
     assert use.others == pytest.approx(1.0)
-    assert said(use) == ["other programs used 1 of this machine's 2 cores for 100 % of the level"]
+    assert said(use) == ["other programs used 1 of this machine's 2 cores for the whole level"]
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
 
 
@@ -163,7 +163,7 @@ def test_a_server_elsewhere_makes_it_matter_only_when_we_are_short_of_a_core():
     assert said(watch.end()) == []
     watch.begin()
     machine.run(3.0, 1.9, worker=0.3, waiting=0.4)
-    assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for 100 % of the level"]
+    assert said(watch.end()) == ["other programs used 1.6 of this machine's 2 cores for the whole level"]
 
 
 def test_a_server_that_cannot_be_seen_is_not_taken_for_others():
