@@ -141,7 +141,12 @@ def test_connections_are_closed_before_the_server_ends(tmp_path, models, monkeyp
 
     def record(owner, name):
         method = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda self: calls.append(name) or method(self))
+
+        def called(self):
+            calls.append(name)
+            method(self)
+
+        monkeypatch.setattr(owner, name, called)
 
     record(EngineMeter, "forget")
     record(EmbeddedTriton, "stop")
