@@ -96,7 +96,7 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
 
 def _trial(study: Study, trial: Trial) -> Row:
     best = study.ranked[0].best if study.ranked else None
-    is_best = best is not None and facts.is_same(trial, best)
+    is_best = best is not None and trial.setting == best.setting
     return (
         ("Model", trial.models),
         ("Configuration", trial.name),

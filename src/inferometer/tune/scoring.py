@@ -7,7 +7,7 @@ from functools import cmp_to_key
 
 from inferometer.base.errors import UsageError
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
-from inferometer.tune.trial import Trial, counted, pooled
+from inferometer.tune.trial import Setting, Trial, counted, pooled
 
 LISTED_WEIGHT = 10.0
 
@@ -200,10 +200,10 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     repeats differ.
     """
     variance, _ = spread_of_runs(goals, trials)
-    runs = {(group[0].name, group[0].loads): len(group) for group in groups(trials)}
+    runs = {group[0].setting: len(group) for group in groups(trials)}
 
     def luck(trial: Trial) -> float:
-        count = runs[trial.name, trial.loads]
+        count = runs[trial.setting]
         return (
             math.sqrt(variance) / count if count < 3 else 0.0
         )  # of three or more the first no longer counts
@@ -229,10 +229,10 @@ def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
 
 def groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     """Measured trials, repeats of the same one together, in the order they were first measured."""
-    found: dict[tuple[object, ...], list[Trial]] = {}
+    found: dict[Setting, list[Trial]] = {}
     for trial in trials:
         if trial.is_measured:
-            found.setdefault((trial.name, trial.loads), []).append(trial)
+            found.setdefault(trial.setting, []).append(trial)
     return list(found.values())
 
 

@@ -115,7 +115,7 @@ def recommend(study: Study) -> Recommendation | None:
 
 
 def _is_repeated(study: Study, trial: Trial) -> bool:
-    return sum((row.name, row.loads) == (trial.name, trial.loads) for row in study.measured) > 1
+    return sum(row.setting == trial.setting for row in study.measured) > 1
 
 
 def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:
@@ -126,8 +126,8 @@ def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:
     if not freedom or found <= -100:
         least = gain(study.goals, best, base, is_least=True)
         return Estimate(found, least, 2 * found - least)
-    counts = {(group[0].name, group[0].loads): len(counted(group)) for group in groups(study.trials)}
-    share = sum(1 / counts[trial.name, trial.loads] for trial in (best, base))
+    counts = {group[0].setting: len(counted(group)) for group in groups(study.trials)}
+    share = sum(1 / counts[trial.setting] for trial in (best, base))
     margin = student_t(0.975, freedom) * math.sqrt(variance * share)
     low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
     return Estimate(found, low, high)

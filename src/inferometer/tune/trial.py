@@ -68,6 +68,10 @@ class TrialPart:
     figures: Figures = Figures()
 
 
+Setting = tuple[str, tuple[ClientLoad, ...]]
+"""A configuration by name, and the load of each of its models."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """`parts` has one entry, or one per model when several are loaded together."""
@@ -107,6 +111,11 @@ class Trial:
     @property
     def loads(self) -> tuple[ClientLoad, ...]:
         return tuple(part.load for part in self.parts)
+
+    @property
+    def setting(self) -> "Setting":
+        """What was tried, the same in all repeats."""
+        return self.name, self.loads
 
     def value(self, tag: str, part: int = 0) -> float | None:
         """Of one model; GPU figures are of the whole server, combined over its GPUs."""

@@ -261,11 +261,6 @@ def estimate(trial: Trial, tag: str) -> Estimate | None:
     return None if value is None else Estimate(value)
 
 
-def is_same(one: Trial, two: Trial) -> bool:
-    """The same configuration under the same load, whenever it was measured."""
-    return (one.name, one.loads) == (two.name, two.loads)
-
-
 def knobs(variant: ModelVariant) -> Iterator[tuple[str, Any]]:
     """What a search may have turned, and how it stands in this variant."""
     config = variant.config

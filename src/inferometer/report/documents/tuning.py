@@ -308,7 +308,7 @@ def _front_section(study: Study, found: Recommendation | None) -> Iterator[Secti
         _line(study, "front", pareto(study), "blue", is_joined=True),
         _line(study, "measured", others, "grey"),
         _line(study, OWN, own, "orange"),
-        _line(study, "recommended", [trial for trial in trials if facts.is_same(trial, best)], "green"),
+        _line(study, "recommended", [trial for trial in trials if trial.setting == best.setting], "green"),
     ]
     series = tuple(line for line in lines if line.runs)
     xs = [point.x for line in series for run in line.runs for point in run if point.x > 0]
@@ -387,7 +387,7 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
 def _outcome(study: Study, trial: Trial, found: Recommendation | None) -> tuple[str, Tone]:
     if not trial.is_measured:
         return "failed", Tone.BAD
-    if found is not None and found.does_pass and facts.is_same(trial, found.best.best):
+    if found is not None and found.does_pass and trial.setting == found.best.best.setting:
         return "recommended", Tone.GOOD
     broken = [
         row

@@ -45,7 +45,7 @@ from inferometer.tune.search.search import (
 )
 from inferometer.tune.search.throughput_model import Array
 from inferometer.tune.settings import Effort
-from inferometer.tune.trial import ClientLoad, Trial
+from inferometer.tune.trial import Setting, Trial
 from inferometer.tune.variant import VariantNames
 
 Mask = NDArray[np.bool_]
@@ -97,7 +97,7 @@ class SmartState:
     loaded: int = -1
     has_raced: bool = False
     repeats: dict[int, int] = field(default_factory=dict)
-    row_by_name: dict[tuple[str, tuple[ClientLoad, ...]], int] = field(default_factory=dict)
+    row_by_setting: dict[Setting, int] = field(default_factory=dict)
     forecasts: Forecasts = ()
 
     def forecast(self) -> None:
@@ -121,7 +121,7 @@ class SmartState:
         return Effort(float(np.clip(self.clock.budget_s * HOLD_SHARE, LOOK.duration_s, LONGEST_HOLD_S)), 0.02)
 
     def row_of(self, trial: Trial) -> int:
-        return self.row_by_name[trial.name, trial.loads]
+        return self.row_by_setting[trial.setting]
 
     def costs(self, effort: Effort) -> Array:
         """What a trial of each candidate would take, in seconds."""
@@ -165,7 +165,7 @@ def measure(state: SmartState, row: int, effort: Effort) -> SearchSteps[None]:
         _leave_larger(state, number, trial.name)
     state.rows.append(row)
     state.trials.append(trial)
-    state.row_by_name.setdefault((trial.name, trial.loads), row)
+    state.row_by_setting.setdefault(trial.setting, row)
 
 
 def _needs_too_much(state: SmartState, trial: Trial) -> bool:
