@@ -176,8 +176,7 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
     guarded = GuardedProcess("triton", server.log_file)
     command = _server_command(wheel, server, ports, guarded.files)
     environment = server_environment(guarded.runtime, server.environment)
-    guarded.start(command, environment)
-    try:
+    with guarded.starting(command, environment):
         _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
         guarded.runtime.mkdir(mode=0o700)
         for number, folder in enumerate(server.repositories):
@@ -185,10 +184,6 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
             if link != folder.resolve():
                 link.symlink_to(folder.resolve())
         prepare(wheel, guarded.runtime, environment)
-        guarded.release()
-    except BaseException:
-        guarded.end()
-        raise
     return _Running(guarded, ports)
 
 

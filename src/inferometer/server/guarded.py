@@ -31,7 +31,7 @@ _LONGEST_LINE = 400
 class GuardedProcess:
     """A command with a guard, a runtime folder, a prefix for its shared memory and a log; nothing of it stays behind.
 
-    The guard is there from `start` on, so files may be made then; the command itself runs from `release` on.
+    The guard is there first, so that files may be made under it; the command itself runs when they are.
     """
 
     def __init__(self, name: str, log: Path | None = None) -> None:
@@ -54,7 +54,20 @@ class GuardedProcess:
             raise LocalError("the process is not started")
         return self._process
 
-    def start(self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...] = ()) -> None:
+    @contextlib.contextmanager
+    def starting(
+        self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...] = ()
+    ) -> Iterator[None]:
+        """What the command needs is made in this context; it runs when that is left."""
+        self._start(command, environment, fds)
+        try:
+            yield
+            self._release()
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, command: list[str], environment: Mapping[str, str], fds: tuple[int, ...]) -> None:
         done, alive = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -72,7 +85,7 @@ class GuardedProcess:
             os.close(alive)
         self._guard = done
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Let the command run. One that ended already is noticed by whoever waits for it."""
         stdin = self.process.stdin
         assert stdin is not None

@@ -52,19 +52,14 @@ class Host:
         guarded = GuardedProcess("triton")
         environment = server_environment(guarded.runtime, self.environment)
         settings = self._settings(guarded.files)
-        guarded.start(command, environment | settings.to_environment(), fds)
-        self._started.append(guarded)
-        try:
+        with guarded.starting(command, environment | settings.to_environment(), fds):
             guarded.log.open("xb").close()
             guarded.runtime.mkdir(mode=0o700)
             if self.directory is None:
                 prepare(find_wheel(), guarded.runtime, environment)
             if self.repository is None:
                 make_repository(_repository(guarded.files), self.folders)
-            guarded.release()
-        except BaseException:
-            guarded.end()
-            raise
+        self._started.append(guarded)
         return guarded.process
 
     def _settings(self, files: ServerFiles) -> InProcessSettings:

@@ -200,10 +200,9 @@ class InstalledServer:
         self.addresses = local_addresses(ports)
         guarded = GuardedProcess("server", self._launch.log)
         words = [str(self._executable), *server_words(self._launch, ports)]
-        guarded.start(words, {**users_environment(), **self._launch.environment})
+        with guarded.starting(words, {**users_environment(), **self._launch.environment}):
+            guarded.log.touch()
         self._guarded = guarded
-        guarded.log.touch()
-        guarded.release()
 
         def explained(what: str) -> LocalError:
             reason = "; ".join(telling_lines(guarded.log.read_text(errors="replace")))
