@@ -96,17 +96,19 @@ def _models(folder: Path) -> Path:
     return folder / "models"
 
 
+def our_words(address: str) -> list[str]:
+    """Our command: the space that model-analyzer walks."""
+    return [
+        *("tune", "-m", "W", "-u", address, "--slo", f"p99<{LIMIT_MS:g}ms"),
+        *("--instances", f"{INSTANCES[0]}:{INSTANCES[-1]}", "--max-batch", f"{BATCHES[0]}:{BATCHES[-1]}"),
+        *("--load", f"{LOADS[0]}:{LOADS[-1]}"),
+    ]
+
+
 def _ours(folder: Path, address: str) -> Answer:
     study = folder / "study.json"
-    ended = run(
-        [
-            *(sys.executable, "-m", "inferometer.cli.main", "tune", "-m", "W", "-u", address),
-            *("--slo", f"p99<{LIMIT_MS:g}ms", "--instances", f"{INSTANCES[0]}:{INSTANCES[-1]}"),
-            *("--batch", f"{BATCHES[0]}:{BATCHES[-1]}", "--load", f"{LOADS[0]}:{LOADS[-1]}"),
-            *("--fresh", "--journal", str(folder / "journal"), "--study", str(study)),
-        ],
-        timeout_s=_TIMEOUT_S,
-    )
+    words = [*our_words(address), "--fresh", "--journal", str(folder / "journal"), "--json", str(study)]
+    ended = run([sys.executable, "-m", "inferometer.cli.main", *words], timeout_s=_TIMEOUT_S)
     from inferometer.base.answer_file import from_json
     from inferometer.tune.study import Study, recommend
 

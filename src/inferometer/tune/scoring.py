@@ -2,14 +2,20 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 
 from inferometer.base.errors import UsageError
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
-from inferometer.tune.trial import Setting, Trial, counted, pooled
+from inferometer.stats.intervals import student_t
+from inferometer.stats.measurement import Estimate
+from inferometer.tune.trial import Figures, Setting, Trial, TrialPart, counted, pooled
 
 LISTED_WEIGHT = 10.0
+USUAL_SPREAD = (
+    0.04  # of the throughput, between runs of one configuration that is loaded anew: seen on several machines
+)
+USUAL_FREEDOM = 3  # degrees of freedom that this is worth beside the repeats of a study
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     """Variants from best to worst: those that keep the constraints somewhere come first.
 
     Of many single runs the best is a lucky one. So it is behind what was repeated, unless it is ahead by more than
-    repeats differ.
+    repeats differ. The interval of a throughput is where another run would be.
     """
     variance, _ = spread_of_runs(goals, trials)
     runs = {group[0].setting: len(group) for group in groups(trials)}
@@ -210,7 +216,7 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
 
     by_name: dict[str, list[Trial]] = {}
     for trial in pool(trials):
-        by_name.setdefault(trial.name, []).append(trial)
+        by_name.setdefault(trial.name, []).append(_with_room_for_another_run(trials, trial))
     ordered = {name: tuple(best_first(goals, found, luck)) for name, found in by_name.items()}
     return tuple(
         RankedVariant(best.name, ordered[best.name], passes(goals, best))
@@ -225,6 +231,55 @@ def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
     freedom = sum(len(group) - 1 for group in repeated)
     squares = sum(score(goals, run, pooled(group)) ** 2 for group in repeated for run in group)
     return squares / max(1, freedom), freedom
+
+
+def gain_of_runs(goals: Goals, trials: Sequence[Trial], best: Trial, base: Trial) -> Estimate:
+    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from
+    how far repeats of the same trial were apart, all that there are."""
+    found = gain(goals, best, base)
+    variance, freedom = spread_of_runs(goals, trials)
+    if not freedom or found <= -100:
+        least = gain(goals, best, base, is_least=True)
+        return Estimate(found, least, 2 * found - least)
+    counts = {group[0].setting: len(counted(group)) for group in groups(trials)}
+    share = sum(1 / counts[trial.setting] for trial in (best, base))
+    margin = student_t(0.975, freedom) * math.sqrt(variance * share)
+    low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
+    return Estimate(found, low, high)
+
+
+def _with_room_for_another_run(trials: Sequence[Trial], trial: Trial) -> Trial:
+    """The same with wider intervals: a promise is kept by another run, later and on a server that was started anew."""
+    runs = [counted(group) for group in groups(trials)]
+    count = next(len(group) for group in runs if group[0].setting == trial.setting)
+    parts = tuple(_widened(runs, part, number, count) for number, part in enumerate(trial.parts))
+    return replace(trial, parts=parts)
+
+
+def _widened(runs: Sequence[Sequence[Trial]], part: TrialPart, number: int, count: int) -> TrialPart:
+    found = part.figures.estimate(THROUGHPUT)
+    if found is None or found.value <= 0:
+        return part
+    squares, freedom = USUAL_FREEDOM * USUAL_SPREAD**2, USUAL_FREEDOM
+    for group in runs:
+        rates = [rate for run in group if (rate := run.value(THROUGHPUT, number))]
+        if len(rates) > 1:
+            squares += sum(
+                math.log(rate / math.exp(sum(map(math.log, rates)) / len(rates))) ** 2 for rate in rates
+            )
+            freedom += len(rates) - 1
+    margin = student_t(0.975, freedom) * math.sqrt(squares / freedom * (1 + 1 / count))
+    low, high = (found.value * math.exp(sign * margin) for sign in (-1, 1))
+    wide = Estimate(
+        found.value,
+        low if found.low is None else min(low, found.low),
+        high if found.high is None else max(high, found.high),
+    )
+    values = tuple(
+        (tag, wide if known_tag(tag) == known_tag(THROUGHPUT) else value)
+        for tag, value in part.figures.values
+    )
+    return replace(part, figures=Figures(values))
 
 
 def groups(trials: Sequence[Trial]) -> list[list[Trial]]:

@@ -1,15 +1,13 @@
 """A whole search as one value and one file: everything a report about it needs."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
-from inferometer.stats.intervals import student_t
 from inferometer.stats.measurement import Estimate
-from inferometer.tune.scoring import Goal, RankedVariant, gain, groups, rank, spread_of_runs
-from inferometer.tune.trial import Status, Trial, counted
+from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
+from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
 
 
@@ -111,23 +109,10 @@ def recommend(study: Study) -> Recommendation | None:
     if best.name == base.name:
         return Recommendation(best, Estimate(0.0), is_repeated=is_repeated)
     is_repeated = is_repeated and _is_repeated(study, base.best)
-    return Recommendation(best, gain_of_runs(study, best.best, base.best), is_repeated=is_repeated)
+    return Recommendation(
+        best, gain_of_runs(study.goals, study.trials, best.best, base.best), is_repeated=is_repeated
+    )
 
 
 def _is_repeated(study: Study, trial: Trial) -> bool:
     return sum(row.setting == trial.setting for row in study.measured) > 1
-
-
-def gain_of_runs(study: Study, best: Trial, base: Trial) -> Estimate:
-    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from
-    how far repeats of the same trial were apart, all that there are in the study."""
-    found = gain(study.goals, best, base)
-    variance, freedom = spread_of_runs(study.goals, study.trials)
-    if not freedom or found <= -100:
-        least = gain(study.goals, best, base, is_least=True)
-        return Estimate(found, least, 2 * found - least)
-    counts = {group[0].setting: len(counted(group)) for group in groups(study.trials)}
-    share = sum(1 / counts[trial.setting] for trial in (best, base))
-    margin = student_t(0.975, freedom) * math.sqrt(variance * share)
-    low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
-    return Estimate(found, low, high)

@@ -1,11 +1,14 @@
 """Brute, quick and optuna: what they ask for, against the contract's acceptance cases."""
 
+import math
+
 import pytest
 from scripted import N, W, drive, server
 
 from inferometer.base.errors import UsageError
 from inferometer.tune.prepare import choose
 from inferometer.tune.scoring import Constraint, Goal, passes, rank
+from inferometer.tune.search import candidates
 from inferometer.tune.search.brute import brute
 from inferometer.tune.search.optuna_search import limits, optuna_search
 from inferometer.tune.search.quick import knobs, quick
@@ -207,6 +210,22 @@ def test_quick_turns_the_members_of_an_ensemble():
                 part.config["max_batch_size"] for part in variant.composing
             )
     assert any(row.variants[0].title.startswith("E_config_0: A_config_") for row in found.proposals)
+
+
+def test_smart_expects_more_of_an_ensemble_whose_members_have_more_instances():
+    ensemble = {"name": "E", "platform": "ensemble", "max_batch_size": 4, "ensemble_scheduling": {"step": []}}
+    members = tuple(
+        ModelProblem(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name))
+        for name in "AS"
+    )
+    task = ModelProblem(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
+    made = candidates.make(SearchProblem((task,), SearchSettings(bounds=BOUNDED)), VariantNames())
+    for number, instances in zip(made.which, made.points.instances, strict=True):
+        counts = [
+            part.config["instance_group"][0]["count"]
+            for part in made.configurations[number].variants[0].composing
+        ]
+        assert instances == pytest.approx(math.prod(counts) ** 0.5)
 
 
 def _endless(variant, load):

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,12 @@ def _places(
     return np.column_stack((places, np.log2(np.maximum(points.load, 1.0)), np.log2(batches)))
 
 
+def _mean(values: Iterable[float]) -> float:
+    """The geometric mean; exact where all are the same."""
+    found = list(values)
+    return found[0] if len(set(found)) == 1 else float(np.exp(np.mean(np.log(found))))
+
+
 def _points(
     configurations: list[Configuration],
     which: NDArray[np.int64],
@@ -179,10 +185,13 @@ def _points(
     *,
     by_rate: bool,
 ) -> OperatingPoints:
-    configs = [configuration.variants[0].config for configuration in configurations]
-    counts = np.array([model_config.total_instances(config) for config in configs], float)
-    batches = np.array([max(1, _batch(config)) for config in configs], float)
-    delays = np.array([model_config.queue_delay_us(config) / 1e6 for config in configs])
+    # An ensemble is as fast as its slowest member, and which that is nobody knows yet: it counts as one model with the
+    # geometric mean of what its members have.
+    tuned = [configuration.variants[0] for configuration in configurations]
+    members = [[part.config for part in variant.working or (variant,)] for variant in tuned]
+    counts = np.array([_mean(model_config.total_instances(config) for config in row) for row in members])
+    batches = np.array([_mean(max(1, _batch(config)) for config in row) for row in members])
+    delays = np.array([sum(model_config.queue_delay_us(config) for config in row) / 1e6 for row in members])
     return OperatingPoints(
         instances=counts[which],
         batch=np.maximum(1.0, batches[which] / client),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import quantity
 from inferometer.stats.figures import BY_TAG, THROUGHPUT
-from inferometer.tune.scoring import best_first, passes, pool, score
+from inferometer.tune.scoring import best_first, gain_of_runs, passes, pool, score
 from inferometer.tune.search import candidates as all_candidates
 from inferometer.tune.search.candidates import BATCH_PLACE, INSTANCES_PLACE, WIDTH, Candidates
 from inferometer.tune.search.clock import SearchClock
@@ -51,11 +51,12 @@ from inferometer.tune.variant import VariantNames
 Mask = NDArray[np.bool_]
 
 LOOK = Effort(1.0, 0.05)
-LONGEST_HOLD_S = 3.0
+LONGEST_HOLD_S = 2.0
 HOLD_SHARE = 1 / 40  # of the budget, for one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
 MANY = 20  # loads of configurations that must fit into a budget for the whole share
 PAIRS = 4  # runs of the winner and of the default, in turns
+CLEAR = 0.75  # of the gain is certain: half of these runs are enough
 MOST_RUNS = 24  # of a race
 FEWEST = 14
 MOST = 60
@@ -500,10 +501,18 @@ def _confirm(state: SmartState) -> SearchSteps[None]:
         own = next((trial for trial in standing if state.candidates.which[state.row_of(trial)] == 0), None)
         if own is None or own is standing[0] or not passes(state.problem.goals, own):
             return  # there is no gain to confirm
+        if number == PAIRS and _is_clear(state, standing[0], own):
+            return
         row = state.row_of(own if (number + 1) // 2 % 2 == 0 else standing[0])
         if not _fits(state, row, state.hold, 0.0):
             return
         yield from measure(state, row, state.hold)
+
+
+def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
+    """The gain is many times larger than what is not known of it."""
+    found = gain_of_runs(state.problem.goals, state.trials, winner, own)
+    return found.limits is not None and found.limits[0] > CLEAR * found.value > 0
 
 
 def _settle_default(state: SmartState) -> SearchSteps[None]:
