@@ -26,6 +26,7 @@ def measure(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -45,6 +46,8 @@ def measure(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -110,6 +113,7 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def find(
     model: str = ...,
     *,
@@ -125,6 +129,7 @@ def find(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -144,6 +149,8 @@ def find(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -183,6 +190,7 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def tune(
     model: str = ...,
     *,
@@ -207,6 +215,7 @@ def tune(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -249,6 +258,7 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -264,6 +274,7 @@ def compare(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -283,6 +294,8 @@ def compare(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -330,6 +343,7 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 def diagnose(
     model: str = ...,
     *,
@@ -346,6 +360,7 @@ def diagnose(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -365,6 +380,8 @@ def diagnose(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -405,16 +422,20 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+
 def load(
     path: str | Path,
 ) -> Result: ...
+
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
+
 def to_html(
     report: Report,
 ) -> str: ...
+
 def to_markdown(
     report: Report,
 ) -> str: ...

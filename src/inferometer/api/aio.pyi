@@ -24,6 +24,7 @@ async def measure(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -43,6 +44,8 @@ async def measure(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -108,6 +111,7 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def find(
     model: str = ...,
     *,
@@ -123,6 +127,7 @@ async def find(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -142,6 +147,8 @@ async def find(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -181,6 +188,7 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def tune(
     model: str = ...,
     *,
@@ -205,6 +213,7 @@ async def tune(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -247,6 +256,7 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -262,6 +272,7 @@ async def compare(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -281,6 +292,8 @@ async def compare(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
@@ -328,6 +341,7 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 async def diagnose(
     model: str = ...,
     *,
@@ -344,6 +358,7 @@ async def diagnose(
     bls_composing_models: tuple[tuple[str, str], ...] = ...,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ...,
     api_key_env: str | None = ...,
+    api_key_file: str | None = ...,
     request_parameters: tuple[tuple[str, str, str], ...] = ...,
     tls_verify_peer: bool = ...,
     tls_verify_host: bool = ...,
@@ -363,6 +378,8 @@ async def diagnose(
     proto_paths: Sequence[str] = ...,
     endpoint: str = ...,
     output_tokens: int | None = ...,
+    images: tuple[tuple[int, int], ...] = ...,
+    audio_s: float | None = ...,
     method: str | None = ...,
     path: str = ...,
     bodies: Sequence[str] = ...,
