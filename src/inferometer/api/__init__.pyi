@@ -113,7 +113,6 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def find(
     model: str = ...,
     *,
@@ -190,7 +189,6 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def tune(
     model: str = ...,
     *,
@@ -258,7 +256,6 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -343,7 +340,6 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 def diagnose(
     model: str = ...,
     *,
@@ -422,20 +418,16 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
-
 def load(
     path: str | Path,
 ) -> Result: ...
-
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
-
 def to_html(
     report: Report,
 ) -> str: ...
-
 def to_markdown(
     report: Report,
 ) -> str: ...

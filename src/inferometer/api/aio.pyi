@@ -111,7 +111,6 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def find(
     model: str = ...,
     *,
@@ -188,7 +187,6 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def tune(
     model: str = ...,
     *,
@@ -256,7 +254,6 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -341,7 +338,6 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 async def diagnose(
     model: str = ...,
     *,

@@ -65,7 +65,9 @@ class OpenAi(Service):
         wiring = Wiring(
             self._connection.endpoint,
             reader=OpenAiReader(
-                keeps_message=has_sessions, keeps_texts=self._options.profile_export is not None
+                keeps_message=has_sessions,
+                keeps_texts=self._options.profile_export is not None,
+                key=self._connection.key,
             ),
             conversations=Chats(self._connection, self.path) if has_sessions else None,
         )

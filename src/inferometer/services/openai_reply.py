@@ -11,12 +11,13 @@ nothing after it. Only where no event carries anything it runs to the last one b
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
+from inferometer.services.endpoint import without_key
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
@@ -36,6 +37,7 @@ class OpenAiReader:
 
     keeps_message: bool = False  # for the next turn of its session
     keeps_texts: bool = False  # for an export
+    key: str = field(default="", repr=False)  # that a server may repeat in what it says, and nobody may see
 
     def start(self, head: Head) -> ReplyBody:
         if (head.get("content-type") or "").lower().startswith("text/event-stream"):
@@ -50,7 +52,7 @@ class OpenAiReader:
         if not isinstance(document, dict):
             return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {body[:80]!r}", 0)
         if error := maybe_error(document):
-            return Reply(outcome.REFUSED, error, 0)
+            return Reply(outcome.REFUSED, without_key(error, self.key), 0)
         return Reply(
             texts=((last_ns, body),) if self.keeps_texts else (),
             message=_message(document) if self.keeps_message else None,
@@ -59,7 +61,8 @@ class OpenAiReader:
 
     def refusal(self, status: int, text: str) -> str:
         """In the classic tool's words, then the server's."""
-        return f"OpenAI response returns HTTP code {status}{f': {text}' if text else ''}"
+        said = without_key(text, self.key)
+        return f"OpenAI response returns HTTP code {status}{f': {said}' if said else ''}"
 
 
 class _Events:
@@ -70,6 +73,7 @@ class _Events:
         "_error",
         "_is_ended",
         "_is_framed",
+        "_key",
         "_last_ns",
         "_piece_ns",
         "_said",
@@ -80,6 +84,7 @@ class _Events:
 
     def __init__(self, reader: OpenAiReader, *, is_framed: bool) -> None:
         self._decoder = SseDecoder()
+        self._key = reader.key
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
         self._last_ns = 0  # of the last event before [DONE]
@@ -141,9 +146,8 @@ class _Events:
         if kind not in _ENDS:
             return
         self._is_ended = True
-        whole = document.get("response")
-        if not isinstance(whole, dict):
-            return
+        found = document.get("response")
+        whole = found if isinstance(found, dict) else {}
         self._usage = usage(whole).over(self._usage)
         error = maybe_error(whole)
         if error or kind == "response.failed":
@@ -159,7 +163,7 @@ class _Events:
             self._event(rest, self._piece_ns)  # only the empty line behind it is missing
             count = len(self._times)
         if self._error is not None:
-            return self._error
+            return self._error._replace(text=without_key(self._error.text, self._key))
         if not self._is_framed and not self._is_ended:
             return Reply(
                 outcome.RESET, f"the connection was closed in the stream, after {count} responses", count
