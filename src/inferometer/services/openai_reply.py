@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
+from inferometer.services.alike import Alike
 from inferometer.services.endpoint import without_key
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
@@ -69,6 +70,7 @@ class _Events:
     """A reply as a stream of events."""
 
     __slots__ = (
+        "_alike",
         "_decoder",
         "_error",
         "_is_ended",
@@ -83,6 +85,7 @@ class _Events:
     )
 
     def __init__(self, reader: OpenAiReader, *, is_framed: bool) -> None:
+        self._alike = Alike()
         self._decoder = SseDecoder()
         self._key = reader.key
         self._is_framed = is_framed  # the body says itself where it ends
@@ -108,7 +111,10 @@ class _Events:
             self._is_ended = True
         elif self._error is None:
             self._last_ns = now_ns
-            self._take(event, now_ns)
+            if self._alike.has_word(event.data) and event.name != b"error" and self._said is None:
+                self._times.append(now_ns)
+            else:
+                self._take(event, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> None:
         try:
@@ -124,20 +130,35 @@ class _Events:
         elif isinstance(kind, str) and kind.startswith("response."):
             self._take_response(kind, document, now_ns)
         else:
-            self._take_choices(document, now_ns)
+            self._take_choices(document, event.data, now_ns)
 
-    def _take_choices(self, document: Mapping[str, Any], now_ns: int) -> None:
+    def _take_choices(self, document: Mapping[str, Any], data: bytes, now_ns: int) -> None:
         """Of a chat or a completion."""
-        self._usage = usage(document).over(self._usage)
+        if document.get("usage"):
+            self._usage = usage(document).over(self._usage)
         found = document.get("choices")
         choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
-        if any(map(_carries, choices)):
+        carries = is_last = False
+        for choice in choices:
+            carries = carries or _carries(choice)
+            is_last = is_last or bool(choice.get("finish_reason"))
+        if carries:
             self._times.append(now_ns)
+        if is_last:
+            self._is_ended = True
+        elif len(choices) == 1 and not document.get("usage"):
+            self._learn(data, choices[0])
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
             content = delta.get("content")
             self._said.append(content if isinstance(content, str) else "")
-        if any(choice.get("finish_reason") for choice in choices):
-            self._is_ended = True
+
+    def _learn(self, data: bytes, choice: Mapping[str, Any]) -> None:
+        delta = choice.get("delta")
+        key, word = (
+            ("content", delta.get("content")) if isinstance(delta, dict) else ("text", choice.get("text"))
+        )
+        if word and isinstance(word, str):
+            self._alike.learn(data, f'"{key}"'.encode(), word)
 
     def _take_response(self, kind: str, document: Mapping[str, Any], now_ns: int) -> None:
         """Of the responses API: whatever it says, it says in events of type `response.(what).delta`."""
@@ -192,7 +213,9 @@ def _carries(choice: Mapping[str, Any]) -> bool:
     if choice.get("text"):
         return True
     delta = choice.get("delta")
-    return isinstance(delta, dict) and any(delta.get(part) for part in _PARTS)
+    if not isinstance(delta, dict):
+        return False
+    return bool(delta.get("content")) or any(delta.get(part) for part in _PARTS)
 
 
 def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
