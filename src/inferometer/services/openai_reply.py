@@ -16,11 +16,13 @@ from typing import Any
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
+from inferometer.services.alike_events import AlikeEvents
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
 DONE = b"[DONE]"
+_EMPTY_LINE = b"\n\n"
 _MOST_TOKENS = 2**31
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
 """Where a chat's answer may be, in a delta or a message."""
@@ -64,6 +66,7 @@ class _Events:
     """A reply as a stream of events."""
 
     __slots__ = (
+        "_alike",
         "_decoder",
         "_error",
         "_is_ended",
@@ -78,6 +81,7 @@ class _Events:
 
     def __init__(self, reader: OpenAiReader, *, is_framed: bool) -> None:
         self._decoder = SseDecoder()
+        self._alike = AlikeEvents()
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
         self._last_ns = 0
@@ -86,8 +90,25 @@ class _Events:
         self._error: Reply | None = None
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
+        if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
+            self._alike.forget()
 
     def receive(self, data: bytes, now_ns: int) -> None:
+        alike, decoder = self._alike, self._decoder
+        while data:
+            if alike.is_known and decoder.is_between:
+                count, at = alike.count(data)
+                if count:
+                    self._times += [now_ns] * count
+                    self._last_ns = now_ns
+                    data = data[at:]
+                    continue
+            # One event at a time, as long as there is something to learn from it for those behind it.
+            cut = len(data) if alike.is_given_up else data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
+            piece, data = (data[:cut], data[cut:]) if cut >= len(_EMPTY_LINE) else (data, b"")
+            self._receive(piece, now_ns)
+
+    def _receive(self, data: bytes, now_ns: int) -> None:
         for event in self._decoder.receive(data):
             is_done = event.data == DONE
             if self._texts is not None:  # [DONE] is kept as a response without content
@@ -108,6 +129,7 @@ class _Events:
         error = maybe_error(document)
         if error or event.name == b"error":
             self._error = Reply(outcome.REFUSED, error or encodable(str(document)), len(self._times))
+            self._alike.forget()
             return
         tokens, prompt_tokens = usage(document)
         self._tokens = tokens or self._tokens
@@ -116,6 +138,7 @@ class _Events:
         choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
         if any(map(_carries, choices)):
             self._times.append(now_ns)
+            self._alike.learn(event, document)
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
             content = delta.get("content")
             self._said.append(content if isinstance(content, str) else "")

@@ -33,6 +33,13 @@ class SseDecoder:
         self._is_begun = False
         self._skips_lf = False  # the last line ended with the CR of what may be a CRLF
 
+    @property
+    def is_between(self) -> bool:
+        """Whether whatever comes next begins a new event."""
+        return self._is_begun and not (
+            self._pending or self._size or self._data or self._name or self._skips_lf
+        )
+
     def receive(self, data: bytes) -> list[Event]:
         """The events that are whole now."""
         if not data:
