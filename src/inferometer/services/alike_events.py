@@ -3,8 +3,8 @@
 Most events of an answer differ in nothing but the text they carry: `HEAD text TAIL`, with the same head and tail again
 and again. Whoever has understood one of them knows what the next one means without reading its JSON, which is most of
 what an event costs. It counts as alike only when that is certain: the text is that of the first choice (seen by putting
-another one in its place) and is not empty; and there is no error, no usage and no reason for the end. Everything else
-is read as usual.
+another one in its place) and is not empty, and there is no usage, which could take the place of a later one.
+Everything else is read as usual.
 """
 
 import json
@@ -49,7 +49,7 @@ class AlikeEvents:
         if found is None or text is None:
             return
         head, tail = event.data[: found.end()], event.data[text.end() :]
-        if _is_plain(document) and _is_text(document, head + _MARK.encode() + tail):
+        if not document.get("usage") and _is_text(document, head + _MARK.encode() + tail):
             self._head, self._tail, self.is_known = _FIRST + head, tail + _LAST, True
 
     def forget(self) -> None:
@@ -75,16 +75,6 @@ class AlikeEvents:
         if number:
             self._vain = 0
         return number, at
-
-
-def _is_plain(document: Mapping[str, Any]) -> bool:
-    """Whether it carries nothing but a piece of the answer."""
-    choices = document["choices"]
-    return not (
-        document.get("error")
-        or document.get("usage")
-        or any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
-    )
 
 
 def _is_text(document: Mapping[str, Any], changed: bytes) -> bool:

@@ -129,7 +129,6 @@ class _Events:
         error = maybe_error(document)
         if error or event.name == b"error":
             self._error = Reply(outcome.REFUSED, error or encodable(str(document)), len(self._times))
-            self._alike.forget()
             return
         tokens, prompt_tokens = usage(document)
         self._tokens = tokens or self._tokens

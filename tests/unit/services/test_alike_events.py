@@ -1,6 +1,8 @@
-"""Events that are told by their bytes mean what their JSON says: the same reply, whatever comes, however it is split."""
+"""Events that are told by their bytes mean what their JSON says: the reply is the same, however it is split."""
 
 import json
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,46 +41,98 @@ def event(document: Any, *, ascii_only: bool = True, tight: bool = True) -> byte
     return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
 
 
+# Shapes of events; several of one shape follow each other, so that the first is the example of the others.
+SHAPES: tuple[Callable[[Any], Any], ...] = (
+    chat,
+    lambda text: chat("a", id=text),
+    lambda text: {"choices": [{"text": text}]},
+    lambda text: {"choices": [{"delta": {"content": "a", "reasoning_content": text}}]},
+    lambda text: {"choices": [{"delta": {"reasoning_content": text, "content": ""}}]},
+    lambda text: {"choices": [{"delta": {"content": text}}, {"delta": {"content": "b"}}]},
+    lambda text: {"choices": [{"delta": {"content": ""}}, {"delta": {"content": text}}]},
+    lambda text: {"choices": ["x", {"text": text}]},
+    lambda text: {"content": text, "choices": [{"delta": {"content": "a"}}]},
+    lambda text: {"usage": {"completion_tokens": 3}, "choices": [{"delta": {"content": text}}]},
+    lambda text: chat(text, usage=None),
+    lambda text: {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]},
+    lambda text: {"error": {"message": text}},
+    lambda text: [text],
+)
 texts = st.one_of(
     st.sampled_from(
-        ["", " the", '"', "\\", "\n", "\x7f", "é", "日本", '"content":"x"', '","usage":{}}', "]}\n\n"]
+        ["", " the", '"', "\\", "\n", "\x7f", "é", "日本", '"content":"x"', '","usage":{}}', "\ud800"]
     ),
     st.text(),
+    st.none(),
 )
-documents = st.one_of(
-    st.builds(chat, texts),
-    st.builds(chat, st.none()),
-    st.builds(lambda text, number: chat(text, id=f"c{number}"), texts, st.integers(0, 2)),
-    st.builds(lambda text: {"choices": [{"text": text}]}, texts),
-    st.builds(lambda text: {"choices": [{"delta": {"reasoning_content": text, "content": "a"}}]}, texts),
-    st.builds(lambda text: {"choices": [{"delta": {"content": text}}, {"delta": {"content": "b"}}]}, texts),
-    st.builds(lambda text: {"choices": [{"delta": {"content": ""}}, {"delta": {"content": text}}]}, texts),
-    st.builds(lambda text: {"choices": ["x", {"text": text}]}, texts),
-    st.builds(lambda text: {"content": "first", "choices": [{"delta": {"content": text}}]}, texts),
-    st.builds(lambda text: chat(text, usage=None), texts),
-    st.builds(lambda text, count: chat(text, usage={"completion_tokens": count}), texts, st.integers(-1, 3)),
-    st.builds(lambda text: {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}, texts),
-    st.builds(lambda text: {"error": {"message": text}}, texts),
-    st.sampled_from([[], {}, {"choices": 3}]),
+runs = st.builds(
+    lambda shape, some, **how: b"".join(event(shape(text), **how) for text in some),
+    st.sampled_from(SHAPES),
+    st.lists(texts, min_size=1, max_size=5),
+    ascii_only=st.booleans(),
+    tight=st.booleans(),
 )
-pieces = st.one_of(
-    st.builds(event, documents, ascii_only=st.booleans(), tight=st.booleans()),
-    st.builds(lambda text: event(chat(text)), texts),  # often enough in a row
-    st.builds(lambda data: b"data: " + data + b"\n\n", st.binary(max_size=8)),
-    st.builds(lambda name: b"event: " + name + b"\n", st.sampled_from([b"error", b"x", b""])),
-    st.sampled_from(
-        [b": alive\n\n", b"data: [DONE]\n\n", b"\r\n", b"\n", b"data: 1\r", b"\xef\xbb\xbf", b"retry: 1\n"]
+junk = st.builds(
+    lambda shape, some: b"".join(event(shape("JUNK")).replace(b"JUNK", text) for text in (b"a", *some)),
+    st.sampled_from(SHAPES),
+    st.lists(
+        st.one_of(st.binary(max_size=3), st.sampled_from([b"\\u12", b"\\x", b"\xff", b"\xed\xa0\x80"])),
+        max_size=3,
     ),
-    st.binary(max_size=8).map(lambda junk: event(chat("JUNK")).replace(b"JUNK", junk)),
 )
+others = st.sampled_from(
+    [
+        b": alive\n\n", b"data: [DONE]\n\n", b"\r\n", b"\n", b"data: 1\r", b"\xef\xbb\xbf", b"retry: 1\n",
+        b"event: error\n", b"event: x\n", b"event:\n", b"data\n", b"data: {\ndata: }\n\n",
+    ]
+)  # fmt: skip
 
 
-@given(events=st.lists(pieces, max_size=12), cuts=st.lists(st.floats(0, 1), max_size=8))
-def test_the_reply_is_the_same_as_by_reading_every_event(events: list[bytes], cuts: list[float]) -> None:
-    stream = b"".join(events)
+@given(
+    begin=st.sampled_from([b"", event(chat("a"))]),
+    events=st.lists(st.one_of(runs, junk, others), max_size=6),
+    cuts=st.lists(st.floats(0, 1), max_size=8),
+)
+def test_the_reply_is_the_same_as_by_reading_every_event(
+    begin: bytes, events: list[bytes], cuts: list[float]
+) -> None:
+    stream = begin + b"".join(events)
     places = [0, *sorted(round(cut * len(stream)) for cut in cuts), len(stream)]
-    split = [stream[start:stop] for start, stop in zip(places, places[1:], strict=False)]
+    split = [stream[start:stop] for start, stop in pairwise(places)]
     assert read(FAST, split) == read(SLOW, split)
+
+
+def used(tokens: int) -> dict[str, Any]:
+    return chat("a", usage={"completion_tokens": tokens})
+
+
+def repeated(shape: Callable[[Any], Any], *texts: bytes) -> list[bytes]:
+    return [event(shape("JUNK")).replace(b"JUNK", text) for text in (b"a", *texts)]
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        *(repeated(shape, b"b", b"c") for shape in SHAPES),
+        repeated(chat, b"\xff"),
+        repeated(chat, b"\xc3\xa9", b"\xed\xa0\x80"),
+        repeated(chat, b"\\", b"\\u12", b"b"),
+        repeated(chat, b'"', b"b"),
+        repeated(chat, b"", b"b"),
+        [*repeated(chat, b"b"), event({"error": {"message": "no"}}), *repeated(chat, b"c")],
+        [*repeated(chat, b"b"), b"event: error\n", *repeated(chat, b"c")],
+        [*repeated(chat, b"b"), b"data: 1\n", *repeated(chat, b"c")],
+        [*repeated(chat, b"b"), b"x", *repeated(chat, b"c")],
+        [event(used(3)), event({"choices": [], "usage": {"completion_tokens": 5}}), event(used(3))],
+        repeated(lambda text: {"content": text, "choices": [{"text": "another text"}]}, b"b"),
+        repeated(lambda text: {"content": text, "choices": [{"text": "another text"}]}, b"", b"b"),
+        [event({"choices": [{"text": "a", "delta": {"content": "b"}}]})] * 3,
+        [b'data: {"choices":[{"delta":{"content":"a","content":""}}]}\n\n'] * 3,
+    ],
+)
+def test_each_of_these_streams_is_read_the_same(stream: list[bytes]) -> None:
+    assert read(FAST, stream) == read(SLOW, stream)
+    assert read(FAST, [b"".join(stream)]) == read(SLOW, [b"".join(stream)])
 
 
 def test_events_that_differ_in_their_text_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
