@@ -19,8 +19,10 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.base.units import monotonic_ns
 from inferometer.load.reactor import READ, EpollReactor
@@ -40,14 +42,19 @@ _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
 
 
+Quantiles = tuple[float, float]  # p50 and p90
+NOTHING: Quantiles = (0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """What was sent, and how far behind the time it was due."""
 
     streams: int = 0
     tokens: int = 0
-    ttft_p50_ms: float = 0.0
-    gap_p50_ms: float = 0.0
+    ttft_ms: Quantiles = NOTHING
+    gap_ms: Quantiles = NOTHING  # of every single gap,
+    mean_gap_ms: Quantiles = NOTHING  # and of the mean of each stream
     late_p50_ms: float = 0.0
     late_p99_ms: float = 0.0
     cut: int = 0  # streams that the client closed before their end
@@ -73,13 +80,19 @@ def truth(streams: Iterable[Sent], *, cut: int = 0, cpu_s: float = 0.0) -> Truth
     return Truth(
         streams=len(found),
         tokens=times.size,
-        ttft_p50_ms=float(np.median(times[:, 0] - read)) / 1e6,
-        gap_p50_ms=float(np.median(np.diff(times))) / 1e6,
+        ttft_ms=_quantiles(times[:, 0] - read),
+        gap_ms=_quantiles(np.diff(times)),
+        mean_gap_ms=_quantiles(np.diff(times).mean(axis=1)),
         late_p50_ms=float(np.median(late)) / 1e6,
         late_p99_ms=float(np.percentile(late, 99)) / 1e6,
         cut=cut,
         cpu_s=cpu_s,
     )
+
+
+def _quantiles(values_ns: NDArray[Any]) -> Quantiles:
+    half, most = np.percentile(values_ns, (50, 90)) / 1e6
+    return float(half), float(most)
 
 
 # --- what is sent

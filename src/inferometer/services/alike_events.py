@@ -49,7 +49,7 @@ class AlikeEvents:
         if found is None or text is None:
             return
         head, tail = event.data[: found.end()], event.data[text.end() :]
-        if not document.get("usage") and _is_text(document, head + _MARK.encode() + tail):
+        if not document.get("usage") and _is_answer(head + _MARK.encode() + tail):
             self._head, self._tail, self.is_known = _FIRST + head, tail + _LAST, True
 
     def forget(self) -> None:
@@ -77,18 +77,13 @@ class AlikeEvents:
         return number, at
 
 
-def _is_text(document: Mapping[str, Any], changed: bytes) -> bool:
-    """Whether the other text is in the place of the first choice's, and all else is the same."""
-    other = json.loads(changed)
-    choice = other["choices"][0]
+def _is_answer(event: bytes) -> bool:
+    """Whether the other text is a piece of the first choice's answer."""
+    choice = json.loads(event)["choices"][0]
     if not isinstance(choice, dict):
         return False
-    for place, key in ((choice, "text"), (choice.get("delta"), "content")):
-        if isinstance(place, dict) and place.get(key) == _MARK:
-            old = document["choices"][0]
-            place[key] = old[key] if place is choice else old["delta"][key]
-            return bool(other == document)
-    return False
+    delta = choice.get("delta")
+    return choice.get("text") == _MARK or (isinstance(delta, dict) and delta.get("content") == _MARK)
 
 
 def _is_unicode(text: bytes) -> bool:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import PeerError
-from inferometer.services import openai_reply
 from inferometer.services.alike_events import AlikeEvents
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Reply
 from inferometer.wire.http1 import CHUNKED, Head
+from inferometer.wire.sse import Event
 
 HEAD = Head(200, "OK", (("content-type", "text/event-stream"),), CHUNKED, True)
 FAST, SLOW = OpenAiReader(), OpenAiReader(keeps_texts=True)
@@ -143,7 +143,7 @@ def test_events_that_differ_in_their_text_are_read_once(monkeypatch: pytest.Monk
         read_events.append(text)
         return whole(text)
 
-    monkeypatch.setattr(openai_reply.json, "loads", loads)
+    monkeypatch.setattr(json, "loads", loads)
     words = [event(chat(f"word {number}\n")) for number in range(100)]
     found = read(FAST, [*words[:10], b"".join(words[10:])])
     assert isinstance(found, Reply)
@@ -155,6 +155,6 @@ def test_a_server_that_numbers_its_events_is_not_learned_from_for_ever() -> None
     alike = AlikeEvents()
     for number in range(20):
         document = chat("a", id=number)
-        alike.learn(openai_reply.Event(event(document)[6:-2]), document)
+        alike.learn(Event(event(document)[6:-2]), document)
         assert alike.count(event(chat("a", id=number + 1))) == (0, 0)
     assert alike.is_given_up
