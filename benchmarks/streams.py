@@ -6,7 +6,6 @@ of a tool serves all bars of its number of streams.
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -115,9 +114,8 @@ def stream_server() -> Iterator[str]:
             raise BenchError("the server of exact timing does not start")
         yield f"http://127.0.0.1:{port}"
     finally:
-        child.send_signal(signal.SIGTERM)
         end_group(child.pid)
-        child.wait()
+        child.communicate()
 
 
 def told(address: str) -> Truth:

@@ -52,7 +52,8 @@ def test_an_answer_is_fifty_tokens_with_usage() -> None:
 
 def test_a_stream_over_a_socket_is_never_early_and_the_server_tells_of_it() -> None:
     server = StreamServer()
-    threading.Thread(target=server.serve, daemon=True).start()
+    serving = threading.Thread(target=server.serve, daemon=True)
+    serving.start()
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         body = json.dumps({"model": "exact", "messages": [], "stream": True}).encode()
         began = time.monotonic_ns()
@@ -66,6 +67,8 @@ def test_a_stream_over_a_socket_is_never_early_and_the_server_tells_of_it() -> N
         assert received == b"".join(pieces())
         client.sendall(b"GET /truth HTTP/1.1\r\n\r\n")
         told = json.loads(client.recv(65536).partition(b"\r\n\r\n")[2])
+    server.is_over = True
+    serving.join()
     assert (told["streams"], told["tokens"], told["cut"]) == (1, TOKENS, 0)
     assert told["ttft_ms"][0] >= FIRST_NS / MS
 
