@@ -211,7 +211,6 @@ class StreamServer:
         self._listener.setblocking(False)
         self.reactor.add(self._listener.fileno(), READ, self._accept)
         self.port: int = self._listener.getsockname()[1]
-        self.is_over = False
         self._first: deque[tuple[int, _Stream]] = deque()  # due time of its first token, stream
         self._next: deque[tuple[int, _Stream]] = deque()  # the same for later tokens
         self._pieces = pieces()
@@ -220,7 +219,7 @@ class StreamServer:
         self._cpu_s = time.process_time()
 
     def serve(self) -> None:
-        while not self.is_over:
+        while True:
             self.reactor.wait(self._send_due())
 
     # --- requests

@@ -1,16 +1,25 @@
 """The server of exact timing keeps its times and knows its own lateness; errors are counted against what it sent."""
 
 import json
-import socket
-import threading
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from benchmarks.bar import Sample, Setting
-from benchmarks.stream_server import FIRST_NS, GAP_NS, TOKENS, Sent, StreamServer, Truth, pieces, truth
-from benchmarks.streams import AIPERF, OURS, Figures, StreamRun, StreamRuns, error_ms, tokenizer
+from benchmarks.stream_server import FIRST_NS, GAP_NS, TOKENS, Sent, Truth, pieces, truth
+from benchmarks.streams import (
+    AIPERF,
+    OURS,
+    Figures,
+    StreamRun,
+    StreamRuns,
+    error_ms,
+    stream_server,
+    tokenizer,
+    told,
+)
 from benchmarks.table import BARS
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.wire.http1 import ReplyDecoder
@@ -51,26 +60,18 @@ def test_an_answer_is_fifty_tokens_with_usage() -> None:
 
 
 def test_a_stream_over_a_socket_is_never_early_and_the_server_tells_of_it() -> None:
-    server = StreamServer()
-    serving = threading.Thread(target=server.serve, daemon=True)
-    serving.start()
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+    with stream_server() as address:
         body = json.dumps({"model": "exact", "messages": [], "stream": True}).encode()
+        request = Request(f"{address}/v1/chat/completions", body, {"Content-Type": "application/json"})
         began = time.monotonic_ns()
-        client.sendall(
-            b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        received = b""
-        while not received.endswith(b"0\r\n\r\n"):
-            received += client.recv(65536)
+        with urlopen(request, timeout=60) as reply:
+            received = reply.read()
         assert time.monotonic_ns() - began >= FIRST_NS + GAP_NS * (TOKENS - 1)
-        assert received == b"".join(pieces())
-        client.sendall(b"GET /truth HTTP/1.1\r\n\r\n")
-        told = json.loads(client.recv(65536).partition(b"\r\n\r\n")[2])
-    server.is_over = True
-    serving.join()
-    assert (told["streams"], told["tokens"], told["cut"]) == (1, TOKENS, 0)
-    assert told["ttft_ms"][0] >= FIRST_NS / MS
+        assert received.endswith(b"data: [DONE]\n\n")
+        found = told(address)
+        assert told(address).streams == 0  # told once
+    assert (found.streams, found.tokens, found.cut) == (1, TOKENS, 0)
+    assert found.ttft_ms[0] >= FIRST_NS / MS
 
 
 @pytest.mark.parametrize(
