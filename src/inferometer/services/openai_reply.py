@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
-from inferometer.services.alike import Alike
+from inferometer.services.alike_events import AlikeEvents
 from inferometer.services.endpoint import without_key
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
 DONE = b"[DONE]"
+_EMPTY_LINE = b"\n\n"
 BODY_LIMIT = 64 * 1024 * 1024  # of the bytes of a whole reply
 _MOST_TOKENS = 2**31
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
@@ -85,7 +86,7 @@ class _Events:
     )
 
     def __init__(self, reader: OpenAiReader, *, is_framed: bool) -> None:
-        self._alike = Alike()
+        self._alike = AlikeEvents()
         self._decoder = SseDecoder()
         self._key = reader.key
         self._is_framed = is_framed  # the body says itself where it ends
@@ -97,11 +98,25 @@ class _Events:
         self._error: Reply | None = None
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
+        if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
+            self._alike.forget()
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._piece_ns = now_ns
-        for event in self._decoder.receive(data):
-            self._event(event, now_ns)
+        alike, decoder = self._alike, self._decoder
+        while data:
+            if alike.is_known and decoder.is_between:
+                count, at = alike.count(data)
+                if count:
+                    self._times += [now_ns] * count
+                    self._last_ns = now_ns
+                    data = data[at:]
+                    continue
+            # One event at a time, as long as there is something to learn from it for those behind it.
+            cut = len(data) if alike.is_given_up else data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
+            piece, data = (data[:cut], data[cut:]) if cut >= len(_EMPTY_LINE) else (data, b"")
+            for event in decoder.receive(piece):
+                self._event(event, now_ns)
 
     def _event(self, event: Event, now_ns: int) -> None:
         is_done = event.data == DONE
@@ -111,10 +126,7 @@ class _Events:
             self._is_ended = True
         elif self._error is None:
             self._last_ns = now_ns
-            if self._alike.has_word(event.data) and event.name != b"error" and self._said is None:
-                self._times.append(now_ns)
-            else:
-                self._take(event, now_ns)
+            self._take(event, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> None:
         try:
@@ -130,9 +142,9 @@ class _Events:
         elif isinstance(kind, str) and kind.startswith("response."):
             self._take_response(kind, document, now_ns)
         else:
-            self._take_choices(document, event.data, now_ns)
+            self._take_choices(document, event, now_ns)
 
-    def _take_choices(self, document: Mapping[str, Any], data: bytes, now_ns: int) -> None:
+    def _take_choices(self, document: Mapping[str, Any], event: Event, now_ns: int) -> None:
         """Of a chat or a completion."""
         if document.get("usage"):
             self._usage = usage(document).over(self._usage)
@@ -144,21 +156,12 @@ class _Events:
             is_last = is_last or bool(choice.get("finish_reason"))
         if carries:
             self._times.append(now_ns)
+            self._alike.learn(event, document)
         if is_last:
             self._is_ended = True
-        elif len(choices) == 1 and not document.get("usage"):
-            self._learn(data, choices[0])
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
             content = delta.get("content")
             self._said.append(content if isinstance(content, str) else "")
-
-    def _learn(self, data: bytes, choice: Mapping[str, Any]) -> None:
-        delta = choice.get("delta")
-        key, word = (
-            ("content", delta.get("content")) if isinstance(delta, dict) else ("text", choice.get("text"))
-        )
-        if word and isinstance(word, str):
-            self._alike.learn(data, f'"{key}"'.encode(), word)
 
     def _take_response(self, kind: str, document: Mapping[str, Any], now_ns: int) -> None:
         """Of the responses API: whatever it says, it says in events of type `response.(what).delta`."""

@@ -24,7 +24,7 @@ class Event(NamedTuple):
 class SseDecoder:
     """Body bytes in, events out. Feed it any split of the stream; the events are the same."""
 
-    __slots__ = ("_data", "_held", "_is_begun", "_is_between", "_name", "_pending", "_size", "_skips_lf")
+    __slots__ = ("_data", "_held", "_is_begun", "_name", "_pending", "_size", "_skips_lf", "is_between")
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []  # pieces of a line that has not ended yet
@@ -33,13 +33,13 @@ class SseDecoder:
         self._name = b""
         self._size = 0  # of the event so far
         self._is_begun = False
-        self._is_between = False  # begun, and nothing of an event has come since the last one
+        self.is_between = False  # begun, and nothing of an event has come since the last one
         self._skips_lf = False  # the last line ended with the CR of what may be a CRLF
 
     def receive(self, data: bytes) -> list[Event]:
         """The events that are whole now."""
         if (  # the usual piece: one whole event of one line
-            self._is_between
+            self.is_between
             and data.startswith(b"data: ")
             and data.find(b"\n") == len(data) - 2
             and data.endswith(b"\n")
@@ -48,7 +48,7 @@ class SseDecoder:
             return [Event(data[6:-2])]
         if not data:
             return []
-        self._is_between = False
+        self.is_between = False
         if self._skips_lf:
             self._skips_lf = False
             data = data.removeprefix(b"\n")
@@ -72,7 +72,7 @@ class SseDecoder:
                 self._take(line)
             else:
                 self._dispatch(events)
-        self._is_between = not (rest or self._size or self._skips_lf)
+        self.is_between = not (rest or self._size or self._skips_lf)
         self._hold(rest)
         return events
 
