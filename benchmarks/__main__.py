@@ -16,7 +16,9 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     options = _options()
     setting = Setting(rounds=options.rounds, seconds=options.seconds, is_full=options.full)
-    chosen = [bar for bar in BARS if not options.only or bar.name in options.only]
+    chosen = [
+        bar for bar in BARS if not options.only or any(_is_called(bar.name, name) for name in options.only)
+    ]
     busy = [busy_cores()]
     outcomes = []
     for bar in chosen:
@@ -28,6 +30,17 @@ def main() -> None:
         print("Only some bars were measured, so benchmarks/last.json and last.md stay as they are.")
     else:
         print("Written:", *write(outcomes, machine, setting, HERE))
+
+
+def _is_called(bar: str, name: str) -> bool:
+    """By its whole name, or by the beginning of it that a family shares."""
+    return bar == name or bar.startswith(f"{name}-")
+
+
+def _named(text: str) -> str:
+    if not any(_is_called(bar.name, text) for bar in BARS):
+        raise argparse.ArgumentTypeError(f"no bar is called '{text}'")
+    return text
 
 
 def _options() -> argparse.Namespace:
@@ -42,9 +55,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=names,
+        type=_named,
         metavar="NAME",
-        help=f"one of {', '.join(names)}; repeatable",
+        help=f"one of {', '.join(names)}, or the beginning of several, such as streams-20; repeatable",
     )
     parser.add_argument("--full", action="store_true", help="also what takes many minutes")
     return parser.parse_args()

@@ -1,7 +1,7 @@
 """The tools to compare with: found on this machine, or fetched.
 
-Wheels go to `benchmarks/parts/`, which git ignores. Debian packages are installed only by root; everybody else is told
-what to install.
+Wheels go to `benchmarks/parts/`, large tools into environments `.venv-NAME`; git ignores both. Debian packages are
+installed only by root; everybody else is told what to install.
 """
 
 import ctypes
@@ -10,17 +10,19 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from benchmarks.bar import BenchError
 
-PARTS = Path(__file__).resolve().parent / "parts"
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ROOT / "benchmarks" / "parts"
 PERF_ANALYZER_VERSION = "2.51.0"
 _DOWNLOAD_S = 240
 _INSTALL_S = 240
+_ENVIRONMENT_S = 1200
 _WHEELS = (
     # requirement, how its file begins, member, what it is called here
     (f"tritonclient=={PERF_ANALYZER_VERSION}", f"tritonclient-{PERF_ANALYZER_VERSION}", "perf_analyzer"),
@@ -66,6 +68,33 @@ def our_script(name: str) -> str:
             f"'{path}' does not exist; install the project into this environment: pip install -e ."
         )
     return str(path)
+
+
+def environment(name: str, requirements: Sequence[str]) -> Path:
+    """The folder of the programs of a Python environment `.venv-NAME`, made when first asked for."""
+    folder = ROOT / f".venv-{name}"
+    stamp = folder / ".installed"
+    if not stamp.exists():
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        for command in ([sys.executable, "-m", "venv", str(folder)], [*pip, *requirements]):
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=_ENVIRONMENT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise BenchError(f"{name} was not installed within {_ENVIRONMENT_S} s") from None
+            if done.returncode != 0:
+                reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+                raise BenchError(f"{name} cannot be installed: {reason}")
+        stamp.touch()
+    return folder / "bin"
 
 
 def version_line(command: list[str]) -> str:

@@ -3,12 +3,21 @@
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
+from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
 from benchmarks.tuner import tuner
 from tests.support.planted import PLANTED
 
 PERF_ANALYZER = "perf_analyzer 2.51"
 WRK = "wrk"
 WIRE = "ours on the wire"
+RIVALS = {AIPERF: "aiperf 0.13", GUIDELLM: "guidellm 0.7"}
+JUDGED = {
+    # end of the name: property of a run, title, unit, target, rivals
+    "ttft": ("ttft_error_ms", "error of the TTFT (p50 or p90)", "ms", 0.33, (AIPERF, GUIDELLM)),
+    "gap": ("gap_error_ms", "error of the gap between tokens (p50 or p90)", "ms", 0.33, (AIPERF, GUIDELLM)),
+    "cpu": ("cpu_us", "CPU per token", "us", 0.15, (AIPERF,)),
+}
+STREAMS = {streams: StreamRuns(streams) for streams in LENGTHS}
 
 BARS = (
     Bar(
@@ -112,6 +121,37 @@ BARS = (
         rival=PERF_ANALYZER,
         rounds=9,
         open=contests.triton_lag(2000),
+    ),
+    *(
+        Bar(
+            name=f"streams-{streams}-{end}" + ("" if rival == AIPERF else f"-{rival}"),
+            title=f"{title}, {streams:,} streams of 100 tokens/s",
+            unit=unit,
+            target=target,
+            rival=RIVALS[rival],
+            rounds=None if streams == min(LENGTHS) else 1,
+            open=runs.bar(rival, judged),
+        )
+        for streams, runs in STREAMS.items()
+        for end, (judged, title, unit, target, rivals) in JUDGED.items()
+        for rival in rivals
+    ),
+    Bar(
+        name="streams-1000-rate",
+        title="tokens taken from 1,000 streams of 100 tokens/s by one core",
+        unit="tokens/s",
+        direction=Direction.AT_LEAST,
+        target=50_000,
+        open=one_core_rate,
+    ),
+    Bar(
+        name="streams-1000-busy",
+        title="the same on a core that another program keeps busy: the result says client-limited",
+        unit="of 1",
+        direction=Direction.AT_LEAST,
+        target=1,
+        rounds=1,
+        open=shared_core,
     ),
     Bar(
         name="memory",

@@ -2,12 +2,15 @@
 
 import json
 import threading
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from inferometer.wire.sse import EVENT_LIMIT
 from tests.support.openai import (
     DONE,
     END,
@@ -19,6 +22,8 @@ from tests.support.openai import (
     counted,
     delta,
     event,
+    response,
+    response_event,
     stream,
     stream_until_close,
     usage,
@@ -26,6 +31,7 @@ from tests.support.openai import (
 from tests.support.servers import Wire, answer, answer_and_close, answer_json, both, held, raw
 
 CHAT = ("--service-kind", "openai", "-m", "tiny")
+REFUSED = "error in the reply"
 CLASSIC = (*CHAT, "--endpoint", "v1/chat/completions", "--async")
 
 
@@ -71,6 +77,21 @@ def test_prompts_are_made_and_tokens_counted(measured: Callable) -> None:
 
 
 SPLIT = delta("a word in two packets")
+WORDS = (ROLE, b": keep-alive\n\n", delta("one"), delta("two"), END, usage(2, 4), DONE)
+SHORT = b"".join((delta("one"), delta("zwei: \u00fc"), usage(2, 4), DONE))
+CHARACTERS = 'data: {"choices":[{"delta":{"content":"\u00fc"}}]}\n\n'.encode()
+SPLIT_CHARACTER, OTHER_HALF = (CHARACTERS[: (at := CHARACTERS.index(b"\xbc"))], CHARACTERS[at:])
+
+
+def crlf(piece: bytes, end: bytes) -> bytes:
+    return piece.replace(b"\n", end)
+
+
+def cut_in_ends(piece: bytes) -> list[bytes]:
+    """With CRLF, cut between the CR and the LF of each line."""
+    return [part for part in crlf(piece, b"\r\0\n").split(b"\0") if part]
+
+
 STREAMS = [
     ("several tokens in an event", [ROLE, delta("one two"), delta(" three"), usage(3, 4), DONE], (2, 3, 0)),
     ("no usage", [ROLE, delta("one"), delta("two"), END, DONE], (2, 2, 1)),
@@ -79,6 +100,18 @@ STREAMS = [
     ("no [DONE]", [delta("one"), END, usage(1, 4)], (1, 1, 0)),
     ("all in one packet", [ROLE + delta("one") + delta("two") + END + usage(2, 4) + DONE], (2, 2, 0)),
     ("only a role", [ROLE, END, usage(1, 4), DONE], (0, 1, 0)),
+    ("usage twice", [delta("one"), usage(1, 4), usage(7, 4), DONE], (1, 7, 0)),
+    ("an event of 1 MB", [ROLE, delta("x" * 1_000_000), usage(2, 4), DONE], (1, 2, 0)),
+    ("one byte at a time", [bytes([byte]) for byte in SHORT], (2, 2, 0)),
+    ("CRLF", [crlf(piece, b"\r\n") for piece in WORDS], (2, 2, 0)),
+    ("CR", [crlf(piece, b"\r") for piece in WORDS], (2, 2, 0)),
+    ("CRLF, cut within", [piece for word in WORDS for piece in cut_in_ends(word)], (2, 2, 0)),
+    ("a character in two packets", [SPLIT_CHARACTER, OTHER_HALF, usage(1, 4), DONE], (1, 1, 0)),
+    ("[DONE] without its empty line", [delta("one"), usage(1, 4), b"data: [DONE]\n"], (1, 1, 0)),
+    ("the last event without its empty line", [delta("one"), usage(3, 4)[:-2]], (1, 3, 0)),
+    ("events of another type", [b"event: ping\ndata: {}\n\n", *WORDS], (2, 2, 0)),
+    ("a byte order mark", [b"\xef\xbb\xbf", *WORDS], (2, 2, 0)),
+    ("the responses API", [response(("one", "two"))], (2, 2, 0)),
 ]
 
 
@@ -94,25 +127,56 @@ def test_streams_give_exact_figures(
     assert (found["tokens"]["output"], found["tokens"]["from_events"]) == (4 * tokens, 4 * from_events)
 
 
+def endless(wire: Wire) -> None:
+    """An event that does not end; whoever reads it has to give up."""
+    wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ")
+    with suppress(OSError):
+        for _ in range(EVENT_LIMIT // 65536 + 64):
+            wire.send(b"x" * 65536)
+    wire.close()
+
+
 OUT_OF_MEMORY = event({"error": {"message": "out of memory"}})
 FAILURES = [
-    ("an error inside", stream(ROLE, delta("a"), OUT_OF_MEMORY, DONE), "error in the reply"),
-    ("a cut stream", stream(ROLE, delta("a"), is_whole=False), "reset"),
-    ("a cut stream without a length", stream_until_close(ROLE, delta("a")), "reset"),
-    ("an event of nonsense", stream(ROLE, b"data: {oops\n\n", DONE), "malformed"),
-    ("a refusal", answer_json({"error": {"message": "slow down"}}, 429), "http 429"),
-    ("an error with a good status", answer_json({"error": {"message": "no"}}), "error in the reply"),
-    ("a web page", answer(b"<html>", headers={"Content-Type": "text/html"}), "malformed"),
+    ("an error inside", stream(ROLE, delta("a"), OUT_OF_MEMORY, DONE), REFUSED, "out of memory"),
+    ("an error event", stream(ROLE, b'event: error\ndata: {"message": "gone"}\n\n'), REFUSED, "gone"),
+    ("an error of responses", stream(response_event("error", code="x", message="gone")), REFUSED, "gone"),
+    ("a failed response", stream(response_event("response.failed")), REFUSED, "the response failed"),
+    ("a cut stream", stream(ROLE, delta("a"), is_whole=False), "reset", "closed the connection in a chunked body"),
+    ("a cut stream without a length", stream_until_close(ROLE, delta("a")), "reset", "in the stream, after 1 resp"),
+    ("a cut event without a length", stream_until_close(ROLE, delta("a")[:-9]), "reset", "within an event, after 0"),
+    ("half an event", stream(ROLE, delta("a"), delta("b")[:-9]), "malformed", "within an event, after 1 responses"),
+    ("half an event in a cut stream", stream(delta("a")[:9], is_whole=False), "reset", "closed the connection"),
+    ("an event of nonsense", stream(ROLE, b"data: {oops\n\n", DONE), "malformed", "is not JSON: b'{oops'"),
+    ("half a character", stream(b'data: {"a": "\xc3"}\n\n'), "malformed", "is not JSON"),
+    ("an event without end", endless, "malformed", f"longer than {EVENT_LIMIT} bytes"),
+    ("a refusal", answer_json({"error": {"message": "slow down"}}, 429), "http 429", "slow down"),
+    ("an error with a good status", answer_json({"error": {"message": "no"}}), REFUSED, "no"),
+    ("a web page", answer(b"<html>", headers={"Content-Type": "text/html"}), "malformed", "is not JSON: b'<html>'"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("act", "kind"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
-def test_every_failure_is_counted_and_the_rest_goes_on(act: Any, kind: str, measured: Callable) -> None:
+@pytest.mark.parametrize(
+    ("act", "kind", "says"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
+)
+def test_every_failure_is_counted_and_the_rest_goes_on(
+    act: Any, kind: str, says: str, measured: Callable
+) -> None:
     with FakeOpenAi(lambda number, request: act if number % 2 else None) as fake:
         found = measured(fake, 10, "--streaming", code=1)
     assert (found["request_count"], found["failed_count"]) == (5, 5)
     assert [(group["kind"], group["count"]) for group in found["failures"]] == [(kind, 5)]
+    assert says in found["failures"][0]["example"]
     assert found["tokens"]["output"] == 15
+
+
+def test_a_stream_that_stops_without_a_word_ends_with_the_time_given(measured: Callable) -> None:
+    never = threading.Event()
+    with FakeOpenAi(lambda number, request: held(never, begun(delta("a"))) if number == 1 else None) as fake:
+        found = measured(fake, 4, "--streaming", "--timeout", "200ms", code=1)
+        never.set()
+    assert (found["request_count"], found["failed_count"]) == (3, 1)
+    assert [(group["kind"], group["count"]) for group in found["failures"]] == [("timeout", 1)]
 
 
 def test_a_server_that_closes_without_a_word_is_asked_again_and_nothing_failed(measured: Callable) -> None:
@@ -132,11 +196,150 @@ def test_a_server_that_closes_without_a_word_is_asked_again_and_nothing_failed(m
     assert (found["request_count"], found["failed_count"], found["tokens"]["output"]) == (30, 0, 60)
 
 
-def test_embeddings_have_only_prompts(measured: Callable) -> None:
+ENDPOINTS = [
+    ("chat", (), "/v1/chat/completions", {"model", "messages"}, (15, 20)),
+    ("completions", (), "/v1/completions", {"model", "prompt"}, (15, 20)),
+    ("responses", (), "/v1/responses", {"model", "input"}, (15, 20)),
+    ("responses", ("--streaming",), "/v1/responses", {"model", "input", "stream"}, (15, 20)),
+    ("embeddings", (), "/v1/embeddings", {"model", "input"}, (0, 20)),
+    ("v1/embeddings", (), "/v1/embeddings", {"model", "input"}, (0, 20)),
+    ("rerank", (), "/v1/rerank", {"model", "query", "documents"}, (0, 20)),
+    ("/rerank", (), "/rerank", {"model", "query", "documents"}, (0, 20)),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "words", "path", "keys", "tokens"), ENDPOINTS)
+def test_every_endpoint_is_asked_as_it_wants(
+    endpoint: str,
+    words: tuple[str, ...],
+    path: str,
+    keys: set[str],
+    tokens: tuple[int, int],
+    measured: Callable,
+) -> None:
     with FakeOpenAi() as fake:
-        found = measured(fake, 5, "--endpoint", "v1/embeddings")
-    assert (found["tokens"]["output"], found["tokens"]["prompt"]) == (0, 20)
-    assert fake.payloads[0].keys() == {"model", "input"}
+        found = measured(fake, 5, "--endpoint", endpoint, *words)
+    assert {call.path for call in fake.calls} == {path}
+    assert fake.payloads[0].keys() == keys
+    assert (found["tokens"]["output"], found["tokens"]["prompt"]) == tokens
+    assert (found["request_count"], found["failed_count"]) == (5, 0)
+
+
+def test_queries_and_documents_of_a_file_are_ranked(measured: Callable, tmp_path: Path) -> None:
+    rows = [{"query": "What?", "documents": ["a", "b"]}, {"query": "Who?", "documents": ["c"]}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with FakeOpenAi() as fake:
+        measured(fake, 2, "--endpoint", "rerank", "--prompts", str(tmp_path / "rows.jsonl"))
+    assert fake.payloads == [{"model": "tiny", **row} for row in rows]
+
+
+def test_fields_of_the_command_line_are_in_every_body_and_what_is_given_stays(
+    run: Callable, tmp_path: Path
+) -> None:
+    """Tools, formats and whatever else a payload has pass through; an address alone is enough to be recognised."""
+    payload = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True}},
+        "temperature": 1,
+    }
+    data = inputs(tmp_path / "inputs.json", payload)
+    with FakeOpenAi() as fake:
+        words = ("--body", "temperature=0", "--body", "response_format.json_schema.name=other")
+        ended = run("inferometer", "measure", fake.server.address, "tiny", "-n", "2", "--data", data, *words)
+        assert ended.code == 0, ended.stderr
+        shown = run("inferometer", "measure", fake.server.address, "tiny", "--body", "temperature", "-n", "2")
+    wanted = {**payload, "temperature": 0}
+    wanted["response_format"] = {"type": "json_schema", "json_schema": {"name": "other", "strict": True}}
+    assert fake.payloads[:2] == [wanted, wanted]
+    assert shown.code != 0  # no field: a whole body, and with it a model makes no sense
+    assert "tiny" in shown.stderr
+
+
+def test_images_and_sounds_are_sent(measured: Callable, tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"a photo")
+    (tmp_path / "prompts").write_text(f"describe @{tmp_path / 'photo.png'}\n")
+    with FakeOpenAi() as fake:
+        measured(
+            fake,
+            2,
+            "--prompts",
+            str(tmp_path / "prompts"),
+            "--image",
+            "16x16",
+            "--image",
+            "8X4",
+            "--audio",
+            "10ms",
+        )
+    (content,) = (message["content"] for message in fake.payloads[0]["messages"])
+    assert [part["type"] for part in content] == ["text", *["image_url"] * 3, "input_audio"]
+    assert content[1]["image_url"]["url"] == f"data:image/png;base64,{b64encode(b'a photo').decode()}"
+
+
+# --- keys
+
+KEY = "sk-pl4nted"
+
+
+@pytest.mark.parametrize("way", ["environment", "file"])
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_key_is_sent_and_stands_in_no_output(
+    way: str, is_failing: bool, run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED", KEY)
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    given = (
+        ("--api-key-env", "PLANTED") if way == "environment" else ("--api-key-file", str(tmp_path / "key"))
+    )
+    files = [("--json", "r.json"), ("--html", "r.html"), ("--markdown", "r.md"), ("--junit", "r.xml")]
+    files += [("-f", "r.csv"), ("--export", "e.json")]
+    said = ""
+    echo = {"error": {"message": f"the key {KEY} is wrong"}}
+    echoes = (answer_json(echo, 401), answer_json(echo), stream(event(echo)))
+
+    def speak(number: int, request: Any) -> Any:
+        return echoes[number // 2 % 3] if is_failing and number % 2 == 0 else None
+
+    with FakeOpenAi(speak) as fake:
+        words = ("inferometer", "measure", fake.server.address, "tiny", "--streaming", *given)
+        outputs = [word for option, name in files for word in (option, str(out / name))]
+        for more in (
+            ("-n", "12", "-vv", *outputs),
+            ("--show-config",),
+            ("--dry-run",),
+            ("--show-reply",),
+            ("--session-concurrency", "1"),
+        ):
+            ended = run(*words, *more)
+            said += ended.stdout + ended.stderr
+        assert {request.header("Authorization") for request in fake.server.requests} == {f"Bearer {KEY}"}
+    written = [path.read_text() for path in out.iterdir()]
+    assert len(written) == len(files)
+    assert KEY not in said + "".join(written)
+    assert "Bearer" not in "".join(written)
+
+
+KEY_FILES = [
+    ("", "holds no key"),
+    (f"{KEY}\n{KEY}2\n", "holds no key"),
+    (f"{KEY}\u00fc", "holds no key"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), KEY_FILES)
+def test_a_file_that_holds_no_single_key_is_refused_without_its_text(
+    text: str, says: str, run: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(text)
+    ended = run("inferometer", "measure", "localhost:1", "tiny", "--api-key-file", str(tmp_path / "key"))
+    assert ended.code == 2
+    assert says in ended.stderr
+    assert "alone on one line" in ended.stderr
+    assert KEY not in ended.stderr + ended.stdout
 
 
 def test_goodput_counts_requests_that_keep_the_promise(measured: Callable) -> None:
@@ -199,14 +402,17 @@ def test_the_classic_report_is_the_clients_only(run: Callable, tmp_path: Path) -
     assert (cells["Output Tokens/Request"], cells["Input Tokens/Request"]) == ("3", "4")
 
 
-def test_latency_ends_with_the_last_event_before_done(run: Callable, tmp_path: Path) -> None:
-    """Of the first request `[DONE]` comes only when the third one has come: long after its last event was read."""
+@pytest.mark.parametrize("late", [DONE, END + usage(1, 4) + DONE], ids=["[DONE]", "end, usage, [DONE]"])
+def test_latency_ends_with_the_last_response_that_carries_data(
+    late: bytes, run: Callable, tmp_path: Path
+) -> None:
+    """Of the first request the rest comes only when the third one has come: long after its answer was read."""
     is_told, third_came = threading.Event(), threading.Event()
 
     def speak(number: int, request: Any) -> Any:
         if number == 0:
             told = both(begun(delta("one")), lambda wire: is_told.set())
-            return both(told, held(third_came, raw(chunk(DONE) + LAST_CHUNK)))
+            return both(told, held(third_came, raw(chunk(late) + LAST_CHUNK)))
         if number == 2:
             third_came.set()
         return held(is_told, stream(delta("one"), DONE))

@@ -54,14 +54,23 @@ ANSWERS = (
     },
     {"error": {"message": "no", "type": "bad", "code": 400}},
     {"error": "no"},
+    {
+        "object": "response",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "x"}]}],
+        "usage": {"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}},
+    },
     {"object": "list", "data": [{"embedding": [0.5, 1]}], "usage": {"prompt_tokens": 3}},
 )
 DELTAS = (
     {"choices": [{"delta": {"role": "assistant"}}]},
     {"choices": [{"delta": {"content": "y"}, "finish_reason": None}]},
     {"choices": [{"text": "y", "finish_reason": "stop"}]},
-    {"choices": [], "usage": {"completion_tokens": 2}},
+    {"choices": [], "usage": {"completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 1}}},
     {"error": {"message": "no"}},
+    {"type": "response.output_text.delta", "delta": "y"},
+    {"type": "response.completed", "response": {"error": None, "usage": {"output_tokens": 2}}},
+    {"type": "response.failed", "response": {"error": {"message": "no"}}},
+    {"type": "error", "message": "no"},
 )
 
 
@@ -81,6 +90,8 @@ def finish(reader: OpenAiReader, kind: str, data: bytes) -> None:
     reply = reading.end()
     assert 0 <= reply.tokens < 2**63
     assert 0 <= reply.prompt_tokens < 2**63
+    assert 0 <= reply.reasoning_tokens < 2**63
+    assert 0 <= reply.cached_tokens < 2**63
     reply.text.encode()
     json.dumps(reply.message)
 
@@ -97,7 +108,8 @@ def make_stream(choices: Choices) -> bytes:
     events = b"".join(
         b"data: " + make_delta(choices).replace(b"\n", b" ") + b"\n\n" for _ in range(1 + choices.below(4))
     )
-    return events + (b"data: [DONE]\n\n" if choices.below(2) else b"")
+    whole = events + (b"data: [DONE]\n\n" if choices.below(2) else b"")
+    return whole if choices.below(4) else whole[: -1 - choices.below(8)]
 
 
 def read_stream(data: bytes) -> None:

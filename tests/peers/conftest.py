@@ -131,16 +131,33 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlServer]:
         yield MlServer(f"127.0.0.1:{http}", f"127.0.0.1:{grpc}")
 
 
-@pytest.fixture(scope="session")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def llama_server(folder: Path, *words: str) -> Iterator[str]:
     """The address of a llama.cpp server."""
-    folder = tmp_path_factory.mktemp("llama")
     log = folder / "log"
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with started([environment("llama"), HERE / "llama_server.py", folder], log, env=clean) as process:
+    with started([environment("llama"), HERE / "llama_server.py", folder, *words], log, env=clean) as process:
         wait_until(lambda: b"ADDRESS " in log.read_bytes(), process, log)
         line = next(line for line in log.read_text().splitlines() if "ADDRESS " in line)
         yield line.partition("ADDRESS http://")[2].strip()
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with llama_server(tmp_path_factory.mktemp("llama")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def llama_embeddings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with llama_server(tmp_path_factory.mktemp("llama-embeddings"), "embeddings") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def llama_rerank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with llama_server(tmp_path_factory.mktemp("llama-rerank"), "rerank") as address:
+        yield address
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A real llama.cpp server on a small random model; run by the Python that has xllamacpp and gguf.
 
-`python llama_server.py FOLDER` makes the model there, prints a line `ADDRESS http:...`, and serves until stdin ends.
+`python llama_server.py FOLDER [embeddings | rerank]` makes the model there, prints a line `ADDRESS http:...`, and
+serves until stdin ends. Without a second word it has neither embeddings nor rerank.
 """
 
 import sys
@@ -18,13 +19,19 @@ WORDS = [
 CHAT = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 
 
-def write_model(path: Path) -> None:
+POOLINGS = {
+    "embeddings": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN,
+    "rerank": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK,
+}
+
+
+def write_model(path: Path, *, is_ranking: bool) -> None:
     random = np.random.default_rng(0)
     specials = ["<unk>", "<s>", "</s>"]
     tokens = specials + [f"<0x{byte:02X}>" for byte in range(256)] + WORDS
     types = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL]
     types += [gguf.TokenType.BYTE] * 256 + [gguf.TokenType.NORMAL] * len(WORDS)
-    writer = gguf.GGUFWriter(str(path), "llama")
+    writer = gguf.GGUFWriter(str(path), "qwen3" if is_ranking else "llama")
     writer.add_name("tiny")
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
@@ -50,9 +57,15 @@ def write_model(path: Path) -> None:
     add("token_embd.weight", len(tokens), WIDTH)
     add("output_norm.weight", WIDTH)
     add("output.weight", len(tokens), WIDTH)
+    if is_ranking:
+        add("cls.output.weight", 2, WIDTH)
+        writer.add_classifier_output_labels(["yes", "no"])
     for layer in range(LAYERS):
         add(f"blk.{layer}.attn_norm.weight", WIDTH)
         add(f"blk.{layer}.ffn_norm.weight", WIDTH)
+        if is_ranking:
+            add(f"blk.{layer}.attn_q_norm.weight", WIDTH // HEADS)
+            add(f"blk.{layer}.attn_k_norm.weight", WIDTH // HEADS)
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
             add(f"blk.{layer}.{name}.weight", WIDTH, WIDTH)
         add(f"blk.{layer}.ffn_gate.weight", FEED, WIDTH)
@@ -65,9 +78,13 @@ def write_model(path: Path) -> None:
 
 
 def main() -> None:
+    pooling = sys.argv[2] if len(sys.argv) > 2 else ""
     model = Path(sys.argv[1]) / "tiny.gguf"
-    write_model(model)
+    write_model(model, is_ranking=pooling == "rerank")
     params = xllamacpp.CommonParams()
+    if pooling:
+        params.embedding = True
+        params.pooling_type = POOLINGS[pooling]
     params.model.path = str(model)
     params.model_alias = {"tiny"}
     params.hostnames = ["127.0.0.1"]

@@ -38,6 +38,71 @@ def test_answers_in_one_piece_have_their_tokens_counted(endpoint: str, llama: st
     assert ended.measurement["tokens"]["per_answer"]["count"] == 20
 
 
+@pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["whole", "stream"])
+def test_responses_have_their_tokens_counted(words: tuple[str, ...], llama: str, run: Callable) -> None:
+    asked = ("--endpoint", "responses", *SHORT, *words, "--request-count", "20")
+    ended = run("inferometer", "measure", llama, *asked)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    found = ended.measurement
+    tokens = found["tokens"]
+    assert (found["request_count"], found["failed_count"], tokens["from_events"]) == (20, 0, 0)
+    assert 1 <= tokens["per_answer"]["max_ns"] <= 4
+    assert tokens["prompt"] > 0
+    assert (found["streaming"] is not None) == bool(words)
+
+
+def test_embeddings_count_only_prompts(llama_embeddings: str, run: Callable) -> None:
+    asked = ("--endpoint", "embeddings", "--prompt-tokens", "5", "--request-count", "20")
+    ended = run("inferometer", "measure", llama_embeddings, *asked)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    found = ended.measurement
+    assert (found["request_count"], found["failed_count"], found["tokens"]["output"]) == (20, 0, 0)
+    assert found["tokens"]["per_prompt"]["min_ns"] >= 5
+
+
+@pytest.mark.parametrize("endpoint", ["rerank", "/rerank", "/v1/reranking"])
+def test_documents_are_ranked(endpoint: str, llama_rerank: str, run: Callable, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"query": "the of", "documents": ["and", "to in is"]}))
+    for words in (("--prompts", str(rows)), ("--prompt-tokens", "30")):
+        asked = ("--endpoint", endpoint, *words, "--request-count", "10")
+        ended = run("inferometer", "measure", llama_rerank, *asked)
+        assert ended.code == 0, ended.stderr + ended.stdout
+        found = ended.measurement
+        assert (found["request_count"], found["failed_count"], found["tokens"]["output"]) == (10, 0, 0)
+        assert found["tokens"]["per_prompt"]["min_ns"] >= 5
+
+
+def test_an_endpoint_that_it_lacks_is_a_failure_in_its_words(llama: str, run: Callable) -> None:
+    ended = run("inferometer", "measure", llama, "--endpoint", "embeddings", "--request-count", "3")
+    assert ended.code == 1, ended.stderr + ended.stdout
+    (group,) = ended.measurement["failures"]
+    assert (group["kind"], group["count"]) == ("http 501", 3)
+    assert "does not support embeddings" in group["example"]
+
+
+def test_fields_of_the_command_line_reach_it(llama: str, run: Callable) -> None:
+    """--body wins over --output-tokens, and what it cannot read it refuses in its own words."""
+    words = ("--streaming", *SHORT, "--request-count", "10")
+    ended = run(
+        "inferometer", "measure", llama, *words, "--body", "max_tokens=2", "--body", "ignore_eos=true"
+    )
+    assert ended.code == 0, ended.stderr + ended.stdout
+    answers = ended.measurement["tokens"]["per_answer"]
+    assert (answers["min_ns"], answers["max_ns"]) == (2, 2)
+    ended = run("inferometer", "measure", llama, *words, "--body", "response_format.type=nonsense")
+    assert ended.code == 1, ended.stderr + ended.stdout
+    assert "response_format" in ended.measurement["failures"][0]["example"]
+
+
+def test_an_image_goes_to_it_and_a_model_of_text_refuses_it(llama: str, run: Callable) -> None:
+    ended = run("inferometer", "measure", llama, *SHORT, "--image", "32x32", "--request-count", "3")
+    assert ended.code == 1, ended.stderr + ended.stdout
+    (group,) = ended.measurement["failures"]
+    assert group["count"] == 3
+    assert "image input is not supported" in group["example"]
+
+
 def payload(stream: bool) -> dict[str, object]:
     messages = [{"role": "user", "content": "the of and"}]
     return {"model": "tiny", "messages": messages, "max_tokens": 4, "stream": stream}

@@ -33,6 +33,24 @@ def usage(tokens: int, prompt_tokens: int) -> bytes:
     )
 
 
+def response_event(kind: str, **fields: Any) -> bytes:
+    """An event of the responses API, which names its type twice."""
+    return f"event: {kind}\n".encode() + event({"type": kind, **fields})
+
+
+def response(words: tuple[str, ...], **details: Any) -> bytes:
+    """The events of a whole stream of the responses API."""
+    usage_given = {"input_tokens": 4, "output_tokens": len(words), **details}
+    return b"".join(
+        (
+            response_event("response.created", response={"status": "in_progress"}),
+            *(response_event("response.output_text.delta", delta=word) for word in words),
+            response_event("response.output_text.done", text="".join(words)),
+            response_event("response.completed", response={"status": "completed", "usage": usage_given}),
+        )
+    )
+
+
 def stream(*pieces: bytes, is_whole: bool = True) -> Act:
     """A chunked answer, each piece sent by itself; one that is not whole is cut off before its end."""
     return both(begun(*pieces), raw(LAST_CHUNK) if is_whole else Wire.close)
@@ -70,7 +88,7 @@ def counted(words: tuple[str, ...], prompt_tokens: int = 4) -> Act:
 
 
 class FakeOpenAi:
-    """Chat completions, completions and embeddings of one model. Use as a context manager."""
+    """Every endpoint of one model. Use as a context manager."""
 
     def __init__(
         self, speak: Speak = lambda number, request: None, *, models: tuple[str, ...] = ("tiny",)
@@ -108,8 +126,22 @@ def _usual(request: Request) -> Act:
     payload: Mapping[str, Any] = json.loads(request.body)
     if request.path.endswith("/embeddings"):
         return answer_json({"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 4, "total_tokens": 4}})
+    if request.path.endswith("/rerank"):
+        results = [{"index": n, "relevance_score": 0.5} for n, _ in enumerate(payload["documents"])]
+        return answer_json({"results": results, "usage": {"total_tokens": 4}})
+    if request.path.endswith("/responses"):
+        return _response(payload)
     if payload.get("stream"):
         return counted(("one", "two", "three"))
     message = {"role": "assistant", "content": "one two three"}
     usage_given = {"completion_tokens": 3, "prompt_tokens": 4}
     return answer_json({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage_given})
+
+
+def _response(payload: Mapping[str, Any]) -> Act:
+    if payload.get("stream"):
+        return stream(response(("one", "two", "three")))
+    content = [{"type": "output_text", "text": "one two three"}]
+    usage_given = {"input_tokens": 4, "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 2}}
+    output = [{"type": "message", "role": "assistant", "content": content}]
+    return answer_json({"status": "completed", "error": None, "output": output, "usage": usage_given})

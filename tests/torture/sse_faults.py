@@ -3,13 +3,15 @@
 import asyncio
 import json
 
-from tests.support.openai import DONE, END, ROLE, delta, event, usage
+from inferometer.wire.sse import EVENT_LIMIT
+from tests.support.openai import DONE, END, ROLE, delta, event, response, response_event, usage
 from tests.torture.backends import json_reply, sse
 from tests.torture.http1_faults import Act, Fault, Wire
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WORDS = (delta("one"), delta("two"))
 REST = (END, usage(2, 4), DONE)
+_PIECE = 65536
 
 
 def _say(*pieces: bytes) -> Act:
@@ -55,6 +57,27 @@ async def _close_in_event(wire: Wire, reply: bytes) -> None:
     wire.close()
 
 
+def _in_pieces(*events: bytes, size: int = 1000) -> Act:
+    """Chunks of so many bytes."""
+    text = b"".join(events)
+    return _say(*(text[at : at + size] for at in range(0, len(text), size)))
+
+
+async def _endless(wire: Wire, reply: bytes) -> None:
+    """One line that does not end, longer than what is read of it."""
+    wire.send(HEAD + b"\r\ndata: ")
+    for _ in range(EVENT_LIMIT // _PIECE + 16):
+        wire.send(b"x" * _PIECE)
+        await asyncio.sleep(0)
+    wire.close()
+
+
+def event_text(text: str) -> bytes:
+    """An event with these characters as they are, not as escapes."""
+    document = {"choices": [{"index": 0, "delta": {"content": text}}]}
+    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
+
+
 def _body(body: bytes, *, content_type: str = "application/json") -> Act:
     async def act(wire: Wire, reply: bytes) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -79,6 +102,17 @@ def _row(name: str, act: Act, *kinds: str) -> Fault:
 
 
 _HUGE = 10**30
+_STRANGE: tuple[dict[str, object], ...] = (
+    {"type": "response.output_text.delta"},
+    {"type": "response.output_text.delta", "delta": 5},
+    {"type": "response.", "delta": "x"},
+    {"type": 5},
+    {
+        "type": "response.completed",
+        "response": {"usage": {"output_tokens_details": [], "output_tokens": "x"}},
+    },
+    {"type": "response.completed", "response": 5},
+)
 _DEEP = b'{"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 _REFUSED = "error in the reply"
 
@@ -101,6 +135,24 @@ STREAM_FAULTS: tuple[Fault, ...] = (
         _say(*WORDS, event({"usage": {"completion_tokens": 1.5}}), *REST),
     ),
     _row("SSE: event of 1 MB", _say(delta("x" * 1_000_000), *REST)),
+    _row("SSE: half an event", _say(ROLE, *WORDS, WORDS[0][:-9]), "malformed"),
+    _row("SSE: half an event, until close", _say_until_close(ROLE, *WORDS, WORDS[0][:-9]), "reset"),
+    _row("SSE: no empty line behind the last event", _say(ROLE, *WORDS, END, usage(2, 4)[:-2])),
+    _row("SSE: no empty line behind [DONE]", _say(ROLE, *WORDS, DONE[:-2])),
+    _row("SSE: half an event behind the end", _say(*WORDS, *REST, WORDS[0][:-9])),
+    _row("SSE: no usage", _say(ROLE, *WORDS, END, DONE)),
+    _row("SSE: event of 1 MB in small pieces", _in_pieces(delta("x" * 1_000_000), *REST)),
+    _row("SSE: event without end", _endless, "malformed", "timeout"),
+    _row("SSE: byte by byte", _in_pieces(ROLE, *WORDS, *REST, size=1)),
+    _row("SSE: characters cut in two", _in_pieces(event_text("\u00fc\U0001f600"), *REST, size=1)),
+    _row("SSE: half a character", _say(b'data: {"a": "\xc3"}\n\n', *REST), "malformed"),
+    _row("SSE: responses", _say(response(("one", "two")))),
+    _row("SSE: responses, no usage", _say(response_event("response.completed", response={}))),
+    _row(
+        "SSE: responses, failed", _say(response_event("response.failed", response={"error": None})), _REFUSED
+    ),
+    _row("SSE: responses, error", _say(response_event("error", message="planted")), _REFUSED),
+    _row("SSE: responses of strange shapes", _say(*map(event, _STRANGE))),
     _row("SSE: CRLF", _say(*(_crlf(piece, b"\r\n") for piece in (ROLE, *WORDS, *REST)))),
     _row("SSE: CR", _say(*(_crlf(piece, b"\r") for piece in (ROLE, *WORDS, *REST)))),
     _row("SSE: comments", _say(b": keep-alive\n\n", ROLE, b":\n", *WORDS, b"id: 1\nretry: 5\n\n", *REST)),

@@ -1,8 +1,8 @@
 """Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
 
 A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
-(text). Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the answer and the next
-turn of its session.
+(text), or `query` (text) with `documents` (a list, JSON). Beside a payload the data may say `session_id`, and `delay`:
+the milliseconds between the answer and the next turn of its session.
 """
 
 import subprocess
@@ -83,6 +83,9 @@ def _line(path: str, number: int, line: bytes) -> Step:
     row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
     if isinstance(row.get("messages"), list):
         return (Tensor("messages", "JSON", (1,), encode_json(row["messages"])),)
+    if isinstance(row.get("query"), str) and isinstance(row.get("documents"), list):
+        query = Tensor("query", "JSON", (1,), row["query"].encode("utf-8", "replace"))
+        return query, Tensor("documents", "JSON", (1,), encode_json(row["documents"]))
     found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
     if found is None:
         raise UsageError(

@@ -8,6 +8,7 @@ is stricter about a kind hands in its own.
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -119,6 +120,13 @@ def _one_value_with_mpi(field: str) -> Rule:
     )
 
 
+def _no_authorization_with(field: str) -> Rule:
+    return Rule(
+        lambda a: field in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ())),
+        f"--{field.replace('_', '-')} and a header Authorization are given. Give one of them.",
+    )
+
+
 RULES = (
     Rule(
         lambda a: not a.get("model") and _needs_model(kind_of(a)),
@@ -227,11 +235,10 @@ RULES = (
         ),
         "--warmup needs a load that can go on: -c or -r.",
     ),
+    *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
-        lambda a: (
-            "api_key_env" in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ()))
-        ),
-        "--api-key-env and a header Authorization are given. Give one of them.",
+        lambda a: "api_key_env" in a and "api_key_file" in a,
+        "--api-key-env and --api-key-file are given. Give one of them.",
     ),
     Rule(
         lambda a: "quiet" in a and "verbose" in a,
@@ -383,18 +390,36 @@ def _single(options: Options, changes: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def with_api_key(options: Options) -> Options:
-    """The options with the key from the environment as a header; the key itself is never kept with a result."""
-    if options.api_key_env is None:
-        return options
-    key = os.environ.get(options.api_key_env, "")
-    if not key or not key.isprintable():
-        raise UsageError(
+    """The options with the key as a header; the key itself is never kept with a result, and no message shows it."""
+    if options.api_key_env is not None:
+        key = os.environ.get(options.api_key_env, "")
+        refusal = UsageError(
             f"The environment variable '{options.api_key_env}' holds no key",
             remedy=f"set it: export {options.api_key_env}=...",
         )
+    elif options.api_key_file is not None:
+        key = _key_in(options.api_key_file)
+        refusal = UsageError(
+            f"The file '{options.api_key_file}' holds no key",
+            remedy="write the key into it, alone on one line",
+        )
+    else:
+        return options
+    if not key or not key.isascii() or not key.isprintable():
+        raise refusal
     headers = (*options.headers, ("Authorization", f"Bearer {key}"))
-    given = options.given - {"api_key_env"}
-    return dataclasses.replace(options, headers=headers, api_key_env=None, given=given)
+    given = options.given - {"api_key_env", "api_key_file"}
+    return dataclasses.replace(options, headers=headers, api_key_env=None, api_key_file=None, given=given)
+
+
+def _key_in(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        raise UsageError(
+            f"The file '{path}' of --api-key-file cannot be read: {error.strerror or error}",
+            remedy="give the path of a readable file",
+        ) from error
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

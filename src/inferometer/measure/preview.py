@@ -14,6 +14,7 @@ from inferometer.load.single import FirstRequest, SingleReply, exchange, first_r
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import registered_memory
 from inferometer.model.spec import Tensor
+from inferometer.services.endpoint import Connection, without_key
 from inferometer.services.traffic import IN_PROCESS
 from inferometer.wire.sse import Event, SseDecoder
 
@@ -271,6 +272,11 @@ def _raw_tensors(message: Any, described: str, contents: Sequence[bytes]) -> Ite
 
 def reply_text(setup: Setup, reply: SingleReply) -> str:
     """What came back: status, headers, the body or the responses, and the tensors in it."""
+    connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
+    return without_key(_reply_text(setup, reply), connection.key)
+
+
+def _reply_text(setup: Setup, reply: SingleReply) -> str:
     lines = [f"# reply after {reply.took_ns / NS_PER_MS:.3f} ms", reply.status]
     if reply.text:
         lines.append(reply.text)

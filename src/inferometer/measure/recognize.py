@@ -20,6 +20,7 @@ from inferometer.services.address import Address, ServerPath, maybe_server_path
 from inferometer.services.detect import METRICS, ServerGuess, look, probe, recognize
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS, Service
+from inferometer.services.openai_api import is_body_field
 
 CLASSIC = "perf_analyzer"
 """The command that keeps the classic tool's ways."""
@@ -137,7 +138,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
         raise wrong
     if looks.kind == "http" and known is not None and known.endpoint:
         looks = replace(looks, kind="openai", title="an OpenAI-style server by its path")
-    if looks.kind == "http" or (options.bodies and looks.kind != "torchserve"):
+    if looks.kind == "http" or (_has_whole_bodies(options, looks.kind) and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
     if known is not None and not (known.is_measured and looks.kind in known.kinds):
         raise wrong_path(named, looks, command, known.prefix)
@@ -148,6 +149,11 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
     options = changed(options, service_kind=looks.kind, protocol=looks.protocol, model=model, **parts)
     words = f"--service-kind {looks.kind}{' --grpc' if looks.protocol == 'grpc' else ''}"
     return options, (*said, f"{where}, model '{model}' ({words}).")
+
+
+def _has_whole_bodies(options: Options, kind: str) -> bool:
+    """To an OpenAI-style server --body may also give single fields."""
+    return bool(options.bodies) and not (kind == "openai" and all(map(is_body_field, options.bodies)))
 
 
 def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:
@@ -177,8 +183,8 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
     if looks.is_locked and (options.model or looks.page_status in (401, 403)):
         raise PeerError(
             f"{where}: it wants to know who asks",
-            remedy="give a key with --api-key-env NAME or -H 'Authorization: Bearer ...'; if it has one, say what the "
-            "server is with --service-kind",
+            remedy="give a key with --api-key-env NAME, --api-key-file FILE or -H 'Authorization: Bearer ...'; if it "
+            "has one, say what the server is with --service-kind",
         )
     if options.model:
         url = f"{url_of(options, written)}{written.path}{written.query}"

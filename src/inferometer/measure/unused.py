@@ -176,11 +176,13 @@ _RATES_AND_WORKERS = (
 
 _TRITON = ("triton", "triton_c_api")
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("endpoint", "output_tokens", "data.prompts", "data.prompt_tokens"), ("openai",)),
+    **dict.fromkeys(
+        ("endpoint", "output_tokens", "data.prompts", "data.prompt_tokens", "images", "audio_s"), ("openai",)
+    ),
     "signature": ("tfserving",),
     "management_url": ("torchserve",),
     **dict.fromkeys(("method", "path"), ("http",)),
-    "bodies": ("http", "torchserve", "dynamic_grpc"),
+    "bodies": ("http", "torchserve", "dynamic_grpc", "openai"),
     **dict.fromkeys(("grpc_method", "proto", "proto_paths"), ("dynamic_grpc",)),
     **dict.fromkeys(("triton_directory", "model_repository"), ("triton_c_api",)),
     **dict.fromkeys(("asynchronous", "metrics_interval_ms", *_SEQUENCES), _TRITON),
@@ -189,7 +191,16 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 """By field the only kinds of servers for which it has an effect."""
 
 _IN_PROCESS = (
-    *("url", "protocol", "headers", "api_key_env", "grpc_tls", "grpc_compression", "connections"),
+    *(
+        "url",
+        "protocol",
+        "headers",
+        "api_key_env",
+        "api_key_file",
+        "grpc_tls",
+        "grpc_compression",
+        "connections",
+    ),
     *("input_format", "output_format", *_TLS),
 )
 """Fields without an effect where no server is spoken to."""
@@ -276,7 +287,7 @@ def _generated(options: Options, model: ModelSpec) -> Iterator[TensorSpec]:
     """The inputs that are not in a file of the user's."""
     if (
         any(source not in GENERATED for source in options.data.sources)
-        or options.bodies
+        or (options.bodies and options.service_kind != "openai")
         or options.data.prompts
     ):
         return

@@ -95,6 +95,8 @@ TUNE_REFUSED: Mapping[str, str] = {
                 "service_kind",
                 "endpoint",
                 "output_tokens",
+                "images",
+                "audio_s",
                 "data.prompts",
                 "data.prompt_tokens",
                 "method",

@@ -38,6 +38,7 @@ from inferometer.options.values import (
     output_file,
     parameter,
     percentile,
+    picture_size,
     ramp,
     shape,
     share,
@@ -290,6 +291,9 @@ class Options:
     api_key_env: str | None = only_ours(
         "--api-key-env", "Environment variable with a key to send as a bearer token.", text("NAME")
     )
+    api_key_file: str | None = only_ours(
+        "--api-key-file", "File with a key to send as a bearer token.", existing_file
+    )
     request_parameters: tuple[tuple[str, str, str], ...] = option(  # (name, value, bool | int | string)
         "--request-parameter",
         "Parameter of every gRPC request, as name:value:type with type bool, int or string. "
@@ -358,11 +362,27 @@ class Options:
         "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
         text("PATH"),
         default="",
+        own="--endpoint",
+        own_help="Endpoint of an OpenAI-style server: chat, completions, embeddings, responses, rerank, or a path "
+        "(default chat).",
     )
     output_tokens: int | None = ours(
         "--output-tokens",
         "Most tokens of an answer, in the requests made for --service-kind openai.",
         whole(least=1),
+    )
+    images: tuple[tuple[int, int], ...] = only_ours(  # (width, height)
+        "--image",
+        "Add an image of this size to every prompt of a chat, another one each time. May be given several times. Files "
+        "are named in the prompts: @photo.jpg.",
+        picture_size,
+        combine=appended,
+    )
+    audio_s: float | None = only_ours(
+        "--audio",
+        "Add a sound of this length to every prompt of a chat, such as 5s, another one each time. Files are named in "
+        "the prompts: @speech.wav.",
+        duration(zero=False),
     )
     method: str | None = ours(
         "--method",
@@ -378,7 +398,8 @@ class Options:
     bodies: tuple[str, ...] = ours(
         "--body",
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
-        "or @FILE. Given several times, the requests take turns.",
+        "or @FILE. Given several times, the requests take turns. With openai a field of every body instead, as "
+        "key=value with a value in JSON or a text, also of payloads that are given; outer.inner=value reaches inside.",
         text("BODY"),
         combine=appended,
     )

@@ -24,6 +24,9 @@ SMALLEST_FACTOR = 1.01  # between one level and the next: a smaller one gives le
 GENERATED = ("random", "zero")  # what is sent where no file of data is given
 
 
+LARGEST_PICTURE = 16384  # pixels a side
+
+
 def _nothing(name: str, value: Any) -> None:
     """Any value of the field's type will do."""
 
@@ -418,6 +421,17 @@ def named_source(name: str, word: str) -> tuple[str, str]:
             remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
         )
     return tensor, source
+
+
+@reads("WIDTHxHEIGHT")
+def picture_size(name: str, word: str) -> tuple[int, int]:
+    """`512x512`, in pixels."""
+    width, _, height = word.lower().partition("x")
+    if not (is_digits(width) and is_digits(height)) or 0 in (int(width), int(height)):
+        raise invalid(name, word, "write its width and height in pixels, such as 512x512")
+    if max(int(width), int(height)) > LARGEST_PICTURE:
+        raise refusal(name, f"An image may have up to {LARGEST_PICTURE} pixels a side, but got '{word}'")
+    return int(width), int(height)
 
 
 @reads("SHAPE")

@@ -123,7 +123,7 @@ _PATHS = tuple(
     for kinds, pattern in (
         *_ASIDE,
         (("triton",), rf"/v2(?:/models(?:/{_MODEL}{_VERSION}(?:/infer)?)?)?"),
-        (("openai",), r"/(?P<endpoint>v1/(?:chat/completions|completions|embeddings))"),
+        (("openai",), r"/(?P<endpoint>v1/(?:chat/completions|completions|embeddings|responses|rerank))"),
         (("openai", "tfserving"), r"/v1(?:/models)?"),
         (("tfserving", "openai"), rf"/v1/models/{_MODEL}"),
         (("tfserving",), rf"/v1/models/{_MODEL}{_VERSION}(?::predict)?"),

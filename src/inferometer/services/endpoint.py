@@ -43,6 +43,17 @@ class Connection:
     endpoint: Endpoint
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
 
+    @property
+    def key(self) -> str:
+        """What stands behind `Bearer`; empty where no key is sent."""
+        said = [value.split() for name, value in self.headers if name.lower() == "authorization"]
+        return said[0][-1] if said and said[0] else ""
+
+
+def without_key(text: str, key: str) -> str:
+    """What a server says: one that refuses a key may repeat it."""
+    return text.replace(key, "***") if key else text
+
 
 def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
     """`host`, `host:port`, `[v6]:port` or `http(s)://host:port/prefix`."""

@@ -11,7 +11,7 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
-from inferometer.services.endpoint import Connection, tls_context
+from inferometer.services.endpoint import Connection, tls_context, without_key
 
 TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0  # large models take their time
@@ -44,7 +44,7 @@ class HttpControl:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
-            raise kind(reason_of(text) or f"the server answered {method} {path} with status {status}")
+            raise kind(self._reason(text) or f"the server answered {method} {path} with status {status}")
         return text
 
     def _answer(self, method: str, path: str, text: bytes, shape: Shape) -> Any:
@@ -96,8 +96,11 @@ class HttpControl:
             reply.begin()
             body = _whole_body(reply)
         if reply.status != 200:
-            raise PeerError(reason_of(body) or f"the server answered with status {reply.status}")
+            raise PeerError(self._reason(body) or f"the server answered with status {reply.status}")
         return reply.getheader("Inference-Header-Content-Length"), body
+
+    def _reason(self, text: bytes) -> str:
+        return without_key(reason_of(text), self._connection.key)
 
     @contextmanager
     def _open(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:

@@ -1,9 +1,10 @@
-"""OpenAI-style servers: chat completions, completions and embeddings over HTTP, answered whole or event by event."""
+"""OpenAI-style servers over HTTP, answered whole or event by event. `openai_api` has their endpoints."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
 from inferometer.model.answers import OPENAI_MODELS
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -11,14 +12,24 @@ from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import RESPONSE, Service
+from inferometer.services.openai_api import BY_NAME, CHAT, Api, Fields, api_at, body_field, maybe_api
+from inferometer.services.openai_media import (
+    Part,
+    image_part,
+    made_image,
+    made_sound,
+    parts_of,
+    sound_part,
+    text_part,
+)
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
-"""The one input: the JSON body of a request. Data may also hold `prompt` or `messages`, of which one is made."""
-
-_CHAT = "v1/chat/completions"
+"""The one input: the JSON body of a request. Data may instead hold `prompt`, `messages`, or `query` and `documents`, of
+which one is made; `max_tokens` beside them is the most tokens of that answer.
+"""
 
 
 class OpenAi(Service):
@@ -47,48 +58,146 @@ class OpenAi(Service):
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         has_sessions = self._options.session_concurrency is not None
+        api = api_at(self.path)
+        if not self._options.is_lenient:
+            _check_use(self._options, api)
+        bodies = _Bodies(model.name, api, self._options)
         wiring = Wiring(
             self._connection.endpoint,
             reader=OpenAiReader(
-                keeps_message=has_sessions, keeps_texts=self._options.profile_export is not None
+                keeps_message=has_sessions,
+                keeps_texts=self._options.profile_export is not None,
+                key=self._connection.key,
             ),
             conversations=Chats(self._connection, self.path) if has_sessions else None,
         )
-        bodies = (self._body(model, step) for step in steps)
-        return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in bodies))
+        made = (bodies.body(number, step) for number, step in enumerate(steps))
+        return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in made))
 
     @property
     def path(self) -> str:
-        """The endpoint appended to the address, which may name it already when none is given."""
-        prefix, endpoint = self._connection.endpoint.prefix, self._options.endpoint.lstrip("/")
-        if endpoint:
-            return f"{prefix}/{endpoint}"
-        if prefix.endswith(("/completions", "/embeddings")):
-            return prefix
-        return f"{prefix}/{_CHAT.removeprefix('v1/') if prefix.endswith('/v1') else _CHAT}"
+        """The endpoint appended to the address, which may name it already when none is given.
 
-    def _body(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
-        """A payload as it was given, or one made of a prompt."""
+        The script perf_analyzer knows no names of endpoints: there it is always a path.
+        """
+        prefix, endpoint = self._connection.endpoint.prefix, self._options.endpoint
+        named = None if self._options.is_lenient else BY_NAME.get(endpoint)
+        if named is None and endpoint:
+            return f"{prefix}/{endpoint.lstrip('/')}"
+        if named is None and maybe_api(prefix) is not None:
+            return prefix
+        path = (named or CHAT).path
+        return f"{prefix}/{path.removeprefix('v1/') if prefix.endswith('/v1') else path}"
+
+
+def _check_use(options: Options, api: Api) -> None:
+    """Refuses what has no effect at this endpoint."""
+    if options.streaming and not api.stream:
+        raise UsageError(
+            f"--streaming asks for a stream, and {api.path} answers in one piece", remedy="leave it out"
+        )
+    if options.output_tokens is not None and not api.limit:
+        raise UsageError(
+            f"--output-tokens limits an answer of text, and that of {api.path} is none", remedy="leave it out"
+        )
+    for option, given in (("--image", options.images), ("--audio", options.audio_s)):
+        if given and api.chat is None:
+            raise UsageError(
+                f"{option} is for messages, and {api.path} takes only text", remedy="use --endpoint chat"
+            )
+    if options.session_concurrency is not None and not api.has_sessions:
+        raise UsageError(
+            f"--session-concurrency plays chats, and {api.path} is no chat", remedy="use --endpoint chat"
+        )
+
+
+class _Bodies:
+    """Makes the bodies of requests to one endpoint."""
+
+    def __init__(self, model: str, api: Api, options: Options) -> None:
+        self._model = model
+        self._api = api
+        self._options = options
+        self._fields = tuple(map(body_field, options.bodies))
+
+    def body(self, number: int, step: Sequence[Tensor]) -> bytes:
+        """A payload as it was given, or one made of a prompt; fields of the user's win over both."""
         tensors = {tensor.name: tensor.data for tensor in step}
         if PAYLOAD.name in tensors:
-            return tensors[PAYLOAD.name]
-        payload: dict[str, Any] = {"model": model.name}
-        if "messages" in tensors:
-            payload["messages"] = json.loads(tensors["messages"])
+            self._require_prompts()
+            if not self._fields:
+                return tensors[PAYLOAD.name]
+            payload: Fields = json.loads(tensors[PAYLOAD.name])
         else:
-            payload |= self._asking(tensors["prompt"].decode("utf-8", "replace"))
-        if "input" not in payload and self._options.output_tokens is not None:
-            payload["max_tokens"] = self._options.output_tokens
-        if "input" not in payload and self._options.streaming:
-            payload |= {"stream": True, "stream_options": {"include_usage": True}}
+            payload = {"model": self._model, **self._asked(number, tensors), **self._wishes(tensors)}
+        for one in self._fields:
+            one.put(payload)
         return encode_json(payload)
 
-    def _asking(self, prompt: str) -> Mapping[str, Any]:
-        if self.path.endswith("/embeddings"):
-            return {"input": prompt}
-        if "chat" in self.path:
-            return {"messages": [{"role": "user", "content": prompt}]}
-        return {"prompt": prompt}
+    def _wishes(self, tensors: Mapping[str, bytes]) -> Fields:
+        """How long the answer may be, and whether it comes as a stream."""
+        found: Fields = {}
+        limit = int(tensors["max_tokens"]) if "max_tokens" in tensors else self._options.output_tokens
+        if self._api.limit and limit is not None:
+            found[self._api.limit] = limit
+        if self._options.streaming:
+            found |= self._api.stream
+        return found
+
+    def _asked(self, number: int, tensors: Mapping[str, bytes]) -> Fields:
+        if "documents" in tensors:
+            query = tensors["query"].decode("utf-8", "replace")
+            return {"query": query, "documents": json.loads(tensors["documents"])}
+        if "messages" in tensors:
+            self._require_prompts()
+            return self._chat(json.loads(tensors["messages"]))
+        prompt = tensors["prompt"].decode("utf-8", "replace")
+        parts = [*self._parts_of(prompt), *self._made(number)]
+        if parts:
+            return self._chat([{"role": "user", "content": parts}])
+        if self._api.name == "rerank" and self._options.data.prompts is not None:
+            raise UsageError(
+                f"rerank needs a query and documents, and {self._options.data.prompts} has a prompt alone",
+                remedy='write lines of JSON: {"query": "...", "documents": ["...", "..."]}',
+            )
+        return self._api.ask(prompt)
+
+    def _chat(self, messages: Sequence[Any]) -> Fields:
+        if self._api.chat is None:
+            raise UsageError(
+                f"the data has messages, images or sounds, and {self._api.path} takes only text",
+                remedy="use --endpoint chat",
+            )
+        return self._api.chat(messages)
+
+    # --- images and sounds
+
+    def _parts_of(self, prompt: str) -> list[Part]:
+        """Prompts that we make name no files."""
+        found = [] if self._options.data.prompts is None else parts_of(prompt)
+        return found or ([text_part(prompt)] if self._has_made else [])
+
+    @property
+    def _has_made(self) -> bool:
+        return bool(self._options.images) or self._options.audio_s is not None
+
+    def _made(self, number: int) -> list[Part]:
+        """Other ones for every request."""
+        seed = self._options.data.seed << 32 | number
+        images = [
+            image_part(made_image(width, height, seed << 8 | place), "image/png")
+            for place, (width, height) in enumerate(self._options.images)
+        ]
+        if self._options.audio_s is None:
+            return images
+        return [*images, sound_part(made_sound(self._options.audio_s, seed), "wav")]
+
+    def _require_prompts(self) -> None:
+        if self._has_made:
+            raise UsageError(
+                "--image and --audio are added to prompts, and the data has whole messages or payloads",
+                remedy="leave them out, or give --prompts or --prompt-tokens",
+            )
 
 
 # --- sessions

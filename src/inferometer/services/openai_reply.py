@@ -2,28 +2,35 @@
 
 A response is an event that carries some of the answer. The first event of a chat often only names the role, the last
 ones give the reason for the end and the usage; none of these is a response. Tokens are what the server says under
-`usage`. Servers end a stream with `[DONE]`, but not all do: a body that is whole by its own framing is whole.
+`usage`; where it says so several times, the last counts. Servers end a stream with `[DONE]` or with an event that says
+why, but not all do: a body that is whole by its own framing is whole, unless it ends within an event.
 
-Latency runs to the last event before `[DONE]`, whatever it carries, as in the classic tool: `[DONE]` and the end of the
-body carry nothing.
+Latency runs to the last response, as for every other stream (docs/measurement.md): who reads the answer waits for
+nothing after it. Only where no event carries anything it runs to the last one before `[DONE]`.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
+from inferometer.services.alike_events import AlikeEvents
+from inferometer.services.endpoint import without_key
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
 from inferometer.wire.sse import Event, SseDecoder
 
 DONE = b"[DONE]"
+_EMPTY_LINE = b"\n\n"
+BODY_LIMIT = 64 * 1024 * 1024  # of the bytes of a whole reply
 _MOST_TOKENS = 2**31
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
 """Where a chat's answer may be, in a delta or a message."""
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+"""The last event of a stream of the responses API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,12 @@ class OpenAiReader:
 
     keeps_message: bool = False  # for the next turn of its session
     keeps_texts: bool = False  # for an export
+    key: str = field(default="", repr=False)  # that a server may repeat in what it says, and nobody may see
 
     def start(self, head: Head) -> ReplyBody:
         if (head.get("content-type") or "").lower().startswith("text/event-stream"):
             return _Events(self, is_framed=head.length != UNTIL_CLOSE)
-        return WholeBody(self._whole)
+        return WholeBody(self._whole, limit=BODY_LIMIT)
 
     def _whole(self, body: bytes, last_ns: int) -> Reply:
         try:
@@ -46,57 +54,79 @@ class OpenAiReader:
         if not isinstance(document, dict):
             return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {body[:80]!r}", 0)
         if error := maybe_error(document):
-            return Reply(outcome.REFUSED, error, 0)
-        tokens, prompt_tokens = usage(document)
+            return Reply(outcome.REFUSED, without_key(error, self.key), 0)
         return Reply(
-            tokens=tokens,
-            prompt_tokens=prompt_tokens,
             texts=((last_ns, body),) if self.keeps_texts else (),
             message=_message(document) if self.keeps_message else None,
+            **usage(document)._asdict(),
         )
 
     def refusal(self, status: int, text: str) -> str:
         """In the classic tool's words, then the server's."""
-        return f"OpenAI response returns HTTP code {status}{f': {text}' if text else ''}"
+        said = without_key(text, self.key)
+        return f"OpenAI response returns HTTP code {status}{f': {said}' if said else ''}"
 
 
 class _Events:
     """A reply as a stream of events."""
 
     __slots__ = (
+        "_alike",
         "_decoder",
         "_error",
         "_is_ended",
         "_is_framed",
+        "_key",
         "_last_ns",
-        "_prompt_tokens",
+        "_piece_ns",
         "_said",
         "_texts",
         "_times",
-        "_tokens",
+        "_usage",
     )
 
     def __init__(self, reader: OpenAiReader, *, is_framed: bool) -> None:
+        self._alike = AlikeEvents()
         self._decoder = SseDecoder()
+        self._key = reader.key
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
-        self._last_ns = 0
+        self._last_ns = 0  # of the last event before [DONE]
+        self._piece_ns = 0  # of the last piece of the body
         self._times: list[int] = []
-        self._tokens = self._prompt_tokens = 0
+        self._usage = Usage()
         self._error: Reply | None = None
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
+        if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
+            self._alike.forget()
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        for event in self._decoder.receive(data):
-            is_done = event.data == DONE
-            if self._texts is not None:  # [DONE] is kept as a response without content
-                self._texts.append((now_ns, b"" if is_done else b"data: " + event.data + b"\n\n"))
-            if is_done:
-                self._is_ended = True
-            elif self._error is None:
-                self._last_ns = now_ns
-                self._take(event, now_ns)
+        self._piece_ns = now_ns
+        alike, decoder = self._alike, self._decoder
+        while data:
+            if alike.is_known and decoder.is_between:
+                count, at = alike.count(data)
+                if count:
+                    self._times += [now_ns] * count
+                    self._last_ns = now_ns
+                    data = data[at:]
+                    continue
+            # One event at a time, as long as there is something to learn from it for those behind it.
+            cut = len(data) if alike.is_given_up else data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
+            piece, data = (data[:cut], data[cut:]) if cut >= len(_EMPTY_LINE) else (data, b"")
+            for event in decoder.receive(piece):
+                self._event(event, now_ns)
+
+    def _event(self, event: Event, now_ns: int) -> None:
+        is_done = event.data == DONE
+        if self._texts is not None:  # [DONE] is kept as a response without content
+            self._texts.append((now_ns, b"" if is_done else b"data: " + event.data + b"\n\n"))
+        if is_done:
+            self._is_ended = True
+        elif self._error is None:
+            self._last_ns = now_ns
+            self._take(event, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> None:
         try:
@@ -105,38 +135,80 @@ class _Events:
             raise PeerError(f"an event of the stream is not JSON: {event.data[:80]!r}") from None
         if not isinstance(document, dict):
             raise PeerError(f"an event of the stream is not a JSON object: {event.data[:80]!r}")
+        kind = document.get("type")
         error = maybe_error(document)
-        if error or event.name == b"error":
-            self._error = Reply(outcome.REFUSED, error or encodable(str(document)), len(self._times))
-            return
-        tokens, prompt_tokens = usage(document)
-        self._tokens = tokens or self._tokens
-        self._prompt_tokens = prompt_tokens or self._prompt_tokens
+        if error or event.name == b"error" or kind == "error":
+            self._error = Reply(outcome.REFUSED, error or _words(document), len(self._times))
+        elif isinstance(kind, str) and kind.startswith("response."):
+            self._take_response(kind, document, now_ns)
+        else:
+            self._take_choices(document, event, now_ns)
+
+    def _take_choices(self, document: Mapping[str, Any], event: Event, now_ns: int) -> None:
+        """Of a chat or a completion."""
+        if document.get("usage"):
+            self._usage = usage(document).over(self._usage)
         found = document.get("choices")
         choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
-        if any(map(_carries, choices)):
+        carries = is_last = False
+        for choice in choices:
+            carries = carries or _carries(choice)
+            is_last = is_last or bool(choice.get("finish_reason"))
+        if carries:
             self._times.append(now_ns)
+            self._alike.learn(event, document)
+        if is_last:
+            self._is_ended = True
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
             content = delta.get("content")
             self._said.append(content if isinstance(content, str) else "")
-        if any(choice.get("finish_reason") for choice in choices):
-            self._is_ended = True
+
+    def _take_response(self, kind: str, document: Mapping[str, Any], now_ns: int) -> None:
+        """Of the responses API: whatever it says, it says in events of type `response.(what).delta`."""
+        if kind.endswith(".delta") and document.get("delta"):
+            self._times.append(now_ns)
+        if kind not in _ENDS:
+            return
+        self._is_ended = True
+        found = document.get("response")
+        whole = found if isinstance(found, dict) else {}
+        self._usage = usage(whole).over(self._usage)
+        error = maybe_error(whole)
+        if error or kind == "response.failed":
+            self._error = Reply(outcome.REFUSED, error or "the response failed", len(self._times))
 
     def end(self) -> Reply:
+        count = len(self._times)
+        rest = self._decoder.rest()
+        if rest is not None and not self._is_ended and self._error is None:
+            if not _is_whole(rest):
+                status = outcome.MALFORMED if self._is_framed else outcome.RESET
+                return Reply(status, f"the stream ended within an event, after {count} responses", count)
+            self._event(rest, self._piece_ns)  # only the empty line behind it is missing
+            count = len(self._times)
         if self._error is not None:
-            return self._error
+            return self._error._replace(text=without_key(self._error.text, self._key))
         if not self._is_framed and not self._is_ended:
-            text = f"the connection was closed in the stream, after {len(self._times)} responses"
-            return Reply(outcome.RESET, text, len(self._times))
+            return Reply(
+                outcome.RESET, f"the connection was closed in the stream, after {count} responses", count
+            )
         return Reply(
-            responses=len(self._times),
+            responses=count,
             times=tuple(self._times),
-            tokens=self._tokens,
-            prompt_tokens=self._prompt_tokens,
             texts=() if self._texts is None else tuple(self._texts),
             message=None if self._said is None else {"role": "assistant", "content": "".join(self._said)},
-            end_ns=self._last_ns,
+            end_ns=self._times[-1] if self._times else self._last_ns,
+            **self._usage._asdict(),
         )
+
+
+def _is_whole(event: Event) -> bool:
+    if event.data == DONE:
+        return True
+    try:
+        return isinstance(json.loads(event.data), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _carries(choice: Mapping[str, Any]) -> bool:
@@ -144,7 +216,9 @@ def _carries(choice: Mapping[str, Any]) -> bool:
     if choice.get("text"):
         return True
     delta = choice.get("delta")
-    return isinstance(delta, dict) and any(delta.get(part) for part in _PARTS)
+    if not isinstance(delta, dict):
+        return False
+    return bool(delta.get("content")) or any(delta.get(part) for part in _PARTS)
 
 
 def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -156,16 +230,46 @@ def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def usage(document: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens of the answer and of the request; 0 where the server does not say."""
+# --- tokens
+
+
+class Usage(NamedTuple):
+    """Tokens as the server counts them, named as in a `Reply`; 0 where it does not say."""
+
+    tokens: int = 0
+    prompt_tokens: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+
+    def over(self, earlier: "Usage") -> "Usage":
+        """What was said last; what it leaves out stays as it was."""
+        return Usage(*(new or old for new, old in zip(self, earlier, strict=True)))
+
+
+def usage(document: Mapping[str, Any]) -> Usage:
+    """The responses API calls input and output what the others call prompt and completion."""
     found = document.get("usage")
     if not isinstance(found, dict):
-        return 0, 0
-    return _tokens(found.get("completion_tokens")), _tokens(found.get("prompt_tokens"))
+        return Usage()
+    answer, prompt = (
+        next((name for name in names if name in found), names[0])
+        for names in (("completion_tokens", "output_tokens"), ("prompt_tokens", "input_tokens"))
+    )
+    is_prompt_alone = answer not in found and prompt not in found  # as some say of rerank
+    return Usage(
+        _tokens(found, answer),
+        _tokens(found, "total_tokens" if is_prompt_alone else prompt),
+        _tokens(found.get(f"{answer}_details"), "reasoning_tokens"),
+        _tokens(found.get(f"{prompt}_details"), "cached_tokens"),
+    )
 
 
-def _tokens(value: Any) -> int:
+def _tokens(counts: Any, name: str) -> int:
+    value = counts.get(name) if isinstance(counts, dict) else None
     return value if isinstance(value, int) and 0 < value < _MOST_TOKENS else 0
+
+
+# --- errors
 
 
 def maybe_error(document: Mapping[str, Any]) -> str:
@@ -175,3 +279,9 @@ def maybe_error(document: Mapping[str, Any]) -> str:
         return ""
     message = error.get("message") if isinstance(error, dict) else error
     return encodable(str(message)) if message else json.dumps(error)
+
+
+def _words(document: Mapping[str, Any]) -> str:
+    """Of an event that is an error as a whole."""
+    message = document.get("message")
+    return encodable(message if isinstance(message, str) and message else str(document))

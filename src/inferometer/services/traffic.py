@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from inferometer.base.errors import PeerError
 from inferometer.model.spec import Tensor
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
@@ -25,7 +26,11 @@ class Reply(NamedTuple):
     prompt_tokens: int = 0  # in the request
     texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, where they are kept
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
-    end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
+    end_ns: int = (
+        0  # when the last event of a stream came that carries some of the answer; 0: the end of the body
+    )
+    reasoning_tokens: int = 0  # of `tokens`, those that were thought and not said, where the server tells
+    cached_tokens: int = 0  # of `prompt_tokens`, those that the server had in a cache, where it tells
 
 
 class ReplyBody(Protocol):
@@ -39,13 +44,19 @@ class ReplyBody(Protocol):
 
 
 class WholeBody:
-    """Of a reply in one piece: `judge` gets the bytes, none where they are not wanted, and when the last came."""
+    """Of a reply in one piece: `judge` gets the bytes, none where they are not wanted, and when the last came.
 
-    __slots__ = ("_body", "_is_wanted", "_judge", "_last_ns")
+    One of more bytes than `limit` is refused.
+    """
 
-    def __init__(self, judge: Callable[[bytes, int], Reply], *, is_wanted: bool = True) -> None:
+    __slots__ = ("_body", "_is_wanted", "_judge", "_last_ns", "_limit")
+
+    def __init__(
+        self, judge: Callable[[bytes, int], Reply], *, is_wanted: bool = True, limit: int | None = None
+    ) -> None:
         self._judge = judge
         self._is_wanted = is_wanted
+        self._limit = limit
         self._body = bytearray()
         self._last_ns = 0
 
@@ -53,6 +64,8 @@ class WholeBody:
         self._last_ns = now_ns
         if self._is_wanted:
             self._body += data
+            if self._limit is not None and len(self._body) > self._limit:
+                raise PeerError(f"the reply is longer than {self._limit} bytes")
 
     def end(self) -> Reply:
         return self._judge(bytes(self._body), self._last_ns)

@@ -16,7 +16,7 @@ from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measure
 from inferometer.stats.series import BINS_PER_OCTAVE
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
-LATE_SHARE = 0.1  # of the median latency that may be our own late sending
+LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
 SLOW = 5  # times the median: a request that met a stall
 MOST_SLOW = 0.1  # share of groups of requests that met a stall
 FEWEST_STALLS = 4
@@ -112,6 +112,13 @@ def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
         return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
+    # A stream goes on by itself: what is not read in time seems to come late, and all at once. Where each request waits
+    # for a reply, the server would wait for us.
+    if found.streaming is not None and found.streaming.gaps.count:
+        first_ns = found.streaming.first.percentile_ns(50)
+        if client.loop_lag_p50_ns > max(NS_PER_MS, LATE_SHARE * first_ns):
+            late = duration(client.loop_lag_p50_ns)
+            return f"client-limited: what a server sent was read {late} late, half of the time or more"
     return None
 
 

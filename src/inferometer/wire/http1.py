@@ -141,6 +141,8 @@ class ReplyDecoder:
             return False
         if isinstance(data, memoryview):
             data = bytes(data[:length])
+        if self._step == _CHUNK_SIZE and not self._pending and self._is_chunk(data, length):
+            return False
         if (
             length == self._last_size
             and not self.received
@@ -152,6 +154,21 @@ class ReplyDecoder:
             self._step = _DONE
             return True
         return self._advance(data, length)
+
+    def _is_chunk(self, data: bytearray | bytes, length: int) -> bool:
+        """Take it if it is one whole chunk, as an event of a stream usually is: the steps would do the same."""
+        match = _CHUNK_LINE.match(data, 0, min(length, CHUNK_LINE_LIMIT))
+        if match is None:
+            return False
+        begin, end = match.end(), length - 2
+        if not 0 < end - begin == int(match[1], 16) <= self._room or not data.startswith(
+            b"\r\n", end, length
+        ):
+            return False
+        self._room -= end - begin
+        self.body += data[begin:end]
+        self.received += length
+        return True
 
     def next(self) -> None:
         """Forget the finished reply; bytes that arrived behind it count for the next one.

@@ -1,6 +1,7 @@
 """Server-sent events (WHATWG HTML, 9.2): the bytes of a text/event-stream body in, events out. No socket, no clock.
 
-A line ends with LF, CR or CRLF; an empty line ends an event, and half an event at the end of the stream is dropped.
+A line ends with LF, CR or CRLF; an empty line ends an event, and half an event at the end of the stream is none: `rest`
+tells what was left.
 Lines that begin with a colon are comments, which keep connections alive. A byte order mark may stand at the very
 beginning. Reconnection (`id`, `retry`) is not for us.
 """
@@ -23,42 +24,77 @@ class Event(NamedTuple):
 class SseDecoder:
     """Body bytes in, events out. Feed it any split of the stream; the events are the same."""
 
-    __slots__ = ("_data", "_is_begun", "_name", "_pending", "_size", "_skips_lf")
+    __slots__ = ("_data", "_held", "_is_begun", "_name", "_pending", "_size", "_skips_lf", "is_between")
 
     def __init__(self) -> None:
-        self._pending = b""  # a line that has not ended yet
+        self._pending: list[bytes] = []  # pieces of a line that has not ended yet
+        self._held = 0  # bytes in them
         self._data: list[bytes] = []
         self._name = b""
         self._size = 0  # of the event so far
         self._is_begun = False
+        self.is_between = False  # begun, and nothing of an event has come since the last one
         self._skips_lf = False  # the last line ended with the CR of what may be a CRLF
 
     def receive(self, data: bytes) -> list[Event]:
         """The events that are whole now."""
+        if (  # the usual piece: one whole event of one line
+            self.is_between
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n")
+            and b"\r" not in data
+        ):
+            return [Event(data[6:-2])]
         if not data:
             return []
+        self.is_between = False
         if self._skips_lf:
             self._skips_lf = False
             data = data.removeprefix(b"\n")
-        text = self._pending + data if self._pending else data
         if not self._is_begun:
-            if len(text) < len(_MARK) and _MARK.startswith(text):
-                self._pending = text
+            data = self._joined(data)
+            if len(data) < len(_MARK) and _MARK.startswith(data):
+                self._hold(data)
                 return []
             self._is_begun = True
-            text = text.removeprefix(_MARK)
-        if b"\r" in text:
-            self._skips_lf = text.endswith(b"\r")
-            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, self._pending = text.split(b"\n")
+            data = data.removeprefix(_MARK)
+        if b"\r" in data:
+            self._skips_lf = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\n" not in data:  # a long line is put together once, not with each of its pieces
+            self._hold(data)
+            return []
+        *lines, rest = self._joined(data).split(b"\n")
         events: list[Event] = []
         for line in lines:
             if line:
                 self._take(line)
             else:
                 self._dispatch(events)
-        self._check_size(len(self._pending))
+        self.is_between = not (rest or self._size or self._skips_lf)
+        self._hold(rest)
         return events
+
+    def rest(self) -> Event | None:
+        """What was left when the stream ended: half an event, or one without the empty line at its end."""
+        if self._pending:
+            self._take(self._joined(b""))
+        return Event(b"\n".join(self._data), self._name) if self._data else None
+
+    def _joined(self, data: bytes) -> bytes:
+        """The pieces that are held, with this one."""
+        if not self._pending:
+            return data
+        whole = b"".join((*self._pending, data))
+        self._pending, self._held = [], 0
+        return whole
+
+    def _hold(self, data: bytes) -> None:
+        if data:
+            self._pending.append(data)
+            self._held += len(data)
+            self._check_size(self._held)
 
     def _take(self, line: bytes) -> None:
         self._size += len(line)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from inferometer.base import status as outcome
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.model.spec import Tensor
 from inferometer.options.options import Options
+from inferometer.services import openai_reply
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.openai import Chats, OpenAi
 from inferometer.services.openai_reply import OpenAiReader
@@ -51,9 +52,42 @@ USAGE = {"stream": True, "stream_options": {"include_usage": True}}
             {"model": "gpt", "messages": HELLO, "max_tokens": 3},
         ),
         (tensor("prompt", "Hello"), {"endpoint": "v1/completions"}, {"model": "gpt", "prompt": "Hello"}),
+        (tensor("prompt", "Hello"), {"endpoint": "completions"}, {"model": "gpt", "prompt": "Hello"}),
         (
             tensor("prompt", "Hello"),
-            {"endpoint": "v1/embeddings", "streaming": True, "output_tokens": 3},
+            {"endpoint": "responses", "streaming": True, "output_tokens": 3},
+            {"model": "gpt", "input": "Hello", "max_output_tokens": 3, "stream": True},
+        ),
+        (
+            tensor("prompt", "a b c d"),
+            {"endpoint": "rerank"},
+            {"model": "gpt", "query": "a", "documents": ["b", "c", "d"]},
+        ),
+        (tensor("prompt", "a"), {"endpoint": "rerank"}, {"model": "gpt", "query": "a", "documents": ["a"]}),
+        (
+            tensor("prompt", "Hello"),
+            {"endpoint": "/generate", "output_tokens": 3},
+            {"model": "gpt", "prompt": "Hello", "max_tokens": 3},
+        ),
+        (
+            tensor("payload", '{"a":1,"b":{"c":2}}'),
+            {"bodies": ("b.d=x", "a=[true]")},
+            {"a": [True], "b": {"c": 2, "d": "x"}},
+        ),
+        (
+            tensor("prompt", "Hello"),
+            {"output_tokens": 3, "bodies": ("max_tokens=5", "response_format.type=json_object", "x=")},
+            {
+                "model": "gpt",
+                "messages": HELLO,
+                "max_tokens": 5,
+                "response_format": {"type": "json_object"},
+                "x": "",
+            },
+        ),
+        (
+            tensor("prompt", "Hello"),
+            {"endpoint": "v1/embeddings"},
             {"model": "gpt", "input": "Hello"},
         ),
         (tensor("messages", json.dumps(HELLO)), {}, {"model": "gpt", "messages": HELLO}),
@@ -77,10 +111,100 @@ def test_payloads_go_as_given_and_prompts_as_the_endpoint_wants_them(step, optio
         ("/api", "v1/embeddings", "/api/v1/embeddings"),
         ("/v1", "", "/v1/chat/completions"),
         ("/v1/completions", "", "/v1/completions"),
+        ("", "chat", "/v1/chat/completions"),
+        ("", "responses", "/v1/responses"),
+        ("", "rerank", "/v1/rerank"),
+        ("", "/rerank", "/rerank"),
+        ("/v1", "embeddings", "/v1/embeddings"),
+        ("/v1/rerank", "", "/v1/rerank"),
     ],
 )
 def test_the_endpoint_is_appended_to_the_address(prefix: str, endpoint: str, path: str):
     assert sent(tensor("prompt", "x"), prefix, endpoint=endpoint)[0] == path
+
+
+def test_in_the_classic_script_an_endpoint_is_always_a_path():
+    assert sent(tensor("prompt", "x"), endpoint="rerank", is_lenient=True)[0] == "/rerank"
+
+
+def test_the_most_tokens_of_one_answer_win_over_those_of_all():
+    service = OpenAi(Connection(Endpoint("h", 1)), Options(output_tokens=3))
+    steps = [[tensor("prompt", "a")], [tensor("prompt", "a"), tensor("max_tokens", "9")]]
+    requests = service.traffic(service.describe("gpt", "", ()), steps).requests
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in requests]
+    assert [body["max_tokens"] for body in bodies] == [3, 9]
+
+
+def test_documents_of_the_data_are_ranked():
+    service = OpenAi(Connection(Endpoint("h", 1)), Options(endpoint="rerank"))
+    step = [tensor("query", "What?"), tensor("documents", '["a", {"text": "b"}]')]
+    (request,) = service.traffic(service.describe("gpt", "", ()), [step]).requests
+    assert json.loads(request.partition(b"\r\n\r\n")[2]) == {
+        "model": "gpt",
+        "query": "What?",
+        "documents": ["a", {"text": "b"}],
+    }
+
+
+PARTS = [
+    {"type": "text", "text": "Look"},
+    {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+    {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+]
+
+
+def test_messages_are_written_as_the_responses_api_wants_them():
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}
+    messages = [*HELLO, {"role": "user", "content": PARTS}, answer]
+    found = sent(tensor("messages", json.dumps(messages)), endpoint="responses")[1]["input"]
+    assert found == [
+        *HELLO,
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Look"},
+                {"type": "input_image", "image_url": "data:x", "detail": "low"},
+                PARTS[2],
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "output_text", "text": "yes"}]},
+    ]
+
+
+REFUSED = [
+    (
+        {"endpoint": "embeddings", "streaming": True},
+        "--streaming asks for a stream, and v1/embeddings answers",
+    ),
+    ({"endpoint": "rerank", "output_tokens": 3}, "--output-tokens limits an answer of text"),
+    ({"endpoint": "completions", "images": ((8, 8),)}, "--image is for messages, and v1/completions takes"),
+    ({"endpoint": "completions", "audio_s": 1.0}, "--audio is for messages, and v1/completions takes"),
+    ({"endpoint": "responses", "session_concurrency": 1}, "--session-concurrency plays chats"),
+    ({"bodies": ("hello",)}, "--body hello is not a field of a body"),
+    ({"bodies": ("a..b=1",)}, "is not a field of a body"),
+    ({"bodies": ("stop=[half",)}, "--body stop=... begins like JSON, but is not"),
+    ({"bodies": ("model.name=x",)}, "whose 'model' is no object"),
+]
+
+
+@pytest.mark.parametrize(("options", "says"), REFUSED)
+def test_what_an_endpoint_cannot_do_is_refused(options: dict[str, Any], says: str):
+    with pytest.raises(UsageError) as caught:
+        sent(tensor("prompt", "x"), **options)
+    assert says in str(caught.value)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "rerank"])
+def test_messages_need_an_endpoint_that_takes_them(endpoint: str):
+    with pytest.raises(UsageError, match="takes only text"):
+        sent(tensor("messages", json.dumps(HELLO)), endpoint=endpoint)
+
+
+@pytest.mark.parametrize("step", [tensor("payload", "{}"), tensor("messages", json.dumps(HELLO))])
+def test_made_images_are_not_put_into_what_is_whole(step: Tensor):
+    with pytest.raises(UsageError, match="are added to prompts"):
+        sent(step, images=((8, 8),))
 
 
 # --- replies
@@ -98,6 +222,18 @@ ROLE = delta(role="assistant", content=None)
 END = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
 COUNT = event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5}})
 DONE = event(b"[DONE]")
+DETAILS = {
+    "prompt_tokens": 7,
+    "completion_tokens": 5,
+    "completion_tokens_details": {"reasoning_tokens": 4},
+    "prompt_tokens_details": {"cached_tokens": 6},
+}
+RESPONSE_USAGE = {
+    "input_tokens": 7,
+    "output_tokens": 5,
+    "output_tokens_details": {"reasoning_tokens": 2},
+    "input_tokens_details": {"cached_tokens": 3},
+}
 
 
 def head(content_type: str = "text/event-stream; charset=utf-8", length: int = CHUNKED) -> Head:
@@ -116,12 +252,12 @@ STREAMS = [
     (
         "a role first, usage last",
         [(10, ROLE), (20, delta(content="a")), (35, delta(content="b")), (36, END), (37, COUNT), (38, DONE)],
-        Reply(0, "", 2, (20, 35), 5, 7, end_ns=37),
+        Reply(0, "", 2, (20, 35), 5, 7, end_ns=35),
     ),
     (
         "several tokens in an event are one response",
         [(20, delta(content="one two three")), (30, COUNT + DONE)],
-        Reply(0, "", 1, (20,), 5, 7, end_ns=30),
+        Reply(0, "", 1, (20,), 5, 7, end_ns=20),
     ),
     (
         "without usage nothing is said of tokens",
@@ -177,11 +313,83 @@ STREAMS = [
         ],
         Reply(outcome.REFUSED, "out of memory", 1),
     ),
+    (
+        "the responses API",
+        [
+            (5, event({"type": "response.created", "response": {"status": "in_progress"}})),
+            (10, event({"type": "response.reasoning_text.delta", "delta": "hm"})),
+            (20, event({"type": "response.output_text.delta", "delta": "a"})),
+            (30, event({"type": "response.output_text.delta", "delta": ""})),
+            (40, event({"type": "response.output_text.done", "text": "a"})),
+            (50, event({"type": "response.completed", "response": {"usage": RESPONSE_USAGE}})),
+        ],
+        Reply(0, "", 2, (10, 20), 5, 7, end_ns=20, reasoning_tokens=2, cached_tokens=3),
+    ),
+    (
+        "a response that is cut by its limit is whole",
+        [
+            (20, event({"type": "response.output_text.delta", "delta": "a"})),
+            (30, event({"type": "response.incomplete", "response": {"usage": RESPONSE_USAGE}})),
+        ],
+        Reply(0, "", 1, (20,), 5, 7, end_ns=20, reasoning_tokens=2, cached_tokens=3),
+    ),
+    (
+        "a response that failed",
+        [
+            (20, event({"type": "response.output_text.delta", "delta": "a"})),
+            (30, event({"type": "response.failed", "response": {"error": {"message": "out of memory"}}})),
+        ],
+        Reply(outcome.REFUSED, "out of memory", 1),
+    ),
+    (
+        "a response that failed without a word",
+        [(30, event({"type": "response.failed", "response": None}))],
+        Reply(outcome.REFUSED, "the response failed", 0),
+    ),
+    (
+        "an error of the responses API",
+        [(30, event({"type": "error", "code": "x", "message": "no"}))],
+        Reply(outcome.REFUSED, "no", 0),
+    ),
+    (
+        "half an event at the end",
+        [(20, delta(content="a")), (30, delta(content="b")[:-9])],
+        Reply(outcome.MALFORMED, "the stream ended within an event, after 1 responses", 1),
+    ),
+    (
+        "only the empty line behind the last event is missing",
+        [(20, delta(content="a")), (30, delta(content="b")[:-2])],
+        Reply(0, "", 2, (20, 30), end_ns=30),
+    ),
+    (
+        "only the empty line behind [DONE] is missing",
+        [(20, delta(content="a")), (30, DONE[:-1])],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "what comes after the end does not matter",
+        [(20, delta(content="a")), (30, END), (40, b"data: {hal")],
+        Reply(0, "", 1, (20,), end_ns=20),
+    ),
+    (
+        "usage with its details",
+        [(20, delta(content="a")), (30, event({"choices": [], "usage": DETAILS})), (40, DONE)],
+        Reply(0, "", 1, (20,), 5, 7, end_ns=20, reasoning_tokens=4, cached_tokens=6),
+    ),
+    (
+        "usage twice: the last counts, and what it leaves out stays",
+        [
+            (20, delta(content="a")),
+            (30, event({"usage": DETAILS})),
+            (40, event({"usage": {"prompt_tokens": 8, "completion_tokens": 6}})),
+        ],
+        Reply(0, "", 1, (20,), 6, 8, end_ns=20, reasoning_tokens=4, cached_tokens=6),
+    ),
     ("an error as text", [(30, event({"error": "no"}))], Reply(outcome.REFUSED, "no", 0)),
     (
         "an event of type error",
         [(30, b'event: error\ndata: {"message":"no"}\n\n')],
-        Reply(outcome.REFUSED, "{'message': 'no'}", 0),
+        Reply(outcome.REFUSED, "no", 0),
     ),
 ]
 
@@ -199,6 +407,19 @@ def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
         outcome.RESET,
         "the connection was closed in the stream, after 1 responses",
     )
+    half = read((20, delta(content="a")), (30, b"data: {"), length=UNTIL_CLOSE)
+    assert (half.status, half.text) == (
+        outcome.RESET,
+        "the stream ended within an event, after 1 responses",
+    )
+
+
+def test_a_whole_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1000)
+    reading = OpenAiReader().start(head("application/json"))
+    reading.receive(b" " * 1000, 1)
+    with pytest.raises(PeerError, match="longer than 1000 bytes"):
+        reading.receive(b" ", 2)
 
 
 @pytest.mark.parametrize("nonsense", [b"no JSON", b"[1]", b'"text"', b"{"])
@@ -222,6 +443,16 @@ def whole(body: bytes) -> Reply:
             Reply(tokens=2, prompt_tokens=3),
         ),
         (b'{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}', Reply(prompt_tokens=3)),
+        (b'{"results":[],"usage":{"total_tokens":9}}', Reply(prompt_tokens=9)),
+        (
+            json.dumps({"output": [], "error": None, "usage": RESPONSE_USAGE}).encode(),
+            Reply(tokens=5, prompt_tokens=7, reasoning_tokens=2, cached_tokens=3),
+        ),
+        (
+            json.dumps({"choices": [], "usage": DETAILS}).encode(),
+            Reply(tokens=5, prompt_tokens=7, reasoning_tokens=4, cached_tokens=6),
+        ),
+        (b'{"usage":{"completion_tokens_details":3,"prompt_tokens_details":[]}}', Reply()),
         (b'{"choices":[]}', Reply()),
         (b'{"choices":[],"usage":null}', Reply()),
         (b'{"usage":{"prompt_tokens":"3","completion_tokens":-1}}', Reply()),

@@ -16,7 +16,7 @@ from inferometer.stats.doubts import (
     two_modes,
 )
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import ClientCost, Estimate, Measurement, WindowFigures
+from inferometer.stats.measurement import ClientCost, Estimate, Measurement, Streaming, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE, Series
 
 MS = 1_000_000
@@ -140,6 +140,27 @@ def test_course_shown_is_of_the_figure_that_is_least_sure(latency, figure):
 )
 def test_client_is_the_limit_when_it_is_busy_or_late(client, is_capped, is_limited):
     assert (client_limit(measurement([10.0] * 99, client), is_capped=is_capped) is not None) == is_limited
+
+
+@pytest.mark.parametrize(
+    ("loop_lag_ms", "first_ms", "is_stream", "is_limited"),
+    [
+        (6, 50, True, True),
+        (4, 50, True, False),  # less than a tenth of what is measured
+        (1200, 1250, True, True),  # what is measured is our own lateness
+        (0.9, 1, True, False),
+        (6, 50, False, False),  # the server waits for the next request
+    ],
+)
+def test_client_is_the_limit_when_it_reads_streams_late(loop_lag_ms, first_ms, is_stream, is_limited):
+    client = replace(IDLE, loop_lag_p50_ns=round(loop_lag_ms * MS))
+    found = measurement([600.0] * 99, client)
+    if is_stream:
+        first, gaps = spread([first_ms] * 99), spread([10.0] * 99)
+        found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
+    said = client_limit(found)
+    assert (said is not None) == is_limited
+    assert said is None or said.startswith("client-limited: what a server sent was read ")
 
 
 DRIFTS = {

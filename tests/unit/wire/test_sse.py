@@ -51,6 +51,42 @@ def test_streams_split_anywhere_give_the_same_events(stream: bytes, events: list
     assert decode(*(stream[at : at + 1] for at in range(len(stream)))) == events
 
 
+@pytest.mark.parametrize(
+    ("stream", "rest"),
+    [
+        (b"data: one\n\n", None),
+        (b"data: one\n\ndata: two", Event(b"two")),
+        (b"data: one\n\nevent: error\ndata: two\r", Event(b"two", b"error")),
+        (b"data: one\n\n: half a comm", None),
+        (b"data: one\n\ndat", None),
+        (b"data: one\ndata: two", Event(b"one\ntwo")),
+        (b"", None),
+    ],
+)
+def test_what_is_left_at_the_end_is_known(stream: bytes, rest: Event | None):
+    for size in (1, 2, 1000):
+        decoder = SseDecoder()
+        for at in range(0, len(stream), size):
+            decoder.receive(stream[at : at + size])
+        assert decoder.rest() == rest
+
+
+def test_a_long_line_is_put_together_once(monkeypatch: pytest.MonkeyPatch):
+    """Joining it with every piece would cost the square of its length."""
+    joins = []
+    plain = SseDecoder._joined
+
+    def joined(decoder: SseDecoder, data: bytes) -> bytes:
+        whole = plain(decoder, data)
+        joins.append(len(whole))
+        return whole
+
+    monkeypatch.setattr(SseDecoder, "_joined", joined)
+    pieces = [b"data: ", *[b"x" * 1000] * 1000, b"\n\n"]
+    assert decode(*pieces) == [Event(b"x" * 1_000_000)]
+    assert sum(joins) < 1_100_000
+
+
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sse, "EVENT_LIMIT", 100)
     for piece in (b"data: ", b"data: 0123456789\n"):

@@ -1,0 +1,362 @@
+"""Streams of tokens: our tool, aiperf and guidellm against a server of exact timing that says what it really sent.
+
+The server has a core of its own and, where that is allowed, the highest priority; the tools may use what is left. A run
+of a tool serves all bars of its number of streams.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arithmetic import Usage, marginal_us
+from benchmarks.bar import BenchError, Contest, Sample, Setting
+from benchmarks.children import ROOT, Ended, end_group, pinned, run, two_cores
+from benchmarks.contests import Open
+from benchmarks.parts import PARTS, environment, our_script
+from benchmarks.stream_server import MODEL, PROMPT_TOKENS, TOKENS, Quantiles, Truth
+
+OURS, AIPERF, GUIDELLM = "ours", "aiperf", "guidellm"
+ENVIRONMENTS = {
+    AIPERF: ("aiperf==0.13.*",),
+    GUIDELLM: ("guidellm==0.7.*", "torch==2.13.0"),  # without a pin torch brings gigabytes of CUDA
+}
+LENGTHS = {20: 20, 200: 10, 1000: 4}  # answers per stream in a run; those of a short run are one per stream
+_MOST_LATE_MS = 1.0  # of half of the server's tokens: beyond, nothing can be said about clients
+_LEAST_ERROR_MS = 0.001
+_WORDS = 2000
+_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a tool says."""
+
+    ttft_ms: Quantiles
+    tokens_per_s: float
+    gap_ms: Quantiles  # of every single gap,
+    is_mean_gap: bool = False  # or of the mean of each stream
+    is_client_limited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun:
+    """What a tool said of a run, what the server sent meanwhile, and what a token cost."""
+
+    said: Figures
+    truth: Truth
+    cpu_us: float  # for one more token
+    cpu_s: float
+
+    @property
+    def ttft_error_ms(self) -> float:
+        return error_ms(self.said.ttft_ms, self.truth.ttft_ms)
+
+    @property
+    def gap_error_ms(self) -> float:
+        return error_ms(
+            self.said.gap_ms, self.truth.mean_gap_ms if self.said.is_mean_gap else self.truth.gap_ms
+        )
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.said.tokens_per_s
+
+    @property
+    def says_so(self) -> float:
+        """1 when the result says that the client was the limit."""
+        return float(self.said.is_client_limited)
+
+    def sample(self, judged: str) -> Sample:
+        info = {
+            "TTFT p50 ms": self.said.ttft_ms[0],
+            "p90 ms": self.said.ttft_ms[1],
+            "gap p50 ms": self.said.gap_ms[0],
+            "gap p90 ms": self.said.gap_ms[1],
+            "tokens/s": self.said.tokens_per_s,
+            "CPU s": self.cpu_s,
+            "ms server late p99": self.truth.late_p99_ms,
+        }
+        return Sample(
+            getattr(self, judged), info | ({"client-limited": 1.0} if self.said.is_client_limited else {})
+        )
+
+
+def error_ms(said: Quantiles, true: Quantiles) -> float:
+    """Of the p50 or of the p90, whichever is further off: noise that goes both ways leaves a median alone."""
+    return max(_LEAST_ERROR_MS, *(abs(one - other) for one, other in zip(said, true, strict=True)))
+
+
+# --- the server
+
+
+@contextlib.contextmanager
+def stream_server() -> Iterator[str]:
+    """The address of one that runs on a core of its own while the context lasts."""
+    with pinned(two_cores().server):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.stream_server"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+    try:
+        assert child.stdout is not None
+        port = child.stdout.readline().strip().decode()
+        if not port:
+            raise BenchError("the server of exact timing does not start")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        end_group(child.pid)
+        child.communicate()
+
+
+def told(address: str) -> Truth:
+    """What the server sent since this was asked last."""
+    with urllib.request.urlopen(f"{address}/truth", timeout=60) as reply:
+        return Truth(**json.load(reply))
+
+
+# --- the tools: how each is called, and where its figures are
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a tool is asked to do, and a folder for what it writes."""
+
+    address: str
+    streams: int
+    requests: int
+    folder: Path
+
+
+def _ours(task: Task) -> Sequence[str]:
+    return [
+        *(
+            our_script("inferometer"),
+            "measure",
+            task.address,
+            MODEL,
+            "--service-kind",
+            "openai",
+            "--streaming",
+        ),
+        *("-c", str(task.streams), "-n", str(task.requests), "--timeout", "600s"),
+        *("--prompt-tokens", str(PROMPT_TOKENS), "--output-tokens", str(TOKENS)),
+        *("--json", str(task.folder / "ours.json"), "-q"),
+    ]
+
+
+def _our_figures(task: Task) -> Figures:
+    (level,) = json.loads((task.folder / "ours.json").read_text())["levels"]
+    found = level["measurement"]
+    if found["failed_count"]:
+        raise BenchError(f"{found['failed_count']} of our streams failed")
+    return Figures(
+        ttft_ms=_our_quantiles(found["streaming"]["first"]),
+        gap_ms=_our_quantiles(found["streaming"]["gaps"]),
+        tokens_per_s=found["tokens"]["output_per_s"],
+        is_client_limited=any(remark["note"] == "CLIENT_LIMITED" for remark in level["remarks"]),
+    )
+
+
+def _our_quantiles(distribution: Mapping[str, Any]) -> Quantiles:
+    found = dict(distribution["percentiles"])
+    return found[50.0] / 1e6, found[90.0] / 1e6
+
+
+def _aiperf(task: Task) -> Sequence[str]:
+    return [
+        *(
+            str(environment(AIPERF, ENVIRONMENTS[AIPERF]) / "aiperf"),
+            "profile",
+            "-m",
+            MODEL,
+            "-u",
+            task.address,
+        ),
+        *("--tokenizer", str(tokenizer().relative_to(ROOT)), "--endpoint-type", "chat", "--streaming"),
+        *(
+            "--use-server-token-count",
+            "--concurrency",
+            str(task.streams),
+            "--request-count",
+            str(task.requests),
+        ),
+        *("--isl", str(PROMPT_TOKENS), "--osl", str(TOKENS), "--ui", "none"),
+        *("--artifact-dir", str(task.folder / "aiperf")),
+    ]
+
+
+def _aiperf_figures(task: Task) -> Figures:
+    found = json.loads((task.folder / "aiperf" / "profile_export_aiperf.json").read_text())
+    return Figures(
+        ttft_ms=(found["time_to_first_token"]["p50"], found["time_to_first_token"]["p90"]),
+        gap_ms=(found["inter_token_latency"]["p50"], found["inter_token_latency"]["p90"]),
+        is_mean_gap=True,
+        tokens_per_s=found["output_token_throughput"]["avg"],
+    )
+
+
+def _guidellm(task: Task) -> Sequence[str]:
+    return [
+        *(str(environment(GUIDELLM, ENVIRONMENTS[GUIDELLM]) / "guidellm"), "run", "--disable-console"),
+        *("--backend", f"kind=openai_http,target={task.address},model={MODEL}"),
+        *("--profile", f"kind=concurrent,streams={task.streams}"),
+        *("--constraint", f"kind=max_requests,count={task.requests}"),
+        *("--tokenizer", f"kind=hf_auto,model={tokenizer()}"),
+        *("--data", f"kind=synthetic_text,prompt_tokens={PROMPT_TOKENS},output_tokens={TOKENS}"),
+        *("--output", f"kind=json,path={task.folder / 'guidellm.json'}"),
+    ]
+
+
+def _guidellm_figures(task: Task) -> Figures:
+    (found,) = json.loads((task.folder / "guidellm.json").read_text())["benchmarks"]
+    metrics = found["metrics"]
+    first = metrics["time_to_first_token_ms"]["successful"]["percentiles"]
+    gaps = metrics["inter_token_latency_ms"]["successful"]["percentiles"]
+    return Figures(
+        ttft_ms=(first["p50"], first["p90"]),
+        gap_ms=(gaps["p50"], gaps["p90"]),
+        tokens_per_s=metrics["output_tokens_per_second"]["successful"]["mean"],
+    )
+
+
+TOOLS: Mapping[str, tuple[Callable[[Task], Sequence[str]], Callable[[Task], Figures]]] = {
+    OURS: (_ours, _our_figures),
+    AIPERF: (_aiperf, _aiperf_figures),
+    GUIDELLM: (_guidellm, _guidellm_figures),
+}
+
+
+def tokenizer() -> Path:
+    """A folder with a tokenizer of whole words, which both others need for making prompts; nothing is fetched."""
+    folder = PARTS / "tokenizer"
+    if not (folder / "tokenizer_config.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        names = ["<unk>", "<s>", "</s>", *(f"w{number}" for number in range(_WORDS))]
+        specials = [
+            {"id": number, "content": name, "special": True, "single_word": False, "lstrip": False}
+            | {"rstrip": False, "normalized": False}
+            for number, name in enumerate(names[:3])
+        ]
+        vocabulary = {name: number for number, name in enumerate(names)}
+        model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"}
+        words = {
+            "version": "1.0",
+            "added_tokens": specials,
+            "pre_tokenizer": {"type": "Whitespace"},
+            "model": model,
+        }
+        nothing = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+        (folder / "tokenizer.json").write_text(json.dumps(words | nothing))
+        settings = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+# --- runs
+
+
+def run_tool(tool: str, task: Task, cores: frozenset[int] | None = None) -> tuple[Figures, Truth, Ended]:
+    command, figures = TOOLS[tool]
+    task.folder.mkdir(exist_ok=True)
+    words = command(task)
+    told(task.address)  # what came before is not of this run
+    ended = run(words, timeout_s=_TIMEOUT_S, cores=cores)
+    sent = told(task.address)
+    if sent.streams < task.requests:
+        raise BenchError(f"{tool} took {sent.streams} of {task.requests} streams to their end")
+    return figures(task), sent, ended
+
+
+def _measure(tool: str, address: str, streams: int) -> StreamRun:
+    with tempfile.TemporaryDirectory() as folder:
+        _, few, short = run_tool(tool, Task(address, streams, streams, Path(folder) / "short"))
+        said, sent, long = run_tool(
+            tool, Task(address, streams, streams * LENGTHS[streams], Path(folder) / "long")
+        )
+    if sent.late_p50_ms > _MOST_LATE_MS:
+        raise BenchError(
+            f"half of the server's tokens were {sent.late_p50_ms:,.0f} ms late: the machine is too busy"
+        )
+    cost = marginal_us(Usage(short.cpu_s, few.tokens), Usage(long.cpu_s, sent.tokens))
+    return StreamRun(said, sent, cost, long.cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRuns:
+    """All runs at a number of streams, by tool. A bar takes those that others had measured, then measures more."""
+
+    streams: int
+    runs: dict[str, list[StreamRun]] = field(default_factory=lambda: {tool: [] for tool in TOOLS})
+
+    def bar(self, rival: str, judged: str) -> Open:
+        """Ours against the rival's, in that property of their runs."""
+
+        @contextlib.contextmanager
+        def opened(setting: Setting) -> Iterator[Contest]:
+            with stream_server() as address:
+
+                def taking(tool: str) -> Callable[[], Sample]:
+                    had = iter(tuple(self.runs[tool]))
+
+                    def measure() -> Sample:
+                        found = next(had, None)
+                        if found is None:
+                            found = _measure(tool, address, self.streams)
+                            self.runs[tool].append(found)
+                        return found.sample(judged)
+
+                    return measure
+
+                yield Contest(ours=taking(OURS), theirs=taking(rival))
+
+        return opened
+
+
+@contextlib.contextmanager
+def one_core_rate(setting: Setting) -> Iterator[Contest]:
+    """Tokens a second that we take from a thousand streams, with all our processes on one core."""
+
+    def measure() -> Sample:
+        with tempfile.TemporaryDirectory() as folder:
+            task = Task(address, 1000, 10_000, Path(folder))
+            said, sent, ended = run_tool(OURS, task, cores=two_cores().load)
+        return StreamRun(said, sent, ended.cpu_s / sent.tokens * 1e6, ended.cpu_s).sample("tokens_per_s")
+
+    with stream_server() as address:
+        yield Contest(ours=measure)
+
+
+@contextlib.contextmanager
+def shared_core(setting: Setting) -> Iterator[Contest]:
+    """The same beside a program that keeps the core busy: whether the result says that we were the limit."""
+
+    def measure() -> Sample:
+        with tempfile.TemporaryDirectory() as folder, _busy(two_cores().load):
+            task = Task(address, 1000, 4_000, Path(folder))
+            said, sent, ended = run_tool(OURS, task, cores=two_cores().load)
+        return StreamRun(said, sent, ended.cpu_s / sent.tokens * 1e6, ended.cpu_s).sample("says_so")
+
+    with stream_server() as address:
+        yield Contest(ours=measure)
+
+
+@contextlib.contextmanager
+def _busy(cores: frozenset[int]) -> Iterator[None]:
+    with pinned(cores):
+        child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    try:
+        yield
+    finally:
+        end_group(child.pid)
+        child.wait()

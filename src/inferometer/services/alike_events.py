@@ -1,0 +1,94 @@
+"""Events of a stream that are like one before, told by their bytes.
+
+Most events of an answer differ in nothing but the text they carry: `HEAD text TAIL`, with the same head and tail again
+and again. Whoever has understood one of them knows what the next one means without reading its JSON, which is most of
+what an event costs. It counts as alike only when that is certain: the text is that of the first choice (seen by putting
+another one in its place) and is not empty, and there is no usage, which could take the place of a later one.
+Everything else is read as usual.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from inferometer.wire.sse import EVENT_LIMIT, Event
+
+_TEXT = re.compile(rb'"(?:content|text)"\s*+:\s*+"')
+_INSIDE = re.compile(
+    rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++'
+)  # of a JSON string, not empty
+_MARK = "another text"
+_FIRST = b"data: "
+_LAST = b"\n\n"
+_PATIENCE = 3  # events learned in vain before it is given up: some servers number every event
+
+
+class AlikeEvents:
+    """What the events of one stream have in common; knows nothing at first."""
+
+    __slots__ = ("_head", "_tail", "_vain", "is_known")
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self._head = self._tail = b""
+        self._vain = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        return self._vain == _PATIENCE
+
+    def learn(self, event: Event, document: Mapping[str, Any]) -> None:
+        """Take this event, whose meaning is known, as the example for those that follow."""
+        self.is_known = False
+        if self.is_given_up or event.name or b"\n" in event.data:
+            return
+        self._vain += 1
+        found = _TEXT.search(event.data)
+        text = None if found is None else _INSIDE.match(event.data, found.end())
+        if found is None or text is None:
+            return
+        head, tail = event.data[: found.end()], event.data[text.end() :]
+        if not document.get("usage") and _is_answer(head + _MARK.encode() + tail):
+            self._head, self._tail, self.is_known = _FIRST + head, tail + _LAST, True
+
+    def forget(self) -> None:
+        """Nothing counts as alike from here on."""
+        self.is_known = False
+        self._vain = _PATIENCE
+
+    def count(self, data: bytes) -> tuple[int, int]:
+        """How many alike events this begins with, and where the last of them ends."""
+        head, tail = self._head, self._tail
+        number = at = 0
+        if len(data) > EVENT_LIMIT:
+            return 0, 0
+        is_ascii = data.isascii()
+        while data.startswith(head, at):
+            text = _INSIDE.match(data, at + len(head))
+            if text is None or not data.startswith(tail, end := text.end()):
+                break
+            if not (is_ascii or _is_unicode(text[0])):
+                break
+            at = end + len(tail)
+            number += 1
+        if number:
+            self._vain = 0
+        return number, at
+
+
+def _is_answer(event: bytes) -> bool:
+    """Whether the other text is a piece of the first choice's answer."""
+    choice = json.loads(event)["choices"][0]
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get("delta")
+    return choice.get("text") == _MARK or (isinstance(delta, dict) and delta.get("content") == _MARK)
+
+
+def _is_unicode(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
