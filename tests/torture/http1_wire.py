@@ -49,6 +49,7 @@ class Http1Wire(asyncio.Protocol):
         self._buffer = bytearray()
         self._is_busy = False
         self._is_over = False
+        self._is_lost = False
         self._served = 0
         self._also: set[str] = set()  # outcomes of whatever follows on this connection
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,7 +78,7 @@ class Http1Wire(asyncio.Protocol):
 
     def leave(self) -> None:
         """The run is over."""
-        if self._transport is not None:
+        if self._transport is not None and not self._is_lost:  # asyncio cannot abort what it has closed
             self._is_over = True
             self._transport.abort()
 
@@ -96,7 +97,7 @@ class Http1Wire(asyncio.Protocol):
         task.add_done_callback(self._tasks.discard)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._is_over = True
+        self._is_over = self._is_lost = True
         for task in self._tasks:
             task.cancel()
 
