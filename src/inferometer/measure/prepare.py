@@ -159,7 +159,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+        dataset = build(
+            model,
+            options.data,
+            is_scheduled=options.fixed_schedule,
+            output_tokens=options.output_tokens,
+        )
     check_validation(options, dataset)
     if habits.data_read is not None:
         habits.data_read(Effective(**_data(dataset)))
@@ -179,7 +184,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         model=model,
         traffic=replace(
             traffic,
-            wiring=replace(traffic.wiring, streams=streams),
+            wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
             else Validation(requests.expected, *options.validate_tolerance, options.validate_sample),
