@@ -115,6 +115,14 @@ def test_more_requests_than_rendered_ones_all_begin_differently(
     assert "every request had a start of its own" in " ".join(found["stdout"].split())
 
 
+def test_long_prompts_are_exact_and_unique_too(measured: Callable, server: Counting, tokenizer: Path) -> None:
+    """Requests of that size lie in shared memory."""
+    measured(server, 5, "--tokenizer", str(tokenizer), "--prompt-tokens", "30000")
+    assert [len(prompt) for prompt in server.prompts] == [30000] * 5
+    assert len({prompt[:12] for prompt in server.prompts}) == 5
+    assert min(len(call.body) for call in server.fake.calls) > 64 * 1024
+
+
 def test_repeated_prompts_could_have_been_cached(
     measured: Callable, server: Counting, tokenizer: Path
 ) -> None:
