@@ -20,12 +20,14 @@ from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
 
-def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
+def build(
+    model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False, has_sessions: bool = False
+) -> Dataset:
     """The dataset for the model; every mistake in options or files is a UsageError."""
     if is_scheduled:
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
-        return build_payloads(options, is_scheduled=is_scheduled)
+        return build_payloads(options, is_scheduled=is_scheduled, has_sessions=has_sessions)
     if any(spec.datatype == "MESSAGE" for spec in model.inputs):
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)

@@ -21,13 +21,15 @@ class Dataset:
 
     `expected` holds for every step the outputs that must come back; an empty step is not checked. The shape of
     an expected tensor is a guess where neither model nor data gives one: its bytes are what counts. `times_ms` are
-    those of a fixed schedule, one for each step of stream 0.
+    those of a fixed schedule, one for each step of stream 0. `findings` is what to know about it, in sentences for the
+    user.
     """
 
     origin: str
     streams: Streams
     expected: Streams | None = None
     times_ms: tuple[float, ...] | None = None
+    findings: tuple[str, ...] = ()
 
     @property
     def is_given(self) -> bool:

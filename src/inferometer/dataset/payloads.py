@@ -14,6 +14,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
 from inferometer.base.threads import users_environment
+from inferometer.dataset.chat_rows import Reading, read_requests
 from inferometer.dataset.dataset import (
     MALFORMED,
     UNPARSED,
@@ -22,20 +23,21 @@ from inferometer.dataset.dataset import (
     add_streams,
     parse_json,
     read_bytes,
-    split_lines,
 )
+from inferometer.dataset.rows import is_rows
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
 POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
 WORDS_OF_A_PROMPT = 100
-_PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
 _EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
-def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
+def build_payloads(
+    options: DataOptions, *, is_scheduled: bool = False, has_sessions: bool = False
+) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
     sources = {
@@ -46,10 +48,12 @@ def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Datas
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
+    reading = Reading(options.prompt_column, has_sessions=has_sessions)
     if files:
-        return _read_payloads(files, is_scheduled=is_scheduled)
+        return _read_payloads(files, reading, is_scheduled=is_scheduled)
     if options.prompts is not None:
-        return Dataset("files", (_read_prompts(options.prompts),))
+        found = read_requests(options.prompts, read_bytes(options.prompts), reading)
+        return Dataset("files", (found.steps,), findings=found.findings)
     return Dataset("random", (_make_prompts(options),))
 
 
@@ -66,39 +70,22 @@ def _prompt(text: str) -> Step:
     return (Tensor("prompt", "JSON", (1,), text.encode("utf-8", "replace")),)
 
 
-# --- files of prompts
-
-
-def _read_prompts(path: str) -> tuple[Step, ...]:
-    lines = split_lines(read_bytes(path))
-    steps = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    if not steps:
-        raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
-    return tuple(steps)
-
-
-def _line(path: str, number: int, line: bytes) -> Step:
-    if not line.lstrip().startswith(b"{"):
-        return _prompt(line.decode("utf-8", "replace"))
-    row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
-    if isinstance(row.get("messages"), list):
-        return (Tensor("messages", "JSON", (1,), encode_json(row["messages"])),)
-    found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
-    if found is None:
-        raise UsageError(
-            f"line {number} of {path} has neither 'prompt' nor 'messages'",
-            remedy='write {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}',
-        )
-    return _prompt(found)
-
-
 # --- files of payloads
 
 
-def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
+def _read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool) -> Dataset:
     streams: list[list[Step]] = []
+    findings: list[str] = []
     for path in paths:
-        rows = _rows(path)
+        if Path(path).is_dir():
+            raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
+        data = read_bytes(path)
+        if not is_scheduled and is_rows(path, data):
+            found = read_requests(path, data, reading)
+            add_streams(streams, [list(found.steps)], is_nested=False)
+            findings += found.findings
+            continue
+        rows = _rows(path, data)
         is_nested = all(isinstance(row, list) for row in rows)
         parts = rows if is_nested else [rows]
         read = [
@@ -107,7 +94,8 @@ def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
         ]
         add_streams(streams, read, is_nested=is_nested)
     whole = tuple(map(tuple, streams))
-    return Dataset("json", whole, times_ms=tuple(map(_time_ms, whole[0])) if is_scheduled else None)
+    times_ms = tuple(map(_time_ms, whole[0])) if is_scheduled else None
+    return Dataset("json", whole, times_ms=times_ms, findings=tuple(findings))
 
 
 def _time_ms(step: Step) -> float:
@@ -117,10 +105,8 @@ def _time_ms(step: Step) -> float:
     return float(said[0])
 
 
-def _rows(path: str) -> list[Any]:
-    if Path(path).is_dir():
-        raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
-    document = parse_json(read_bytes(path), UNPARSED.format(path))
+def _rows(path: str, data: bytes) -> list[Any]:
+    document = parse_json(data, UNPARSED.format(path))
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",

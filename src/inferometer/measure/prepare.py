@@ -159,7 +159,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+        dataset = build(
+            model,
+            options.data,
+            is_scheduled=options.fixed_schedule,
+            has_sessions=options.session_concurrency is not None,
+        )
     check_validation(options, dataset)
     if habits.data_read is not None:
         habits.data_read(Effective(**_data(dataset)))
@@ -194,7 +199,11 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             asked=_asked(options),
             effective=_effective(options, level_settings, dataset, last, agenda),
             host=describe_host(),
-            server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
+            server={
+                **server,
+                "url": str(endpoint),
+                "findings": [*found, *dataset.findings, *requests.findings, *traffic.findings],
+            },
             model={
                 **dataclasses.asdict(model),
                 "any_cache": model.any_cache,
