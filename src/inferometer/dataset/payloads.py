@@ -25,6 +25,7 @@ from inferometer.dataset.dataset import (
     read_bytes,
 )
 from inferometer.dataset.rows import is_rows
+from inferometer.dataset.tokens import COMMON
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
@@ -62,7 +63,7 @@ def _make_prompts(options: DataOptions) -> tuple[Step, ...]:
     steps = []
     for number in range(POOL):
         random = Random(options.seed << 32 | number)
-        steps.append(_prompt(" ".join(random.choice(WORDS) for _ in range(length))))
+        steps.append(_prompt(" ".join(random.choice(COMMON) for _ in range(length))))
     return tuple(steps)
 
 
@@ -158,23 +159,6 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
     if not is_right:
         raise UsageError(f"{MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
-
-
-# --- common short words, most of which are one token to most models
-
-_LIST = """
-the of and to in is you that it he was for on are as with his they at be this have from or one had by word but
-not what all were we when your can said there use an each which she do how their if will up other about out many
-then them these so some her would make like him into time has look two more write go see number no way could
-people my than first water been call who oil its now find long down day did get come made may part over new sound
-take only little work know place year live me back give most very after thing our just name good man think say
-great where help through much before line right too mean old any same tell boy follow came want show also around
-form three small set put end does another well large must big even such because turn here why ask went men read
-need land different home us move try kind hand picture again change off play spell air away animal house point
-page letter mother answer found study still learn should world
-"""
-
-WORDS = tuple(_LIST.split())
 
 
 # --- calls of a gRPC method
