@@ -38,7 +38,9 @@ class Reading:
 class RequestsRead:
     """What the rows of a file stand for, and what to know about it."""
 
+    format: str
     steps: tuple[Step, ...]
+    turns: tuple[int, ...] = ()  # of each conversation
     findings: tuple[str, ...] = ()
 
 
@@ -50,17 +52,17 @@ def read_requests(path: str, data: bytes, reading: Reading) -> RequestsRead:
 def requests_of(path: str, found: Rows, reading: Reading) -> RequestsRead:
     """A step for each request, in the order of the file."""
     steps: list[Step] = []
-    empty = conversations = turns = 0
+    turns: list[int] = []
+    empty = 0
     urls: dict[str, Row] = {}
     for row in found.rows:
         if "body" in row.fields:
             urls.setdefault(str(row.fields.get("url")), row)
         made = tuple(_steps(row, reading))
-        if "conversations" in row.fields:
-            conversations += bool(made)
-            turns += len(made)
         empty += not made
         steps += made
+        if made and "conversations" in row.fields:
+            turns.append(len(made))
     if len(urls) > 1:
         (one, _), (other, row) = list(urls.items())[:2]
         raise row.error(
@@ -69,10 +71,12 @@ def requests_of(path: str, found: Rows, reading: Reading) -> RequestsRead:
         )
     if not steps:
         raise found.rows[0].error("neither it nor any other row has a turn of a user")
-    return RequestsRead(tuple(steps), tuple(_findings(path, reading, conversations, turns, empty)))
+    name = "ShareGPT" if turns else "OpenAI batch" if urls else found.format
+    return RequestsRead(name, tuple(steps), tuple(turns), tuple(_findings(path, reading, turns, empty)))
 
 
-def _findings(path: str, reading: Reading, conversations: int, turns: int, empty: int) -> Iterator[str]:
+def _findings(path: str, reading: Reading, each: Sequence[int], empty: int) -> Iterator[str]:
+    conversations, turns = len(each), sum(each)
     if conversations and reading.has_sessions:
         yield (
             f"{path}: {conversations:,} conversations of {turns:,} turns in all are sessions; the server's answers "

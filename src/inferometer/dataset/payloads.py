@@ -51,7 +51,7 @@ def build_payloads(
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
     reading = Reading(options.prompt_column, has_sessions=has_sessions)
     if files:
-        return _read_payloads(files, reading, is_scheduled=is_scheduled)
+        return read_payloads(files, reading, is_scheduled=is_scheduled)
     if options.prompts is not None:
         found = read_requests(options.prompts, read_bytes(options.prompts), reading)
         return Dataset("files", (found.steps,), findings=found.findings)
@@ -74,7 +74,8 @@ def _prompt(text: str) -> Step:
 # --- files of payloads
 
 
-def _read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool) -> Dataset:
+def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = False) -> Dataset:
+    """The steps of files of payloads, or of rows."""
     streams: list[list[Step]] = []
     findings: list[str] = []
     for path in paths:

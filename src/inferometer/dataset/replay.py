@@ -22,7 +22,7 @@ from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
 from inferometer.dataset.trace_tables import TABLES, read_table
 from inferometer.dataset.trace_tokens import BLOCK, LONGEST, TraceTokens, trace_place
 
-_TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
+TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
 _LONGEST_NS = 366 * 24 * 3600 * NS_PER_S
 _FORMATS = "give JSON lines with a timestamp, or a CSV file whose first line is " + " or ".join(
@@ -115,7 +115,7 @@ def _entry(path: str, number: int, line: bytes) -> TraceLine:
 
 
 def _time_ns(where: str, found: Mapping[str, Any]) -> int:
-    given = [name for name in _TIMES if name in found]
+    given = [name for name in TIMES if name in found]
     if len(given) != 1:
         raise UsageError(
             f"{where} has {'more than one time' if given else 'no time'}",
@@ -126,7 +126,7 @@ def _time_ns(where: str, found: Mapping[str, Any]) -> int:
         raise UsageError(
             f"{where}: '{given[0]}' is {json.dumps(value)}", remedy="times are numbers, without unit"
         )
-    time_ns: int = round(value * _TIMES[given[0]])
+    time_ns: int = round(value * TIMES[given[0]])
     return time_ns
 
 

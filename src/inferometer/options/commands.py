@@ -339,6 +339,33 @@ class ViewOptions:
     quiet: bool = option("-q --quiet", "Do not print the names of the files")
 
 
+@dataclass(frozen=True, slots=True)
+class InspectOptions:
+    """What `inspect` is asked."""
+
+    tokenizer: str | None = option(
+        "--tokenizer",
+        "Count the tokens of prompts with this tokenizer.json, or the one in this folder (default: words)",
+        text("PATH"),
+        group="Prompts",
+    )
+    prompt_column: str | None = option(
+        "--prompt-column", "Column or field of the prompts, where it is not called prompt", text("NAME")
+    )
+    html: str | None = option(
+        "--html",
+        "Write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "Write Markdown", output_file)
+    csv: str | None = option("-f --csv", "Write the rate over time, as CSV", output_file)
+    json: str | None = option("--json", "Write all figures, for `inferometer view`", output_file)
+    quiet: bool = option("-q --quiet", "Print one sentence only")
+    junit: None = None
+    verbose: int = 0
+
+
 def _port(service: str, usual: int) -> Any:
     return option(
         f"--{service}-port",

@@ -1,0 +1,173 @@
+"""The requests of a trace or a file of prompts as columns: when, how long, what they share. Nothing is sent.
+
+Which share of the prompt tokens a prefix cache could hold is counted for an ideal one: it forgets nothing, and has a
+prompt at once. Of traces with named blocks it is exact. Of texts, beginnings are compared in pieces of 64 characters.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.dataset.chat_rows import Reading, RequestsRead, read_requests
+from inferometer.dataset.dataset import Step, read_bytes, split_lines
+from inferometer.dataset.payloads import read_payloads
+from inferometer.dataset.replay import TIMES, Trace, read_trace
+from inferometer.dataset.rows import CHAT_FIELDS, PROMPT_FIELDS, is_rows
+from inferometer.dataset.tokens import Tokenizer
+from inferometer.dataset.trace_tables import TABLES
+from inferometer.dataset.trace_tokens import BLOCK, TraceTokens
+
+PIECE = 64  # characters of a text that are compared at once
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A column is empty where the file says nothing; `cacheable_tokens` is None where nothing tells."""
+
+    format: str
+    counted_in: str  # what counted the tokens: the trace itself, words, or a tokenizer's name
+    requests: int
+    times_ns: tuple[int, ...] = ()
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    cacheable_tokens: int | None = None
+    sessions: tuple[int, ...] = ()  # requests in each
+    findings: tuple[str, ...] = ()
+
+
+def read_contents(path: str, tokenizer: Tokenizer, column: str | None = None) -> Contents:
+    """What the file holds, whatever it is."""
+    data = read_bytes(path)
+    if _is_trace(data):
+        return _of_trace(read_trace(path))
+    reading = Reading(column, count=tokenizer.count)
+    if data.lstrip().startswith(b"{") and not is_rows(path, data):
+        steps = tuple(step for stream in read_payloads([path], reading).streams for step in stream)
+        return _of_requests("payloads", RequestsRead("payloads", steps), tokenizer)
+    found = read_requests(path, data, reading)
+    return _of_requests(found.format, found, tokenizer)
+
+
+def _is_trace(data: bytes) -> bool:
+    """Whether the first line has a time, and nothing to send beside it."""
+    first = next((line for line in split_lines(data[:1_000_000]) if line.strip()), b"")
+    if any(table.is_header(first) for table in TABLES):
+        return True
+    try:
+        fields = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(fields, dict) or set(fields) & {*CHAT_FIELDS, *PROMPT_FIELDS}:
+        return False
+    return bool(set(fields) & set(TIMES))
+
+
+def _of_trace(trace: Trace) -> Contents:
+    tokens = [entry.tokens for entry in trace.entries if entry.tokens is not None]
+    has_blocks = any(each.blocks for each in tokens)
+    sessions = Counter(each.session for each in tokens if each.session is not None)
+    unanswered = sum(each.output == 0 for each in tokens)
+    return Contents(
+        format=trace.format,
+        counted_in="the trace",
+        requests=len(trace.entries),
+        times_ns=tuple(entry.time_ns for entry in trace.entries),
+        inputs=tuple(each.input for each in tokens),
+        outputs=tuple(each.output for each in tokens if each.output is not None),
+        cacheable_tokens=cacheable_in_blocks(tokens) if has_blocks else None,
+        sessions=tuple(sessions.values()),
+        findings=(f"{unanswered:,} requests have no tokens in their answer",) if unanswered else (),
+    )
+
+
+def _of_requests(name: str, found: RequestsRead, tokenizer: Tokenizer) -> Contents:
+    texts = [text_of(step) for step in found.steps]
+    limits = (_limit(step) for step in found.steps)
+    return Contents(
+        format=name,
+        counted_in=tokenizer.name,
+        requests=len(texts),
+        inputs=tuple(map(tokenizer.count, texts)),
+        outputs=tuple(limit for limit in limits if limit is not None),
+        cacheable_tokens=cacheable_in_texts(texts, tokenizer.count),
+        sessions=found.turns or tuple(Counter(_sessions(found.steps)).values()),
+        findings=found.findings,
+    )
+
+
+def _sessions(steps: Sequence[Step]) -> Iterator[bytes]:
+    return (tensor.data for step in steps for tensor in step if tensor.name == "session_id")
+
+
+# --- what is sent
+
+
+def text_of(step: Step) -> str:
+    """All that the model reads, without a template around it."""
+    tensors = {tensor.name: tensor.data for tensor in step}
+    if "prompt" in tensors:
+        return tensors["prompt"].decode()
+    if "messages" in tensors:
+        return "\n".join(_said(json.loads(tensors["messages"])))
+    payload = json.loads(tensors["payload"])
+    return "\n".join(_said([payload.get(name) for name in ("messages", "prompt", "input")]))
+
+
+def _said(value: Any) -> Iterator[str]:
+    """The texts of messages, parts of messages, and lists of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _said(part)
+    elif isinstance(value, Mapping):
+        yield from _said(value.get("content", value.get("text")))
+
+
+def _limit(step: Step) -> int | None:
+    tensors = {tensor.name: tensor.data for tensor in step}
+    if "max_tokens" in tensors:
+        return int(tensors["max_tokens"])
+    payload = json.loads(tensors["payload"]) if "payload" in tensors else {}
+    return next((payload[name] for name in _LIMITS if type(payload.get(name)) is int), None)
+
+
+# --- what could be cached
+
+
+def cacheable_in_blocks(prompts: Sequence[TraceTokens]) -> int:
+    """Tokens of leading blocks that an earlier prompt began with, too; in the order of the prompts."""
+    nodes: dict[tuple[int, int | str], int] = {}  # (number of the beginning before it, block) -> number
+    longest: list[int] = [0]  # tokens of the last block of each beginning
+    shared = 0
+    for prompt in prompts:
+        node, left, is_shared = 0, prompt.input, True
+        for name in prompt.blocks:
+            size = min(BLOCK, left)
+            left -= size
+            node = nodes.setdefault((node, name), len(longest))
+            if node == len(longest):
+                longest.append(0)
+            known = min(size, longest[node])
+            shared += known if is_shared else 0
+            is_shared = is_shared and known == size
+            longest[node] = max(longest[node], size)
+    return shared
+
+
+def cacheable_in_texts(texts: Sequence[str], count: Callable[[str], int]) -> int:
+    """Tokens of the beginnings that an earlier text has, too."""
+    seen: set[int] = set()
+    shared = 0
+    for text in texts:
+        key, known = 0, 0
+        for start in range(0, len(text), PIECE):
+            key = hash((key, text[start : start + PIECE]))
+            if key in seen and known == start:
+                known = min(start + PIECE, len(text))
+            seen.add(key)
+        shared += count(text[:known]) if known else 0
+    return shared
