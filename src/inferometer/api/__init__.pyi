@@ -10,6 +10,7 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
 from inferometer.report.saved import Report
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
@@ -96,6 +97,7 @@ def measure(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
@@ -169,6 +171,7 @@ def find(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
@@ -317,6 +320,7 @@ def compare(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
@@ -392,6 +396,7 @@ def diagnose(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | None = ...,
     shared_memory: str = ...,
     output_shared_memory_size: int = ...,
@@ -405,6 +410,12 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+def inspect(
+    path: str | Path,
+    *,
+    tokenizer: str | Path | None = ...,
+    prompt_column: str | None = ...,
+) -> Inspection: ...
 def load(
     path: str | Path,
 ) -> Result: ...

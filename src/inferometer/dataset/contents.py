@@ -144,17 +144,19 @@ def cacheable_in_blocks(prompts: Sequence[TraceTokens]) -> int:
     longest: list[int] = [0]  # tokens of the last block of each beginning
     shared = 0
     for prompt in prompts:
-        node, left, is_shared = 0, prompt.input, True
-        for name in prompt.blocks:
-            size = min(BLOCK, left)
-            left -= size
+        node, is_shared = 0, True
+        whole, rest = divmod(prompt.input, BLOCK)
+        for place, name in enumerate(prompt.blocks):
+            size = BLOCK if place < whole else rest
             node = nodes.setdefault((node, name), len(longest))
             if node == len(longest):
                 longest.append(0)
-            known = min(size, longest[node])
-            shared += known if is_shared else 0
-            is_shared = is_shared and known == size
-            longest[node] = max(longest[node], size)
+            known = longest[node]
+            if is_shared:
+                is_shared = known >= size
+                shared += size if is_shared else known
+            if known < size:
+                longest[node] = size
     return shared
 
 

@@ -96,6 +96,7 @@ TUNE_REFUSED: Mapping[str, str] = {
                 "endpoint",
                 "output_tokens",
                 "data.prompts",
+                "data.prompt_column",
                 "data.prompt_tokens",
                 "method",
                 "path",

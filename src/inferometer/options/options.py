@@ -203,7 +203,7 @@ class DataOptions:
         '"prompt", "messages" or "body" (OpenAI batch files), ShareGPT JSON, CSV or Parquet.',
         existing_file,
     )
-    prompt_column: str | None = ours(
+    prompt_column: str | None = only_ours(
         "--prompt-column",
         "Column or field of the prompts in a file of --prompts or --data, where it is not called prompt.",
         text("NAME"),

@@ -8,7 +8,13 @@ import pytest
 
 from inferometer.report.answer_csv import csv_text
 from inferometer.report.csv import main_csv
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_inspection,
+    sample_result,
+    sample_study,
+)
 
 EVIL = '=HYPERLINK("x")"a\nb'
 
@@ -61,7 +67,7 @@ def test_a_measurement_has_the_rows_it_always_had():
     assert csv_text(sample_result()) == main_csv(sample_result())
 
 
-@pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study])
+@pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study, sample_inspection])
 def test_names_of_others_are_cells_and_no_formulas(make):
     text = csv_text(make(EVIL))
     assert {len(row) for row in csv.reader(io.StringIO(text))} == {len(next(csv.reader(io.StringIO(text))))}
