@@ -407,7 +407,7 @@ def classic_report(result: Result) -> str:
     return "".join([*lines, classic.summary(result)])
 
 
-def sample_inspection() -> Inspection:
+def sample_inspection(name: str = "trace.jsonl") -> Inspection:
     """A trace of bursts whose prompts share their first block, in sessions of two."""
     times = tuple(burst * NS_PER_S + place for burst in range(0, 600, 3) for place in range(burst % 4 + 1))
     contents = Contents(
@@ -421,7 +421,7 @@ def sample_inspection() -> Inspection:
         sessions=(2,) * (len(times) // 2),
         findings=("6 requests have no tokens in their answer",),
     )
-    return inspection(contents, name="trace.jsonl", tool=TOOL)
+    return inspection(contents, name=name, tool=TOOL)
 
 
 LIMIT_MS = 20.0  # of the sample study's promise

@@ -6,13 +6,13 @@ prompt at once. Of traces with named blocks it is exact. Of texts, beginnings ar
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from inferometer.dataset.chat_rows import Reading, RequestsRead, read_requests
 from inferometer.dataset.dataset import Step, read_bytes, split_lines
 from inferometer.dataset.payloads import read_payloads
+from inferometer.dataset.prompts import text_of
 from inferometer.dataset.replay import TIMES, Trace, read_trace
 from inferometer.dataset.rows import CHAT_FIELDS, PROMPT_FIELDS, is_rows
 from inferometer.dataset.tokens import Tokenizer
@@ -84,7 +84,7 @@ def _of_trace(trace: Trace) -> Contents:
 
 
 def _of_requests(name: str, found: RequestsRead, tokenizer: Tokenizer) -> Contents:
-    texts = [text_of(step) for step in found.steps]
+    texts = [text_of(step, None).before for step in found.steps]
     limits = (_limit(step) for step in found.steps)
     return Contents(
         format=name,
@@ -100,31 +100,6 @@ def _of_requests(name: str, found: RequestsRead, tokenizer: Tokenizer) -> Conten
 
 def _sessions(steps: Sequence[Step]) -> Iterator[bytes]:
     return (tensor.data for step in steps for tensor in step if tensor.name == "session_id")
-
-
-# --- what is sent
-
-
-def text_of(step: Step) -> str:
-    """All that the model reads, without a template around it."""
-    tensors = {tensor.name: tensor.data for tensor in step}
-    if "prompt" in tensors:
-        return tensors["prompt"].decode()
-    if "messages" in tensors:
-        return "\n".join(_said(json.loads(tensors["messages"])))
-    payload = json.loads(tensors["payload"])
-    return "\n".join(_said([payload.get(name) for name in ("messages", "prompt", "input")]))
-
-
-def _said(value: Any) -> Iterator[str]:
-    """The texts of messages, parts of messages, and lists of them."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _said(part)
-    elif isinstance(value, Mapping):
-        yield from _said(value.get("content", value.get("text")))
 
 
 def _limit(step: Step) -> int | None:

@@ -1,14 +1,13 @@
 """Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
 
 A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
-(text). Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the answer and the next
-turn of its session.
+(text). Beside the last two it may hold `max_tokens`, the most tokens of the answer. Beside a payload the data may say
+`session_id`, and `delay`: the milliseconds between the answer and the next turn of its session.
 """
 
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -24,20 +23,23 @@ from inferometer.dataset.dataset import (
     parse_json,
     read_bytes,
 )
+from inferometer.dataset.prompts import make_prompts, with_lengths, with_unique_starts
 from inferometer.dataset.rows import is_rows
-from inferometer.dataset.tokens import COMMON
+from inferometer.dataset.tokens import open_tokenizer
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
-POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
-WORDS_OF_A_PROMPT = 100
 _LONGEST_MS = 1e15
 _EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
 def build_payloads(
-    options: DataOptions, *, is_scheduled: bool = False, has_sessions: bool = False
+    options: DataOptions,
+    *,
+    is_scheduled: bool = False,
+    has_sessions: bool = False,
+    output_tokens: int | str | None = None,
 ) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
@@ -49,26 +51,19 @@ def build_payloads(
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
-    reading = Reading(options.prompt_column, has_sessions=has_sessions)
+    if not files and options.prompts is None:
+        return make_prompts(options, output_tokens)
+    counts = options.tokenizer is not None and output_tokens is None
+    reading = Reading(
+        options.prompt_column, has_sessions, open_tokenizer(options.tokenizer).count if counts else None
+    )
     if files:
-        return read_payloads(files, reading, is_scheduled=is_scheduled)
-    if options.prompts is not None:
-        found = read_requests(options.prompts, read_bytes(options.prompts), reading)
-        return Dataset("files", (found.steps,), findings=found.findings)
-    return Dataset("random", (_make_prompts(options),))
-
-
-def _make_prompts(options: DataOptions) -> tuple[Step, ...]:
-    length = WORDS_OF_A_PROMPT if options.prompt_tokens is None else options.prompt_tokens
-    steps = []
-    for number in range(POOL):
-        random = Random(options.seed << 32 | number)
-        steps.append(_prompt(" ".join(random.choice(COMMON) for _ in range(length))))
-    return tuple(steps)
-
-
-def _prompt(text: str) -> Step:
-    return (Tensor("prompt", "JSON", (1,), text.encode("utf-8", "replace")),)
+        dataset = read_payloads(files, reading, is_scheduled=is_scheduled)
+    else:
+        found = read_requests(str(options.prompts), read_bytes(str(options.prompts)), reading)
+        steps = with_lengths(found.steps, output_tokens, options.seed)
+        dataset = Dataset("files", (steps,), findings=found.findings)
+    return with_unique_starts(dataset, options) if options.unique_prompts else dataset
 
 
 # --- files of payloads

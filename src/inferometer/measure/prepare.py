@@ -21,6 +21,7 @@ from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
 from inferometer.measure.checks import check_model, with_api_key
+from inferometer.measure.described import maybe_described
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -159,11 +160,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = build(
+        dataset = maybe_described(trace, options, model) or build(
             model,
             options.data,
             is_scheduled=options.fixed_schedule,
             has_sessions=options.session_concurrency is not None,
+            output_tokens=options.output_tokens,
         )
     check_validation(options, dataset)
     if habits.data_read is not None:
@@ -184,10 +186,10 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         model=model,
         traffic=replace(
             traffic,
-            wiring=replace(traffic.wiring, streams=streams),
+            wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
-            else Validation(requests.expected, *options.validate_tolerance, options.validate_sample),
+            else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),
         ),
         shared=shared,
         level_settings=level_settings,
@@ -202,7 +204,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             server={
                 **server,
                 "url": str(endpoint),
-                "findings": [*found, *dataset.findings, *requests.findings, *traffic.findings],
+                "findings": [*found, *dataset.findings, *traffic.findings],
             },
             model={
                 **dataclasses.asdict(model),

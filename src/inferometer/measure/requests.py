@@ -1,11 +1,8 @@
 """What will be sent, what must come back, and how sequences are made of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
-
-import psutil
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
@@ -13,8 +10,6 @@ from inferometer.dataset.build import batch, batch_expected, stream_expected, st
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
 from inferometer.dataset.replay import Trace, TraceLine
-from inferometer.dataset.tokens import Tokenizer, open_tokenizer
-from inferometer.dataset.trace_prompts import TracePrompts
 from inferometer.dataset.trace_tokens import trace_place
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
@@ -26,10 +21,9 @@ class Requests:
     """`numbers` are the steps in the order of a trace that names them."""
 
     steps: Sequence[Step]
-    expected: tuple[Step, ...] | None = None
+    expected: Sequence[Step] | None = None
     sequences: SequencePlan | None = None
     numbers: tuple[int, ...] | None = None
-    findings: tuple[str, ...] = ()  # what to know about them, in sentences for the user
 
 
 def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
@@ -38,10 +32,8 @@ def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: T
         return Requests(steps, sequences=session_plan(steps, options.session_concurrency))
     if model.any_sequence:
         return _of_sequences(options, dataset, model, trace)
-    if trace is not None and any(spec.datatype == "JSON" for spec in model.inputs):
-        made = _maybe_described(trace, options)
-        if made is not None:
-            return made
+    if dataset.origin == "trace":
+        return Requests(dataset.streams[0], numbers=tuple(range(len(dataset.streams[0]))))
     size = options.batch or 1
     requests = Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
     if trace is None or all(entry.is_plain for entry in trace.entries):
@@ -76,49 +68,6 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
     return tuple(step for stream in streams for step in stream)
 
 
-# --- requests that a trace describes
-
-_COPIES = 2  # of all requests, in memory
-_GIB = 1024**3
-_OTHER_PROMPTS = frozenset(("data.sources", "data.prompts", "data.prompt_tokens"))
-
-
-def _maybe_described(trace: Trace, options: Options) -> Requests | None:
-    """Prompts of the lengths that a trace has; None where it has none, or where prompts are given beside it."""
-    if not any(entry.tokens for entry in trace.entries) or _OTHER_PROMPTS & set(options.given):
-        return None
-    for entry in trace.entries:
-        if entry.tokens is None:
-            detail = "it has no 'input_length', which other lines have"
-            raise trace.error(entry, detail, remedy="give every line one, or none")
-    tokenizer = open_tokenizer(None)
-    steps = TracePrompts(trace.entries, tokenizer, options.data.seed)
-    _require_room(trace, steps.size)
-    return Requests(steps, numbers=tuple(range(len(steps))), findings=tuple(_about(trace, tokenizer)))
-
-
-def _about(trace: Trace, tokenizer: Tokenizer) -> Iterator[str]:
-    name = Path(trace.path).name
-    counted = "" if tokenizer.is_exact else ", counted in words: --tokenizer makes them exact"
-    yield f"{name}: {len(trace.entries):,} prompts are made of the lengths that this {trace.format} trace has{counted}"
-    unanswered = sum(entry.tokens is not None and entry.tokens.output == 0 for entry in trace.entries)
-    if unanswered:
-        yield f"{name}: {unanswered:,} requests have no tokens in their answer, and ask for 1, the fewest there are"
-
-
-def _require_room(trace: Trace, size: float) -> None:
-    """All requests lie in memory while they are sent."""
-    free = psutil.virtual_memory().available
-    if _COPIES * size <= free:
-        return
-    fitting = int(len(trace.entries) * free / (_COPIES * size))
-    raise UsageError(
-        f"the {len(trace.entries):,} prompts of '{trace.path}' need {_COPIES * size / _GIB:,.1f} GiB of memory, and "
-        f"{free / _GIB:,.1f} GiB are free",
-        remedy=f"replay part of it, such as its first {fitting:,} requests: head -n {fitting} cuts a file",
-    )
-
-
 # --- requests that a trace chooses
 
 
@@ -150,7 +99,7 @@ def _replayed(
     return replace(
         plain,
         steps=(*plain.steps, *_flat(stream_steps(Dataset("json", (tuple(added),)), model))),
-        expected=None if plain.expected is None else plain.expected + ((),) * len(added),
+        expected=None if plain.expected is None else (*plain.expected, *((),) * len(added)),
         numbers=tuple(numbers),
     )
 

@@ -67,7 +67,7 @@ def test_a_measurement_has_the_rows_it_always_had():
     assert csv_text(sample_result()) == main_csv(sample_result())
 
 
-@pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study, sample_inspection])
+@pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study])
 def test_names_of_others_are_cells_and_no_formulas(make):
     text = csv_text(make(EVIL))
     assert {len(row) for row in csv.reader(io.StringIO(text))} == {len(next(csv.reader(io.StringIO(text))))}
@@ -76,3 +76,12 @@ def test_names_of_others_are_cells_and_no_formulas(make):
 
 def test_nothing_to_write_is_an_empty_text():
     assert csv_text(replace(sample_study(), trials=())) == ""
+
+
+def test_an_inspection_is_its_rate_over_time():
+    found = sample_inspection()
+    rows = list(csv.DictReader(io.StringIO(csv_text(found))))
+    assert [float(row["End s"]) - float(row["Start s"]) for row in rows] == [found.bin_s] * len(found.bins)
+    assert sum(int(row["Requests"]) for row in rows) == found.requests
+    assert sum(int(row["Prompt tokens"]) for row in rows) == found.input.total
+    assert sum(int(row["Answer tokens"]) for row in rows) == found.output.total
