@@ -88,14 +88,16 @@ def _lines(path: str, data: bytes) -> Iterator[Row]:
         if not line.strip():
             continue
         if line.lstrip().startswith(b"{"):
-            fields = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
+            fields = parse_json(
+                line, f"line {number} of {path} begins like JSON, but is not: ", remedy=ACCEPTED
+            )
         else:
             fields = {PROMPT_FIELDS[0]: line.decode("utf-8", "replace")}
         yield Row(f"line {number} of {path}", fields)
 
 
 def _listed(path: str, data: bytes) -> Iterator[Row]:
-    found = parse_json(data, f"{path} begins like a JSON list, but is not: ")
+    found = parse_json(data, f"{path} begins like a JSON list, but is not: ", remedy="give a whole file")
     for number, fields in enumerate(found, start=1):
         if not isinstance(fields, dict):
             raise UsageError(f"entry {number} of {path} is not an object", remedy=ACCEPTED)

@@ -111,7 +111,7 @@ def _time(where: str, table: TraceTable, text: str) -> int:
     except (ValueError, OverflowError):
         raise UsageError(
             f"{where}: '{table.columns[0]}' is '{text}'",
-            remedy=f"in a {table.name} trace it is {table.time_is}",
+            remedy=f"{table.name} traces have {table.time_is} there",
         ) from None
 
 

@@ -14,6 +14,7 @@ from inferometer.options.values import (
     bounds,
     choice,
     duration,
+    existing_path,
     microseconds,
     output_file,
     path,
@@ -356,7 +357,7 @@ class InspectOptions:
     tokenizer: str | None = option(
         "--tokenizer",
         "Count the tokens of prompts with this tokenizer.json, or the one in this folder (default: words)",
-        text("PATH"),
+        existing_path,
         group="Prompts",
     )
     prompt_column: str | None = option(

@@ -73,7 +73,7 @@ FILES = {
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in LOADING),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }

@@ -82,7 +82,7 @@ def _figures(found: Inspection) -> Iterator[Figure]:
 
 
 def _time(seconds: float) -> str:
-    return duration(seconds * NS_PER_S) if seconds < 60 else time_span(seconds)
+    return duration(seconds * NS_PER_S) if seconds < 60 else time_span(round(seconds))
 
 
 # --- when
