@@ -409,7 +409,7 @@ def classic_report(result: Result) -> str:
 
 def sample_inspection(name: str = "trace.jsonl") -> Inspection:
     """A trace of bursts whose prompts share their first block, in sessions of two."""
-    times = tuple(burst * NS_PER_S + place for burst in range(0, 600, 3) for place in range(burst % 4 + 1))
+    times = tuple(burst * NS_PER_S for burst in range(0, 600, 3) for _ in range(burst % 4 + 1))
     contents = Contents(
         format="Mooncake",
         counted_in="the trace",

@@ -155,6 +155,8 @@ def _started_tensor(tensor: Tensor, place: str) -> Tensor:
 def _first_text(document: Any) -> tuple[Any, Any]:
     """What holds the first text that a model reads, and where; None where there is none."""
     if isinstance(document, list):
+        if document and isinstance(document[0], str):
+            return document, 0
         found = (_first_text(part) for part in document)
         return next((pair for pair in found if pair[0] is not None), (None, None))
     if not isinstance(document, dict):

@@ -174,20 +174,27 @@ def _apart(encoder: "Encoder", words: Sequence[str]) -> list[str]:
 
 
 def _merging(encoder: "Encoder", words: list[str]) -> set[str]:
-    """Words to leave out so that texts of the others are a token a word; none when they already are."""
+    """Words to leave out so that texts of the others are a token a word; none when they already are.
+
+    The first word of a text may have a token of another form, with a blank that the tokenizer puts before it: then it
+    may also merge in another way.
+    """
     start = words[0]
+    firsts = {word: _ids(encoder, word)[0] for word in words}
     tokens = {word: _ids(encoder, start + word)[-1] for word in words}
     walk = list(_walk(words))
     found = _ids(encoder, "".join(walk))
-    if len(found) == len(walk) and found[1:] == [tokens[word] for word in walk[1:]]:
+    is_apart = len(found) == len(walk) and found[1:] == [tokens[word] for word in walk[1:]]
+    if is_apart and firsts == tokens:
         return set()
     clashes: dict[str, set[str]] = {word: set() for word in words}
     for one in words:
         for other in words:
-            if _ids(encoder, start + one + other)[1:] != [tokens[one], tokens[other]]:
+            within, ahead = _ids(encoder, start + one + other), _ids(encoder, one + other)
+            if within[1:] != [tokens[one], tokens[other]] or ahead != [firsts[one], tokens[other]]:
                 clashes[one].add(other)
                 clashes[other].add(one)
-    return _cover(clashes) or {words[-1]}
+    return _cover(clashes) or (set() if is_apart else {words[-1]})
 
 
 def _cover(clashes: dict[str, set[str]]) -> set[str]:

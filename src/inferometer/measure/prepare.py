@@ -25,6 +25,7 @@ from inferometer.measure.described import maybe_described
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
+from inferometer.measure.prompts import RunPrompts, maybe_prompts
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.measure.unused import check_given, check_tls, check_use, check_validation
@@ -74,6 +75,7 @@ class Setup:
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
+    prompts: RunPrompts | None = None  # of servers that read text
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -225,6 +227,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         metrics=metrics,
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
+        prompts=maybe_prompts(options, dataset, steps),
     )
 
 

@@ -111,9 +111,11 @@ def _choice(name: str, asked: str, item: str) -> Choice:
         raise UsageError(f"{name} '{asked}': '{item.strip()}' is no length", remedy=_REMEDY)
     prompt, output, weight = found.groups()
     choice = Choice(int(prompt), None if output is None else int(output), float(weight or 1))
-    if not (1 <= choice.prompt <= LONGEST and 1 <= (choice.output or 1) <= LONGEST and choice.weight > 0):
+    sizes = (choice.prompt, *(() if choice.output is None else (choice.output,)))
+    if not (all(1 <= size <= LONGEST for size in sizes) and choice.weight > 0):
         raise UsageError(
-            f"{name} '{asked}': '{item.strip()}' has a length or a weight that is not above 0",
+            f"{name} '{asked}': '{item.strip()}' has a weight that is not above 0, or a length that is not from 1 to "
+            f"{LONGEST:,}",
             remedy=f"write {_PAIRS}",
         )
     if (output is None) != ("/" not in asked):

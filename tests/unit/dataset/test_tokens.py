@@ -38,6 +38,15 @@ def test_counts_of_joined_texts_add_up_and_beginnings_keep_their_tokens(opened):
         assert {tuple(found[:first]) for found in whole} == {tuple(ids(start))}
 
 
+def test_every_word_may_follow_every_other_at_the_start_and_later(opened):
+    ours, ids = opened
+    first = ours.words[0]
+    for one in ours.words:
+        for other in ours.words:
+            assert len(ids(one + other)) == 2, (one, other)
+            assert len(ids(first + one + other)) == 3, (one, other)
+
+
 def test_every_word_is_another_token(opened):
     ours, ids = opened
     assert len(ours.words) >= FEWEST_WORDS

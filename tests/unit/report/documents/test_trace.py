@@ -34,7 +34,7 @@ def test_a_whole_report():
         block.title for section in found.sections for block in section.blocks if isinstance(block, Chart)
     ]
     assert charts == [
-        "Requests per second, in steps of 6.00 s",
+        "Requests per second, in steps of 12.0 s",
         "Tokens per second",
         "Share of requests up to a length",
     ]
