@@ -23,13 +23,14 @@ BLOCK = 512
 BY_CHANCE = 16  # tokens: fewer of them fill no block of a server's cache
 
 Line = dict[str, Any]
+# Each asks for another number of tokens: that tells them apart at the server, whatever order they come in.
 TRACE: tuple[Line, ...] = (
     {"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": [46, 47, 48]},
     {"timestamp": 40, "input_length": 1300, "output_length": 30, "hash_ids": [46, 47, 49]},
     {"timestamp": 90, "input_length": 1060, "output_length": 1, "hash_ids": [46, 47, 48]},
     {"timestamp": 60, "input_length": 600, "output_length": 5, "hash_ids": [46, 50]},
     {"timestamp": 90, "input_length": 512, "output_length": 7, "hash_ids": [51]},
-    {"timestamp": 130, "input_length": 1536, "output_length": 7, "hash_ids": [51, 52, 53]},
+    {"timestamp": 130, "input_length": 1536, "output_length": 8, "hash_ids": [51, 52, 53]},
     {"timestamp": 170, "input_length": 513, "output_length": 9, "hash_ids": [51, 52]},
     {"timestamp": 200, "input_length": 1, "output_length": 2, "hash_ids": [54]},
     {"timestamp": 210, "input_length": 700, "output_length": 3, "hash_ids": []},
@@ -62,8 +63,11 @@ def mooncake(lines: tuple[Line, ...] = TRACE) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def prompts(fake: FakeOpenAi) -> list[str]:
-    return [payload["messages"][0]["content"] for payload in fake.payloads]
+def prompts(fake: FakeOpenAi) -> dict[int, str]:
+    """By the number of tokens that is asked for."""
+    found = {payload["max_tokens"]: payload["messages"][0]["content"] for payload in fake.payloads}
+    assert len(found) == len(fake.payloads)
+    return found
 
 
 def shared(one: Line, other: Line) -> int:
@@ -97,12 +101,15 @@ def test_a_mooncake_trace_is_sent_token_by_token_as_it_says(
     assert ended.code == 0, ended.stderr
     encoder = Tokenizer.from_file(str(tokenizer))
     encoder.no_truncation()
-    tokens = [encoder.encode(text, add_special_tokens=False).ids for text in prompts(server)]
-    assert [len(each) for each in tokens] == [line["input_length"] for line in SENT]
-    assert [payload["max_tokens"] for payload in server.payloads] == [line["output_length"] for line in SENT]
-    for one, other in combinations(range(len(SENT)), 2):
-        wanted = shared(SENT[one], SENT[other])
-        assert wanted <= common(tokens[one], tokens[other]) < wanted + BY_CHANCE, (one, other)
+    tokens = {
+        asked: encoder.encode(text, add_special_tokens=False).ids for asked, text in prompts(server).items()
+    }
+    lengths = {asked: len(each) for asked, each in tokens.items()}
+    assert lengths == {line["output_length"]: line["input_length"] for line in TRACE}
+    for one, other in combinations(TRACE, 2):
+        wanted = shared(one, other)
+        found = common(tokens[one["output_length"]], tokens[other["output_length"]])
+        assert wanted <= found < wanted + BY_CHANCE, (one, other)
     assert shared(TRACE[0], TRACE[2]) == 1060  # of a block that is cut, too
 
 
@@ -122,6 +129,8 @@ def test_it_is_sent_on_time(
     rows = sorted(parquet.read_table(export).to_pylist(), key=lambda row: row["step"])
     due = np.array([row["due_ns"] for row in rows])
     sent = np.array([row["sent_ns"] for row in rows])
+    inputs = [json.loads(row["request_inputs"]) for row in rows]
+    assert [int(row["max_tokens"]) for row in inputs] == [line["output_length"] for line in SENT]
     assert (due - due[0]).tolist() == [2 * line["timestamp"] * NS_PER_MS for line in SENT]
     assert (sent >= due).all()
     per_s = (len(due) - 1) / int(due[-1] - due[0])
@@ -145,8 +154,7 @@ def test_traces_in_tables_are_sent_with_their_lengths(
     address = server.server.address
     ended = run("inferometer", "measure", address, "tiny", "--service-kind", "openai", "--replay", path)
     assert ended.code == 0, ended.stderr
-    assert [len(text.split()) for text in prompts(server)] == [472, 9, 30]
-    assert [payload["max_tokens"] for payload in server.payloads] == [18, 3, 1]
+    assert {asked: len(text.split()) for asked, text in prompts(server).items()} == {18: 472, 3: 9, 1: 30}
     assert "counted in words: --tokenizer makes them exact" in ended.stderr
 
 
@@ -156,7 +164,8 @@ def test_only_the_times_of_a_trace_are_used_with_prompts_of_the_users(
     words = ("--replay", file("trace.jsonl", mooncake()), "--prompts", file("prompts.txt", "one\ntwo\n"))
     ended = run("inferometer", "measure", server.server.address, "tiny", "--service-kind", "openai", *words)
     assert ended.code == 0, ended.stderr
-    assert prompts(server) == ["one", "two"] * 4 + ["one"]
+    said = [payload["messages"][0]["content"] for payload in server.payloads]
+    assert sorted(said) == ["one"] * 5 + ["two"] * 4
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """The requests of a trace or a file of prompts as columns: when, how long, what they share. Nothing is sent.
 
-Which share of the prompt tokens a prefix cache could hold is counted for an ideal one: it forgets nothing, and has a
-prompt at once. Of traces with named blocks it is exact. Of texts, beginnings are compared in pieces of 64 characters.
+What a prefix cache could hold of a trace with named blocks is exact; of texts, those that read them can count it.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inferometer.dataset.chat_rows import Reading, RequestsRead, read_requests
@@ -17,15 +16,15 @@ from inferometer.dataset.replay import TIMES, Trace, read_trace
 from inferometer.dataset.rows import CHAT_FIELDS, PROMPT_FIELDS, is_rows
 from inferometer.dataset.tokens import Tokenizer
 from inferometer.dataset.trace_tables import TABLES
-from inferometer.dataset.trace_tokens import BLOCK, TraceTokens
+from inferometer.dataset.trace_tokens import cacheable_in_blocks
 
-PIECE = 64  # characters of a text that are compared at once
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A column is empty where the file says nothing; `cacheable_tokens` is None where nothing tells."""
+    """A column is empty where the file says nothing; `cacheable_tokens` is None where nothing tells, and where `texts`
+    do."""
 
     format: str
     counted_in: str  # what counted the tokens: the trace itself, words, or a tokenizer's name
@@ -33,6 +32,7 @@ class Contents:
     times_ns: tuple[int, ...] = ()
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
     cacheable_tokens: int | None = None
     sessions: tuple[int, ...] = ()  # requests in each
     findings: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def _of_requests(name: str, found: RequestsRead, tokenizer: Tokenizer) -> Conten
         requests=len(texts),
         inputs=tuple(map(tokenizer.count, texts)),
         outputs=tuple(limit for limit in limits if limit is not None),
-        cacheable_tokens=cacheable_in_texts(texts, tokenizer.count),
+        texts=tuple(texts),
         sessions=found.turns or tuple(Counter(_sessions(found.steps)).values()),
         findings=found.findings,
     )
@@ -108,43 +108,3 @@ def _limit(step: Step) -> int | None:
         return int(tensors["max_tokens"])
     payload = json.loads(tensors["payload"]) if "payload" in tensors else {}
     return next((payload[name] for name in _LIMITS if type(payload.get(name)) is int), None)
-
-
-# --- what could be cached
-
-
-def cacheable_in_blocks(prompts: Sequence[TraceTokens]) -> int:
-    """Tokens of leading blocks that an earlier prompt began with, too; in the order of the prompts."""
-    nodes: dict[tuple[int, int | str], int] = {}  # (number of the beginning before it, block) -> number
-    longest: list[int] = [0]  # tokens of the last block of each beginning
-    shared = 0
-    for prompt in prompts:
-        node, is_shared = 0, True
-        whole, rest = divmod(prompt.input, BLOCK)
-        for place, name in enumerate(prompt.blocks):
-            size = BLOCK if place < whole else rest
-            node = nodes.setdefault((node, name), len(longest))
-            if node == len(longest):
-                longest.append(0)
-            known = longest[node]
-            if is_shared:
-                is_shared = known >= size
-                shared += size if is_shared else known
-            if known < size:
-                longest[node] = size
-    return shared
-
-
-def cacheable_in_texts(texts: Sequence[str], count: Callable[[str], int]) -> int:
-    """Tokens of the beginnings that an earlier text has, too."""
-    seen: set[int] = set()
-    shared = 0
-    for text in texts:
-        key, known = 0, 0
-        for start in range(0, len(text), PIECE):
-            key = hash((key, text[start : start + PIECE]))
-            if key in seen and known == start:
-                known = min(start + PIECE, len(text))
-            seen.add(key)
-        shared += count(text[:known]) if known else 0
-    return shared

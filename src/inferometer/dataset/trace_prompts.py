@@ -47,11 +47,19 @@ class TracePrompts(Sequence[Step]):
         return map(self._step, self._entries)
 
     @property
+    def tokens(self) -> tuple[TraceTokens, ...]:
+        """What the trace says of each."""
+        return tuple(entry.tokens for entry in self._entries if entry.tokens is not None)
+
+    @property
     def size(self) -> float:
         """Bytes of all prompts, about."""
         words = self._tokenizer.words
-        tokens = sum(entry.tokens.input for entry in self._entries if entry.tokens is not None)
-        return tokens * sum(len(word.encode()) for word in words) / len(words)
+        return (
+            sum(prompt.input for prompt in self.tokens)
+            * sum(len(word.encode()) for word in words)
+            / len(words)
+        )
 
     def _step(self, entry: TraceLine) -> Step:
         assert entry.tokens is not None  # the trace has been asked

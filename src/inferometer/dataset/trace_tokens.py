@@ -1,5 +1,6 @@
 """What a trace says of a request instead of its text: how long prompt and answer are, and what prompts share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BLOCK = 512  # tokens
@@ -18,3 +19,26 @@ class TraceTokens:
 
 def trace_place(path: str, line: int) -> str:
     return f"line {line} of '{path}'"
+
+
+def cacheable_in_blocks(prompts: Sequence[TraceTokens]) -> int:
+    """Tokens of leading blocks that an earlier prompt began with, too: what an ideal prefix cache could hold, which
+    forgets nothing and has a prompt at once."""
+    nodes: dict[tuple[int, int | str], int] = {}  # (number of the beginning before it, block) -> number
+    longest: list[int] = [0]  # tokens of the last block of each beginning
+    shared = 0
+    for prompt in prompts:
+        node, is_shared = 0, True
+        whole, rest = divmod(prompt.input, BLOCK)
+        for place, name in enumerate(prompt.blocks):
+            size = BLOCK if place < whole else rest
+            node = nodes.setdefault((node, name), len(longest))
+            if node == len(longest):
+                longest.append(0)
+            known = longest[node]
+            if is_shared:
+                is_shared = known >= size
+                shared += size if is_shared else known
+            if known < size:
+                longest[node] = size
+    return shared

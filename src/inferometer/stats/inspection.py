@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from inferometer.base.units import NS_PER_S
 from inferometer.dataset.contents import Contents, read_contents
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.options.commands import InspectOptions
+from inferometer.stats.prompts import tree_tokens
 from inferometer.stats.series import rank
 
 MOST_BINS = 120
@@ -114,7 +115,11 @@ class Inspection:
 
 def inspect_file(path: str, asked: InspectOptions) -> Inspection:
     """What is in a trace or a file of prompts."""
-    contents = read_contents(path, open_tokenizer(asked.tokenizer), asked.prompt_column)
+    tokenizer = open_tokenizer(asked.tokenizer)
+    contents = read_contents(path, tokenizer, asked.prompt_column)
+    if contents.texts:
+        cacheable = sum(contents.inputs) - tree_tokens(set(contents.texts), tokenizer.count)
+        contents = replace(contents, cacheable_tokens=cacheable)
     return inspection(contents, name=Path(path).name, tool=f"inferometer {inferometer.__version__}")
 
 

@@ -8,14 +8,11 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.contents import (
-    PIECE,
     Contents,
-    cacheable_in_blocks,
-    cacheable_in_texts,
     read_contents,
 )
 from inferometer.dataset.tokens import open_tokenizer
-from inferometer.dataset.trace_tokens import TraceTokens
+from inferometer.dataset.trace_tokens import TraceTokens, cacheable_in_blocks
 
 
 @pytest.fixture
@@ -120,11 +117,3 @@ BLOCKS = [
 @pytest.mark.parametrize(("prompts", "expected"), [row[1:] for row in BLOCKS], ids=[row[0] for row in BLOCKS])
 def test_what_could_be_cached(prompts: list[tuple[int, tuple[int | str, ...]]], expected: int):
     assert cacheable_in_blocks([TraceTokens(size, 1, blocks) for size, blocks in prompts]) == expected
-
-
-def test_texts_are_compared_in_pieces():
-    start, rest = "a " * PIECE, "b " * PIECE
-    count = len
-    assert cacheable_in_texts([start, start + rest, start + rest], count) == len(start) * 2 + len(rest)
-    assert cacheable_in_texts([start, "x" + start], count) == 0
-    assert cacheable_in_texts(["short", "short", "shorter"], count) == len("short")

@@ -1,5 +1,6 @@
 """Prompts out of a trace: exactly as long, and alike exactly as far as the trace says."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -7,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.dataset.contents import cacheable_in_blocks
+from inferometer.dataset.prompts import PromptText
 from inferometer.dataset.replay import TraceLine
 from inferometer.dataset.tokens import Tokenizer, open_tokenizer
 from inferometer.dataset.trace_prompts import TracePrompts
-from inferometer.dataset.trace_tokens import BLOCK, TraceTokens
+from inferometer.dataset.trace_tokens import BLOCK, TraceTokens, cacheable_in_blocks
+from inferometer.stats.prompts import AskedPrompts, SentPrompt, described_figures, prompt_figures
 from tests.support.vocabularies import BUILDS, saved
 
 BY_CHANCE = 16
@@ -79,3 +81,19 @@ def test_the_room_they_need_is_known_before():
     entries = [TraceLine(0, line, tokens=TraceTokens(5000, 1)) for line in range(20)]
     steps = TracePrompts(entries, open_tokenizer(None), 0)
     assert steps.size == pytest.approx(sum(len(step[0].data) for step in steps), rel=0.02)
+
+
+def test_figures_of_described_prompts_are_those_of_their_texts():
+    asked = [
+        TraceTokens(1100, 5, (1, 2, 3)),
+        TraceTokens(1030, 1, (1, 2, 4)),
+        TraceTokens(700),
+        TraceTokens(40, 1, (1,)),
+    ]
+    words, counts = open_tokenizer(None), (1, 1, 3, 1)
+    texts = [PromptText(text) for text in prompts(words, *asked)]
+    read = prompt_figures(AskedPrompts(), [*map(SentPrompt, texts, counts)], words, 0)
+    known = described_figures(AskedPrompts(), list(zip(asked, counts, strict=True)), words)
+    assert known.cacheable == 1024 + 2 * 700 + 40
+    assert known.cacheable <= read.cacheable < known.cacheable + BY_CHANCE * len(asked)
+    assert replace(read, cacheable=0) == replace(known, cacheable=0)

@@ -7,7 +7,8 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.contents import Contents
-from inferometer.stats.inspection import Inspection, burstiness, inspection, lengths_of
+from inferometer.options.commands import InspectOptions
+from inferometer.stats.inspection import Inspection, burstiness, inspect_file, inspection, lengths_of
 
 
 def inspected(*times_ns: int, **more: object) -> Inspection:
@@ -96,3 +97,10 @@ def test_shares_and_sessions():
     assert found.cacheable_share == 0.25
     assert (found.session_count, found.session_requests) == (3, (2, 5))
     assert inspected(0, 1, inputs=(10, 30)).cacheable_share is None
+
+
+def test_of_texts_the_shared_beginnings_could_be_cached(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("a b c d\na b x\na b c d\ny\n")
+    found = inspect_file(str(path), InspectOptions())
+    assert (found.input.total, found.cacheable_tokens) == (12, 2 + 4)
