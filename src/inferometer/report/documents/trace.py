@@ -20,7 +20,9 @@ from inferometer.report.document import (
     message_section,
 )
 from inferometer.report.format import curve, duration, plural, quantity, share, time_span
-from inferometer.stats.inspection import MANY_TOGETHER, MOST_BINS, Burstiness, Inspection, TokenLengths
+from inferometer.stats.inspection import MANY_TOGETHER, Burstiness, Inspection, TokenLengths
+
+CURVE_WIDTH = 60  # characters
 
 
 def inspection_document(found: Inspection) -> Document:
@@ -99,12 +101,19 @@ def _rate_section(found: Inspection) -> Section | None:
         ]
     lead = "All requests have the same time."
     if len(found.bins) > 1:
-        facts.append(("Over time", curve([row.requests for row in found.bins], MOST_BINS)))
+        facts.append(("Over time", _curve(found)))
     if found.burstiness is not None:
         facts += _burst_facts(found.burstiness)
         lead = " ".join(_burst_words(found.burstiness))
     charts = tuple(_rate_charts(found)) if len(found.bins) > 1 else ()
     return Section("rate", "Rate over time", lead, (*charts, Facts("Arrivals", tuple(facts))))
+
+
+def _curve(found: Inspection) -> str:
+    """The rate as bars of text, of as many bins each as it takes for one line."""
+    each = -(-len(found.bins) // CURVE_WIDTH)
+    groups = [found.bins[start : start + each] for start in range(0, len(found.bins), each)]
+    return curve([sum(row.requests for row in group) / len(group) for group in groups], CURVE_WIDTH)
 
 
 def _burst_facts(found: Burstiness) -> list[tuple[str, str]]:
