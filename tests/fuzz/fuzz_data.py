@@ -17,12 +17,14 @@ from pyarrow import parquet
 from inferometer.dataset.build import build
 from inferometer.dataset.contents import read_contents
 from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
+from inferometer.dataset.lengths import AskedLengths, draw_pairs
 from inferometer.dataset.replay import read_trace
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.dataset.trace_tokens import LONGEST
 from inferometer.load.plan import parse_shape
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.options.lengths import lengths
 from inferometer.options.options import DataOptions, Tls
 from inferometer.report.saved import to_html
 from inferometer.services.dynamic_grpc import MESSAGES as CALLED
@@ -337,7 +339,52 @@ def read_address(data: bytes) -> None:
     assert 0 < found.port < 65536
 
 
+# --- lengths of prompts
+
+LENGTHS = (
+    b"512",
+    b"normal(512, 128)",
+    b"lognormal(9, 9)",
+    b"uniform(1, 5)",
+    b"128/16:60, 2048/256:40",
+    b"5:1,6",
+)
+LENGTH_WORDS = (
+    b"(",
+    b")",
+    b",",
+    b":",
+    b"/",
+    b"@",
+    b"nan",
+    b"inf",
+    b"1e9",
+    b"-1",
+    b"0",
+    b"9" * 30,
+    b"\xc2\xb2",
+)
+LENGTH_FILES = (b"5\n6\n", b"5,1\n6,2\n", b"input_tokens,output_tokens\n5,1\n", b'a,"b\nc",isl\n1,2,3\n')
+
+
+def read_lengths(data: bytes) -> None:
+    asked = data.decode("utf-8", "surrogateescape")
+    lengths(pairs=True).check("--prompt-tokens", asked)
+    assert all(prompt >= 1 for prompt, _ in draw_pairs(AskedLengths(asked), 5, 0))
+
+
+def read_length_file(data: bytes) -> None:
+    assert all(prompt >= 1 for prompt, _ in draw_pairs(AskedLengths(f"@{file('lengths', data)}"), 5, 0))
+
+
 FAMILIES = (
+    Family("lengths", damaged_seeds("lengths", LENGTHS, LENGTH_WORDS), read_lengths, 30),
+    Family(
+        "length-file",
+        damaged_seeds("length-file", LENGTH_FILES, (b",", b"\n", b'"', b"\0")),
+        read_length_file,
+        30,
+    ),
     Family("npy", damaged_seeds("npy", ARRAYS, ARRAY_WORDS), reader("a.npy", read_npy), 30),
     Family(
         "npz",

@@ -72,6 +72,14 @@ def word_level() -> Tokenizer:
     return made
 
 
+def numbered() -> Tokenizer:
+    """Names of no language."""
+    words = [_UNKNOWN, *(f"w{number}" for number in range(300))]
+    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, _UNKNOWN))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return made
+
+
 def letters() -> Tokenizer:
     """Of bytes alone: no word is a token, and letters are."""
     made = Tokenizer(models.BPE())
@@ -90,7 +98,8 @@ def wordless() -> Tokenizer:
 
 
 BUILDS: dict[str, Callable[[], Tokenizer]] = {
-    build.__name__: build for build in (byte_level, unsplit, unigram, word_piece, word_level, letters)
+    build.__name__: build
+    for build in (byte_level, unsplit, unigram, word_piece, word_level, numbered, letters)
 }
 
 

@@ -98,11 +98,14 @@ def _length(once: Callable[[], float], name: str) -> int:
 
 def _read(path: str, name: str) -> Iterator[Pair]:
     lines = [line.decode("utf-8", "replace") for line in split_lines(read_bytes(path))]
-    rows = [
-        (number, [cell.strip() for cell in row])
-        for number, row in enumerate(csv.reader(lines), start=1)
-        if any(cell.strip() for cell in row)
-    ]
+    try:
+        rows = [
+            (number, [cell.strip() for cell in row])
+            for number, row in enumerate(csv.reader(lines), start=1)
+            if any(cell.strip() for cell in row)
+        ]
+    except csv.Error as error:
+        raise UsageError(f"{name} @{path}: {error}", remedy=_SHAPE) from None
     columns: Sequence[int] = range(2)
     if rows and not any(is_digits(cell) for cell in rows[0][1]):
         columns = _columns(path, name, rows.pop(0)[1])

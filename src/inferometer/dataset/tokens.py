@@ -140,11 +140,11 @@ def _candidates(encoder: "Encoder") -> list[str]:
     def rank(word: str) -> int:
         if word in common:
             return 0
-        if not word.isascii():
+        if not (word.isascii() and word.isalpha()):
             return 3
         return 1 if 2 <= len(word) <= 12 and word.islower() else 2
 
-    words = dict.fromkeys(word for text in texts if (word := text.strip()).isalpha())
+    words = dict.fromkeys(word for text in texts if (word := text.strip()).isalnum())
     return sorted(words, key=rank)[:_CANDIDATES]
 
 
