@@ -23,12 +23,13 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
 from inferometer.report.saved import Report
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
 '''
 COMMANDS = ("measure", "find", "tune", "compare", "diagnose")
-OTHERS = ("load", "save", "to_html", "to_markdown")
+OTHERS = ("inspect", "load", "save", "to_html", "to_markdown")
 
 
 def stub(*, is_async: bool) -> str:
@@ -37,7 +38,7 @@ def stub(*, is_async: bool) -> str:
     head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
     parts = [_function(name, is_async=is_async) for name in names]
     text = "\n".join([head, *parts])
-    return re.sub(r"from \S+ import Report\n", "", text) if is_async else text
+    return re.sub(r"from \S+ import (?:Report|Inspection)\n", "", text) if is_async else text
 
 
 def _function(name: str, *, is_async: bool) -> str:

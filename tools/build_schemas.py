@@ -10,10 +10,11 @@ import inferometer
 from inferometer.base.answer_file import Answer, json_schema
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 
-ANSWERS: tuple[type[Answer], ...] = (Result, Comparison, Diagnosis, Study)
+ANSWERS: tuple[type[Answer], ...] = (Result, Comparison, Diagnosis, Study, Inspection)
 FOLDER = Path(inferometer.__file__).parent / "schemas"
 
 

@@ -1,6 +1,7 @@
 """Files of data: arrays, sounds, JSON, prompts, traces, schedules, certificates."""
 
 import io
+import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -8,21 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 from fuzz_replies import JSON_WORDS, make_documents
 from harness import Choices, Family, damaged, damaged_seeds, each
+from pyarrow import parquet
 
 from inferometer.dataset.build import build
+from inferometer.dataset.contents import read_contents
 from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
 from inferometer.dataset.lengths import AskedLengths, draw_pairs
 from inferometer.dataset.replay import read_trace
+from inferometer.dataset.tokens import open_tokenizer
+from inferometer.dataset.trace_tokens import LONGEST
 from inferometer.load.plan import parse_shape
 from inferometer.measure.points import read_intervals
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.lengths import lengths
 from inferometer.options.options import DataOptions, Tls
+from inferometer.report.saved import to_html
 from inferometer.services.dynamic_grpc import MESSAGES as CALLED
 from inferometer.services.endpoint import parse_endpoint, tls_context
 from inferometer.services.openai import PAYLOAD
+from inferometer.stats.inspection import inspection
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")
 
@@ -194,6 +202,7 @@ ENTRIES = (
     {"timestamp": 250},
     {"timestamp_s": 0.25, "step": 3, "stream": 0},
     {"timestamp_ms": 1, "data": {"A": [1, 2]}},
+    {"timestamp": 5, "input_length": 700, "output_length": 9, "hash_ids": [1, 2], "session_id": "a"},
 )
 make_entry = make_documents("trace", ENTRIES)
 
@@ -206,6 +215,53 @@ def make_trace(choices: Choices) -> bytes:
 def read_replay(data: bytes) -> None:
     for entry in read_trace(file("trace.jsonl", data), speed=2.0).entries:
         assert 0 <= entry.time_ns < 2**63
+        assert entry.tokens is None or 0 < entry.tokens.input <= LONGEST
+
+
+TRACE_TABLES = (
+    b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,API log\n9,b,1,0,1,x",
+    b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\r\n2023-11-16 18:15:50+00:00,3,1\n",
+)
+CONTENTS = (
+    *TRACE_TABLES,
+    b'{"timestamp": 5, "input_length": 700, "output_length": 9, "hash_ids": [1, 2]}\n{"timestamp": 0}\n',
+    b'[{"id": "a", "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}]}]',
+    b'{"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {"messages": [], "max_tokens": 3}}\n',
+    b'{"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "max_tokens": 5}\n',
+    b'prompt,max_tokens,session_id\n"a, b",5,s\nc,,s\n',
+    json.dumps(PAYLOADS[0]).encode(),
+    *PROMPTS,
+)
+CONTENT_WORDS = (
+    *JSON_WORDS,
+    b"prompt",
+    b"messages",
+    b"body",
+    b"conversations",
+    b"role",
+    b"1e400",
+    b",",
+    b"\n",
+)
+
+
+def read_any(data: bytes) -> None:
+    found = inspection(read_contents(file("contents", data), open_tokenizer(None)), name="x", tool="t")
+    assert found.requests > 0
+    assert found.cacheable_share is None or 0 <= found.cacheable_share <= 1
+    to_html(found)
+
+
+def as_parquet(rows: list[dict[str, Any]]) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    return sink.getvalue()
+
+
+PARQUETS = (
+    as_parquet([{"prompt": "x", "max_tokens": 5}, {"prompt": "y", "max_tokens": None}]),
+    as_parquet([{"conversations": [{"from": "human", "value": "x"}]}]),
+)
 
 
 # --- what is not JSON
@@ -344,6 +400,11 @@ FAMILIES = (
     Family("messages-json", make_documents("messages-json", MESSAGES), read_messages, 20),
     Family("prompts", damaged_seeds("prompts", PROMPTS, JSON_WORDS), read_prompts, 30),
     Family("trace", make_trace, read_replay, 15),
+    Family(
+        "trace-table", damaged_seeds("trace-table", TRACE_TABLES, (b",", b"\n", b"9" * 30)), read_replay, 30
+    ),
+    Family("contents", damaged_seeds("contents", CONTENTS, CONTENT_WORDS), read_any, 20),
+    Family("parquet", damaged_seeds("parquet", PARQUETS, (b"PAR1",)), read_any, 10),
     Family(
         "intervals",
         damaged_seeds("intervals", INTERVALS, (b"-1", b"0", b"9" * 400, b"1e5", b"\n")),

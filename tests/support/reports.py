@@ -19,6 +19,7 @@ from inferometer.compare.comparison import (
     Turn,
     Variant,
 )
+from inferometer.dataset.contents import Contents
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.diagnose.diagnosis import (
     Change,
@@ -34,6 +35,7 @@ from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
+from inferometer.stats.inspection import Inspection, inspection
 from inferometer.stats.measurement import (
     ClientCost,
     Distribution,
@@ -403,6 +405,23 @@ def classic_report(result: Result) -> str:
             lines.append(classic.pass_line(number, window, effective.percentile))
         lines.append(classic.level_block(result, level))
     return "".join([*lines, classic.summary(result)])
+
+
+def sample_inspection(name: str = "trace.jsonl") -> Inspection:
+    """A trace of bursts whose prompts share their first block, in sessions of two."""
+    times = tuple(burst * NS_PER_S for burst in range(0, 600, 3) for _ in range(burst % 4 + 1))
+    contents = Contents(
+        format="Mooncake",
+        counted_in="the trace",
+        requests=len(times),
+        times_ns=times,
+        inputs=tuple(512 + number for number in range(len(times))),
+        outputs=tuple(number % 90 for number in range(len(times))),
+        cacheable_tokens=512 * (len(times) - 1),
+        sessions=(2,) * (len(times) // 2),
+        findings=("6 requests have no tokens in their answer",),
+    )
+    return inspection(contents, name=name, tool=TOOL)
 
 
 LIMIT_MS = 20.0  # of the sample study's promise

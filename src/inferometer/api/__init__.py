@@ -8,6 +8,7 @@ from inferometer.api.functions import (
     compare,
     diagnose,
     find,
+    inspect,
     load,
     measure,
     save,
@@ -16,4 +17,16 @@ from inferometer.api.functions import (
     tune,
 )
 
-__all__ = ["aio", "compare", "diagnose", "find", "load", "measure", "save", "to_html", "to_markdown", "tune"]
+__all__ = [
+    "aio",
+    "compare",
+    "diagnose",
+    "find",
+    "inspect",
+    "load",
+    "measure",
+    "save",
+    "to_html",
+    "to_markdown",
+    "tune",
+]

@@ -10,6 +10,7 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
 from inferometer.report.saved import Report
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
@@ -99,6 +100,7 @@ def measure(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | str | None = ...,
     tokenizer: str | None = ...,
     prefix_tokens: int | None = ...,
@@ -181,6 +183,7 @@ def find(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | str | None = ...,
     tokenizer: str | None = ...,
     prefix_tokens: int | None = ...,
@@ -339,6 +342,7 @@ def compare(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | str | None = ...,
     tokenizer: str | None = ...,
     prefix_tokens: int | None = ...,
@@ -423,6 +427,7 @@ def diagnose(
     string_data: str | None = ...,
     seed: int = ...,
     prompts: str | None = ...,
+    prompt_column: str | None = ...,
     prompt_tokens: int | str | None = ...,
     tokenizer: str | None = ...,
     prefix_tokens: int | None = ...,
@@ -442,6 +447,12 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+def inspect(
+    path: str | Path,
+    *,
+    tokenizer: str | Path | None = ...,
+    prompt_column: str | None = ...,
+) -> Inspection: ...
 def load(
     path: str | Path,
 ) -> Result: ...

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
@@ -11,6 +12,7 @@ from inferometer.options.commands import (
     CompareOptions,
     DiagnoseOptions,
     FindOptions,
+    InspectOptions,
     TuneOptions,
 )
 from inferometer.options.options import DURATION_S
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.report.saved import Report
+    from inferometer.stats.inspection import Inspection
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
@@ -212,6 +215,20 @@ def diagnose(
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+@worded
+def inspect(
+    path: str | Path, *, tokenizer: str | Path | None = None, prompt_column: str | None = None
+) -> "Inspection":
+    """What is in a trace or a file of prompts: rate over time, lengths, what a prefix cache could hold."""
+    from inferometer.stats.inspection import inspect_file
+
+    expect("path", path, str, Path)
+    expect("tokenizer", tokenizer, str, Path, NoneType)
+    expect("prompt_column", prompt_column, str, NoneType)
+    counted_by = None if tokenizer is None else str(tokenizer)
+    return inspect_file(str(path), InspectOptions(tokenizer=counted_by, prompt_column=prompt_column))
 
 
 @worded

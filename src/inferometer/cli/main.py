@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
+    "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
     "view": "the report of a saved result: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",

@@ -31,7 +31,7 @@ class NotComparableError(Exception):
     """Why there are no outputs to compare, in words."""
 
 
-def inputs(setup: Setup, count: int) -> tuple[Step, ...]:
+def inputs(setup: Setup, count: int) -> Sequence[Step]:
     """The first requests of the dataset."""
     model = setup.model
     if model.any_sequence:

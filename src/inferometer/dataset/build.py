@@ -25,13 +25,16 @@ def build(
     options: DataOptions,
     *,
     is_scheduled: bool = False,
+    has_sessions: bool = False,
     output_tokens: int | str | None = None,
 ) -> Dataset:
     """The dataset for the model; every mistake in options or files is a UsageError."""
     if is_scheduled:
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
-        return build_payloads(options, is_scheduled=is_scheduled, output_tokens=output_tokens)
+        return build_payloads(
+            options, is_scheduled=is_scheduled, has_sessions=has_sessions, output_tokens=output_tokens
+        )
     if any(spec.datatype == "MESSAGE" for spec in model.inputs):
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)
@@ -83,7 +86,7 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
 # --- requests of several samples, made from steps of one, and what must come back for them
 
 
-def batch(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...]:
+def batch(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step]:
     """The different requests of stream 0, with the batch dimension in front if the model has one.
 
     A generated step fills the whole batch. Given steps follow one another: request k takes `size` of them
@@ -95,7 +98,7 @@ def batch(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...]:
     return tuple(_join(steps, numbers, "input", model.inputs) for numbers in _members(dataset, size))
 
 
-def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> tuple[Step, ...] | None:
+def batch_expected(dataset: Dataset, model: ModelSpec, size: int) -> Sequence[Step] | None:
     """What must come back for each request of `batch`, in the same order: outputs that all of its steps name."""
     if dataset.expected is None:
         return None

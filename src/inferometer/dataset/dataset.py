@@ -1,6 +1,7 @@
 """The inputs of a run: streams of steps, each step the tensors of one batch-1 request; the user's files of them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from inferometer.model.spec import Tensor
 from inferometer.model.unique import Unique
 
 Step = tuple[Tensor, ...]
-Streams = tuple[tuple[Step, ...], ...]
+Streams = tuple[Sequence[Step], ...]
 
 MALFORMED = "Input data file is malformed."
 UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
@@ -18,12 +19,13 @@ UNPARSED = "failed to parse the specified json file for reading provided data: {
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """`origin` is random, zero, json, directory or files. Generated steps repeat to fill a batch, given follow on.
+    """`origin` is random, zero, json, directory, files or trace. Generated steps repeat to fill a batch, given ones
+    follow on.
 
     `expected` holds for every step the outputs that must come back; an empty step is not checked. The shape of
     an expected tensor is a guess where neither model nor data gives one: its bytes are what counts. `times_ms` are
     those of a fixed schedule, one for each step of stream 0. `unique` fills the places that texts have for a unique
-    start.
+    start. `findings` is what to know about the data, in sentences for the user.
     """
 
     origin: str
@@ -31,6 +33,7 @@ class Dataset:
     expected: Streams | None = None
     times_ms: tuple[float, ...] | None = None
     unique: Unique | None = None
+    findings: tuple[str, ...] = ()
 
     @property
     def is_given(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
 from inferometer.base.threads import users_environment
+from inferometer.dataset.chat_rows import Reading, read_requests
 from inferometer.dataset.dataset import (
     MALFORMED,
     UNPARSED,
@@ -22,20 +23,24 @@ from inferometer.dataset.dataset import (
     add_streams,
     parse_json,
     read_bytes,
-    split_lines,
 )
 from inferometer.dataset.prompts import make_prompts, with_lengths, with_unique_starts
+from inferometer.dataset.rows import is_rows
+from inferometer.dataset.tokens import open_tokenizer
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
-_PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
 _EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
 def build_payloads(
-    options: DataOptions, *, is_scheduled: bool = False, output_tokens: int | str | None = None
+    options: DataOptions,
+    *,
+    is_scheduled: bool = False,
+    has_sessions: bool = False,
+    output_tokens: int | str | None = None,
 ) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
@@ -49,54 +54,36 @@ def build_payloads(
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
     if not files and options.prompts is None:
         return make_prompts(options, output_tokens)
+    counts = options.tokenizer is not None and output_tokens is None
+    reading = Reading(
+        options.prompt_column, has_sessions, open_tokenizer(options.tokenizer).count if counts else None
+    )
     if files:
-        dataset = _read_payloads(files, is_scheduled=is_scheduled)
+        dataset = read_payloads(files, reading, is_scheduled=is_scheduled)
     else:
-        steps = with_lengths(_read_prompts(str(options.prompts)), output_tokens, options.seed)
-        dataset = Dataset("files", (steps,))
+        found = read_requests(str(options.prompts), read_bytes(str(options.prompts)), reading)
+        steps = with_lengths(found.steps, output_tokens, options.seed)
+        dataset = Dataset("files", (steps,), findings=found.findings)
     return with_unique_starts(dataset, options) if options.unique_prompts else dataset
-
-
-def _prompt(text: str) -> Step:
-    return (Tensor("prompt", "JSON", (1,), text.encode("utf-8", "replace")),)
-
-
-# --- files of prompts
-
-
-def _read_prompts(path: str) -> tuple[Step, ...]:
-    lines = split_lines(read_bytes(path))
-    steps = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    if not steps:
-        raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
-    return tuple(steps)
-
-
-def _line(path: str, number: int, line: bytes) -> Step:
-    if not line.lstrip().startswith(b"{"):
-        return _prompt(line.decode("utf-8", "replace"))
-    row = parse_json(line, f"line {number} of {path} begins like JSON, but is not: ")
-    if isinstance(row.get("messages"), list):
-        return (Tensor("messages", "JSON", (1,), encode_json(row["messages"])),)
-    if isinstance(row.get("query"), str) and isinstance(row.get("documents"), list):
-        query = Tensor("query", "JSON", (1,), row["query"].encode("utf-8", "replace"))
-        return query, Tensor("documents", "JSON", (1,), encode_json(row["documents"]))
-    found = next((row[key] for key in _PROMPT_KEYS if isinstance(row.get(key), str)), None)
-    if found is None:
-        raise UsageError(
-            f"line {number} of {path} has neither 'prompt' nor 'messages'",
-            remedy='write {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}',
-        )
-    return _prompt(found)
 
 
 # --- files of payloads
 
 
-def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
+def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = False) -> Dataset:
+    """The steps of files of payloads, or of rows."""
     streams: list[list[Step]] = []
+    findings: list[str] = []
     for path in paths:
-        rows = _rows(path)
+        if Path(path).is_dir():
+            raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
+        data = read_bytes(path)
+        if not is_scheduled and is_rows(path, data):
+            found = read_requests(path, data, reading)
+            add_streams(streams, [list(found.steps)], is_nested=False)
+            findings += found.findings
+            continue
+        rows = _rows(path, data)
         is_nested = all(isinstance(row, list) for row in rows)
         parts = rows if is_nested else [rows]
         read = [
@@ -105,7 +92,8 @@ def _read_payloads(paths: list[str], *, is_scheduled: bool) -> Dataset:
         ]
         add_streams(streams, read, is_nested=is_nested)
     whole = tuple(map(tuple, streams))
-    return Dataset("json", whole, times_ms=tuple(map(_time_ms, whole[0])) if is_scheduled else None)
+    times_ms = tuple(map(_time_ms, whole[0])) if is_scheduled else None
+    return Dataset("json", whole, times_ms=times_ms, findings=tuple(findings))
 
 
 def _time_ms(step: Step) -> float:
@@ -115,10 +103,8 @@ def _time_ms(step: Step) -> float:
     return float(said[0])
 
 
-def _rows(path: str) -> list[Any]:
-    if Path(path).is_dir():
-        raise UsageError(f"--input-data {path} is a directory", remedy="give a JSON file of payloads")
-    document = parse_json(read_bytes(path), UNPARSED.format(path))
+def _rows(path: str, data: bytes) -> list[Any]:
+    document = parse_json(data, UNPARSED.format(path))
     if not isinstance(document, dict) or "data" not in document:
         raise UsageError(
             f"The json file doesn't contain data field: {path}",

@@ -6,7 +6,7 @@ shared by many requests   of every send    of every prompt
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -48,11 +48,14 @@ def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
 
 
 def with_lengths(steps: Sequence[Step], output: int | str | None, seed: int) -> tuple[Step, ...]:
-    """Given prompts, with the lengths of answers that were asked for as a distribution."""
+    """Given prompts, with the lengths of answers that were asked for as a distribution; those that have one keep it."""
     if not isinstance(output, str):  # one number is the same in every request
         return tuple(steps)
     drawn = draw_outputs(output, len(steps), seed)
-    return tuple((*step, *_asking(answer)) for step, answer in zip(steps, drawn, strict=True))
+    return tuple(
+        step if any(tensor.name == "max_tokens" for tensor in step) else (*step, *_asking(answer))
+        for step, answer in zip(steps, drawn, strict=True)
+    )
 
 
 def _asking(answer: int | None) -> Step:
@@ -123,7 +126,7 @@ def with_unique_starts(dataset: Dataset, options: DataOptions) -> Dataset:
         tuple(_started(step, place, number) for number, step in enumerate(stream))
         for stream in dataset.streams
     )
-    return Dataset(dataset.origin, streams, dataset.expected, dataset.times_ms, unique)
+    return replace(dataset, streams=streams, unique=unique)
 
 
 def _started(step: Step, place: str, number: int) -> Step:

@@ -4,8 +4,11 @@
     {"timestamp_s": 0.25, "step": 3}              seconds; the data's step 3, counted from 0
     {"timestamp": 250, "stream": 1, "step": 0}    of another stream of the data
     {"timestamp": 250, "data": {"INPUT": [1]}}    its own data, written as a step of a data file
+    {"timestamp": 250, "input_length": 700, "output_length": 20, "hash_ids": [3, 8]}
 
-Only the distances between the times count. Lines may be in any order; blank ones and other keys are passed over.
+The last one is a line of a Mooncake trace: lengths in tokens, and names of the blocks of 512 tokens that the prompt is
+made of. `trace_tables` has the traces that are CSV files. Only the distances between the times count. Lines may be in
+any order; blank ones and other keys are passed over.
 """
 
 import json
@@ -16,21 +19,27 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.dataset.dataset import parse_json, read_bytes, split_lines
+from inferometer.dataset.trace_tables import TABLES, read_table
+from inferometer.dataset.trace_tokens import BLOCK, LONGEST, TraceTokens, trace_place
 
-_TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
+TIMES = {"timestamp": NS_PER_MS, "timestamp_ms": NS_PER_MS, "timestamp_s": NS_PER_S}
 _FARTHEST = 1e15
 _LONGEST_NS = 366 * 24 * 3600 * NS_PER_S
+_FORMATS = "give JSON lines with a timestamp, or a CSV file whose first line is " + " or ".join(
+    f"'{','.join(table.columns)}'" for table in TABLES
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """One line: `time_ns` counts from the first request."""
+    """One line: `time_ns` counts from the first request. What its prompt is like counts where it has no other data."""
 
     time_ns: int
     line: int
     step: int | None = None
     stream: int | None = None
     data: bytes | None = None  # JSON
+    tokens: TraceTokens | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -44,26 +53,27 @@ class Trace:
 
     path: str
     entries: tuple[TraceLine, ...]
+    format: str = "JSON lines"
+
+    @property
+    def has_tokens(self) -> bool:
+        """Every line says how long its prompt is."""
+        return all(entry.tokens is not None for entry in self.entries)
 
     def error(self, entry: TraceLine, detail: str, *, remedy: str = "") -> UsageError:
-        return UsageError(f"{place(self.path, entry.line)}: {detail}", remedy=remedy)
-
-
-def place(path: str, line: int) -> str:
-    return f"line {line} of '{path}'"
+        return UsageError(f"{trace_place(self.path, entry.line)}: {detail}", remedy=remedy)
 
 
 def read_trace(path: str, *, speed: float = 1.0) -> Trace:
     """The trace in a file; at speed 2 it takes half the time."""
-    lines = split_lines(read_bytes(path))
-    entries = [_entry(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    name, entries = _entries(path, split_lines(read_bytes(path)))
     if not entries:
         raise UsageError(
             f"the trace '{path}' is empty", remedy='write one object per line, such as {"timestamp": 250}'
         )
     first_ns = min(entry.time_ns for entry in entries)
     moved = [replace(entry, time_ns=round((entry.time_ns - first_ns) / speed)) for entry in entries]
-    trace = Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)))
+    trace = Trace(path, tuple(sorted(moved, key=lambda entry: entry.time_ns)), name)
     last = trace.entries[-1]
     if last.time_ns > _LONGEST_NS:
         days = last.time_ns // (24 * 3600 * NS_PER_S)
@@ -74,15 +84,26 @@ def read_trace(path: str, *, speed: float = 1.0) -> Trace:
     return trace
 
 
+def _entries(path: str, lines: list[bytes]) -> tuple[str, list[TraceLine]]:
+    """What the format is called, and the lines; which format it is the first line says."""
+    if table := next((table for table in TABLES if lines and table.is_header(lines[0])), None):
+        rows = read_table(path, lines, table)
+        return table.name, [TraceLine(row.time_ns, row.line, tokens=row.tokens) for row in rows]
+    entries = [_entry(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    is_mooncake = any(entry.tokens is not None and entry.tokens.blocks for entry in entries)
+    return "Mooncake" if is_mooncake else "JSON lines", entries
+
+
 def _entry(path: str, number: int, line: bytes) -> TraceLine:
-    where = place(path, number)
-    found = parse_json(line, f"{where} is not JSON: ", remedy="write one object per line")
+    where = trace_place(path, number)
+    found = parse_json(line, f"{where} is not JSON: ", remedy=_FORMATS)
     if not isinstance(found, dict):
         raise UsageError(f"{where} is no object", remedy='write it like {"timestamp": 250}')
     step, stream = _number(where, found, "step"), _number(where, found, "stream")
     data = found.get("data")
     if data is None:
-        return TraceLine(_time_ns(where, found), number, step, stream)
+        tokens = _tokens(where, found) if step is None and stream is None else None
+        return TraceLine(_time_ns(where, found), number, step, stream, tokens=tokens)
     if not isinstance(data, dict):
         raise UsageError(
             f"{where}: 'data' must be an object, as a step of a data file",
@@ -94,7 +115,7 @@ def _entry(path: str, number: int, line: bytes) -> TraceLine:
 
 
 def _time_ns(where: str, found: Mapping[str, Any]) -> int:
-    given = [name for name in _TIMES if name in found]
+    given = [name for name in TIMES if name in found]
     if len(given) != 1:
         raise UsageError(
             f"{where} has {'more than one time' if given else 'no time'}",
@@ -105,7 +126,7 @@ def _time_ns(where: str, found: Mapping[str, Any]) -> int:
         raise UsageError(
             f"{where}: '{given[0]}' is {json.dumps(value)}", remedy="times are numbers, without unit"
         )
-    time_ns: int = round(value * _TIMES[given[0]])
+    time_ns: int = round(value * TIMES[given[0]])
     return time_ns
 
 
@@ -116,3 +137,26 @@ def _number(where: str, found: Mapping[str, Any], name: str) -> int | None:
     if type(value) is not int or value < 0:
         raise UsageError(f"{where}: '{name}' is {json.dumps(value)}", remedy="it is a whole number from 0 on")
     return value
+
+
+def _tokens(where: str, found: Mapping[str, Any]) -> TraceTokens | None:
+    length = _number(where, found, "input_length")
+    if length is None:
+        return None
+    output, blocks = _number(where, found, "output_length"), found.get("hash_ids", [])
+    if length == 0 or max(length, output or 0) > LONGEST:
+        raise UsageError(
+            f"{where}: 'input_length' is {length}, 'output_length' is {output}",
+            remedy=f"lengths are in tokens, a prompt has at least one, and {LONGEST:,} is the most",
+        )
+    if not isinstance(blocks, list) or not all(type(block) in (int, str) for block in blocks):
+        raise UsageError(
+            f"{where}: 'hash_ids' is {json.dumps(blocks)[:80]}", remedy="it is a list of whole numbers"
+        )
+    if len(blocks) > -(-length // BLOCK):
+        raise UsageError(
+            f"{where}: 'hash_ids' names {len(blocks)} blocks, but {length} tokens are {-(-length // BLOCK)} blocks",
+            remedy=f"a block is {BLOCK} tokens; only the last one may be shorter",
+        )
+    session = found.get("session_id")
+    return TraceTokens(length, output, tuple(blocks), None if session is None else str(session))

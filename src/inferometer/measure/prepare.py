@@ -21,6 +21,7 @@ from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
 from inferometer.measure.checks import check_model, with_api_key
+from inferometer.measure.described import maybe_described
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -161,10 +162,11 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = build(
+        dataset = maybe_described(trace, options, model) or build(
             model,
             options.data,
             is_scheduled=options.fixed_schedule,
+            has_sessions=options.session_concurrency is not None,
             output_tokens=options.output_tokens,
         )
     check_validation(options, dataset)
@@ -189,7 +191,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
-            else Validation(requests.expected, *options.validate_tolerance, options.validate_sample),
+            else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),
         ),
         shared=shared,
         level_settings=level_settings,
@@ -201,7 +203,11 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             asked=_asked(options),
             effective=_effective(options, level_settings, dataset, last, agenda),
             host=describe_host(),
-            server={**server, "url": str(endpoint), "findings": [*found, *traffic.findings]},
+            server={
+                **server,
+                "url": str(endpoint),
+                "findings": [*found, *dataset.findings, *traffic.findings],
+            },
             model={
                 **dataclasses.asdict(model),
                 "any_cache": model.any_cache,

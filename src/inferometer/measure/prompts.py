@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.dataset.prompts import TOKENS_OF_A_PROMPT, text_of
 from inferometer.dataset.tokens import open_tokenizer
+from inferometer.dataset.trace_prompts import TracePrompts
+from inferometer.dataset.trace_tokens import TraceTokens
 from inferometer.model.unique import Unique
 from inferometer.options.options import Options
 from inferometer.records.records import Totals
 from inferometer.services.kind import KINDS
-from inferometer.stats.prompts import AskedPrompts, PromptFigures, SentPrompt, prompt_figures
+from inferometer.stats.prompts import (
+    AskedPrompts,
+    PromptFigures,
+    SentPrompt,
+    described_figures,
+    prompt_figures,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +29,15 @@ class RunPrompts:
     steps: Sequence[Step]
     unique: Unique | None
     tokenizer: str | None
+    described: tuple[TraceTokens, ...] | None = (
+        None  # what a trace says of each, which needs no reading of texts
+    )
 
     def figures(self, totals: Totals) -> PromptFigures | None:
         """Of those that were sent."""
+        if self.described is not None:
+            counts = zip(self.described, map(int, totals.steps), strict=False)
+            return described_figures(self.asked, list(counts), open_tokenizer(self.tokenizer))
         sent = [
             SentPrompt(text_of(step, self.unique), int(count))
             for step, count in zip(self.steps, totals.steps, strict=False)
@@ -45,4 +59,5 @@ def maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) -> 
         prefix_tokens=data.prefix_tokens or 0,
         prefixes=0 if data.prefix_tokens is None else data.prefix_pool or 1,
     )
-    return RunPrompts(asked, steps, dataset.unique, data.tokenizer)
+    described = steps.tokens if isinstance(steps, TracePrompts) else None
+    return RunPrompts(asked, steps, dataset.unique, data.tokenizer, described)

@@ -9,7 +9,8 @@ from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.build import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step, Streams
 from inferometer.dataset.json_file import read_step
-from inferometer.dataset.replay import Trace, TraceLine, place
+from inferometer.dataset.replay import Trace, TraceLine
+from inferometer.dataset.trace_tokens import trace_place
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
@@ -19,8 +20,8 @@ from inferometer.options.options import Options
 class Requests:
     """`numbers` are the steps in the order of a trace that names them."""
 
-    steps: tuple[Step, ...]
-    expected: tuple[Step, ...] | None = None
+    steps: Sequence[Step]
+    expected: Sequence[Step] | None = None
     sequences: SequencePlan | None = None
     numbers: tuple[int, ...] | None = None
 
@@ -31,6 +32,8 @@ def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: T
         return Requests(steps, sequences=session_plan(steps, options.session_concurrency))
     if model.any_sequence:
         return _of_sequences(options, dataset, model, trace)
+    if dataset.origin == "trace":
+        return Requests(dataset.streams[0], numbers=tuple(range(len(dataset.streams[0]))))
     size = options.batch or 1
     requests = Requests(batch(dataset, model, size), batch_expected(dataset, model, size))
     if trace is None or all(entry.is_plain for entry in trace.entries):
@@ -90,13 +93,13 @@ def _replayed(
             continue
         if entry.data not in own:
             own[entry.data] = len(plain.steps) + len(added)
-            origin = place(trace.path, entry.line)
+            origin = trace_place(trace.path, entry.line)
             added.append(read_step(model, entry.data, origin, options.data.shapes))
         numbers.append(own[entry.data])
     return replace(
         plain,
-        steps=plain.steps + _flat(stream_steps(Dataset("json", (tuple(added),)), model)),
-        expected=None if plain.expected is None else plain.expected + ((),) * len(added),
+        steps=(*plain.steps, *_flat(stream_steps(Dataset("json", (tuple(added),)), model))),
+        expected=None if plain.expected is None else (*plain.expected, *((),) * len(added)),
         numbers=tuple(numbers),
     )
 

@@ -121,6 +121,12 @@ _WITH_OTHERS = (
         "has no effect on tensors in shared memory, which are binary",
         "leave it out, or --shared-memory",
     ),
+    _Unused(
+        ("data.prompt_column",),
+        lambda given: not names_data(given) and "data.prompts" not in given,
+        "names a column of a file",
+        "give one with --prompts or --data",
+    ),
     _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file", "name one with --csv"),
     _Unused(
         _VALIDATION,
@@ -194,7 +200,8 @@ _RATES_AND_WORKERS = (
 _TRITON = ("triton", "triton_c_api")
 _KINDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("endpoint", "output_tokens", "data.prompts", *PROMPTS, "images", "audio_s"), ("openai",)
+        ("endpoint", "output_tokens", "data.prompts", "data.prompt_column", *PROMPTS, "images", "audio_s"),
+        ("openai",),
     ),
     "signature": ("tfserving",),
     "management_url": ("torchserve",),

@@ -14,6 +14,7 @@ from inferometer.options.values import (
     bounds,
     choice,
     duration,
+    existing_path,
     microseconds,
     output_file,
     path,
@@ -107,6 +108,7 @@ TUNE_REFUSED: Mapping[str, str] = {
                 "images",
                 "audio_s",
                 "data.prompts",
+                "data.prompt_column",
                 *PROMPTS,
                 "method",
                 "path",
@@ -348,6 +350,33 @@ class ViewOptions:
     pdf: Path | None = option("--pdf", "Write a PDF (needs an installed Chromium)", path())
     open: bool = option("--open", "Show the page in the browser")
     quiet: bool = option("-q --quiet", "Do not print the names of the files")
+
+
+@dataclass(frozen=True, slots=True)
+class InspectOptions:
+    """What `inspect` is asked."""
+
+    tokenizer: str | None = option(
+        "--tokenizer",
+        "Count the tokens of prompts with this tokenizer.json, or the one in this folder (default: words)",
+        existing_path,
+        group="Prompts",
+    )
+    prompt_column: str | None = option(
+        "--prompt-column", "Column or field of the prompts, where it is not called prompt", text("NAME")
+    )
+    html: str | None = option(
+        "--html",
+        "Write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "Write Markdown", output_file)
+    csv: str | None = option("-f --csv", "Write the rate over time, as CSV", output_file)
+    json: str | None = option("--json", "Write all figures, for `inferometer view`", output_file)
+    quiet: bool = option("-q --quiet", "Print one sentence only")
+    junit: None = None
+    verbose: int = 0
 
 
 def _port(service: str, usual: int) -> Any:

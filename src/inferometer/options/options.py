@@ -202,9 +202,14 @@ class DataOptions:
     pool: int = 8  # different requests made when random
     prompts: str | None = ours(
         "--prompts",
-        "Prompts to send with --service-kind openai: a file with one per line, or of JSON lines with "
-        '"prompt" or "messages".',
+        "Prompts to send with --service-kind openai: a file with one per line, JSON lines with "
+        '"prompt", "messages" or "body" (OpenAI batch files), ShareGPT JSON, CSV or Parquet.',
         existing_file,
+    )
+    prompt_column: str | None = only_ours(
+        "--prompt-column",
+        "Column or field of the prompts in a file of --prompts or --data, where it is not called prompt.",
+        text("NAME"),
     )
     prompt_tokens: int | str | None = ours(
         "--prompt-tokens",

@@ -12,6 +12,7 @@ from inferometer.report.csv import main_csv, spreadsheet_cell
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.saved import Report
 from inferometer.stats import figures
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
@@ -29,6 +30,8 @@ def csv_text(answer: Report) -> str:
         return _text(_diagnosis(answer))
     if isinstance(answer, Study):
         return _text(_trial(answer, trial) for trial in answer.trials)
+    if isinstance(answer, Inspection):
+        return _text(_arrivals(answer))
     return main_csv(answer)
 
 
@@ -91,6 +94,17 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
             ("Busy", step.utilisation),
             ("Bound infer/s", step.bound),
             ("Limits", "yes" if step.name == found.verdict.step else ""),
+        )
+
+
+def _arrivals(found: Inspection) -> Iterator[Row]:
+    for row in found.bins:
+        yield (
+            ("Start s", row.start_s),
+            ("End s", row.start_s + found.bin_s),
+            ("Requests", row.requests),
+            ("Prompt tokens", row.input_tokens),
+            ("Answer tokens", row.output_tokens),
         )
 
 

@@ -65,7 +65,16 @@ def check_forms(asked: Forms) -> None:
     writable(*files)
 
 
-def deliver(answer: "Report", options: "Options", outputs: Outputs) -> None:
+class Shown(Forms, Protocol):
+    """What is asked of an answer: its forms, and how much is printed."""
+
+    @property
+    def quiet(self) -> bool: ...
+    @property
+    def verbose(self) -> int: ...
+
+
+def deliver(answer: "Report", options: Shown, outputs: Outputs) -> None:
     """Show the answer, and write it in every form that was asked for."""
     from inferometer.report.saved import document
     from inferometer.report.terminal import show

@@ -15,15 +15,17 @@ from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
+from inferometer.report.documents.trace import inspection_document
 from inferometer.report.documents.tuning import tuning_document
 from inferometer.report.junit import comparison_cases, junit, result_cases
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 
-Report = Result | Diagnosis | Comparison | Study
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study)
+Report = Result | Diagnosis | Comparison | Study | Inspection
+KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection)
 
 
 def read(path: Path) -> Report:
@@ -52,6 +54,8 @@ def document(report: Report) -> Document:
         found = comparison_document(report)
     elif isinstance(report, Study):
         found = tuning_document(report)
+    elif isinstance(report, Inspection):
+        found = inspection_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):

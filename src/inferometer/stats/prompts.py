@@ -10,7 +10,7 @@ first d digits, so the others share those: a token or two of each, which no cach
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from inferometer.dataset.prompts import PromptText
 from inferometer.dataset.tokens import Tokenizer
+from inferometer.dataset.trace_tokens import TraceTokens, cacheable_in_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,32 @@ def prompt_figures(
     if not sent:
         return None
     lengths = [count(row.text.before) + row.text.start + count(row.text.after) for row in sent]
-    every = np.repeat(lengths, [row.count for row in sent])
+    total = sum(length * row.count for length, row in zip(lengths, sent, strict=True))
+    found = _figures(asked, tokenizer, lengths, [row.count for row in sent])
+    return replace(
+        found,
+        is_unique=all(row.text.start > 0 for row in sent),
+        cacheable=total - _new_tokens(sent, base, count),
+    )
+
+
+def described_figures(
+    asked: AskedPrompts, sent: Sequence[tuple[TraceTokens, int]], tokenizer: Tokenizer
+) -> PromptFigures | None:
+    """Of prompts that a trace describes, with how often each was sent: no text has to be read for it."""
+    sent = [(prompt, times) for prompt, times in sent if times]
+    if not sent:
+        return None
+    again = sum(prompt.input * (times - 1) for prompt, times in sent)
+    lengths, counts = [prompt.input for prompt, _ in sent], [times for _, times in sent]
+    found = _figures(asked, tokenizer, lengths, counts)
+    return replace(found, cacheable=again + cacheable_in_blocks([prompt for prompt, _ in sent]))
+
+
+def _figures(
+    asked: AskedPrompts, tokenizer: Tokenizer, lengths: Sequence[int], counts: Sequence[int]
+) -> PromptFigures:
+    every = np.repeat(lengths, counts)
     p50, p99 = np.percentile(every, (50, 99), method="inverted_cdf")
     total = int(every.sum())
     return PromptFigures(
@@ -81,20 +107,20 @@ def prompt_figures(
         asked_output=asked.asked_output,
         prefix_tokens=asked.prefix_tokens,
         prefixes=asked.prefixes,
-        is_unique=all(row.text.start > 0 for row in sent),
+        is_unique=False,
         requests=len(every),
-        different=len(sent),
+        different=len(lengths),
         tokens=total,
         mean=total / len(every),
         p50=int(p50),
         p99=int(p99),
-        cacheable=total - _new_tokens(sent, base, count),
+        cacheable=0,
     )
 
 
 def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], int]) -> int:
     """Of each request those behind what it has in common with an earlier one."""
-    new = _nodes({row.text.before for row in sent}, count)
+    new = tree_tokens({row.text.before for row in sent}, count)
     groups: dict[tuple[str, int], list[SentPrompt]] = defaultdict(list)
     for row in sent:
         if row.text.start:
@@ -110,7 +136,7 @@ def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], in
     return new
 
 
-def _nodes(texts: Iterable[str], count: Callable[[str], int]) -> int:
+def tree_tokens(texts: Iterable[str], count: Callable[[str], int]) -> int:
     """Tokens of the tree that the texts form."""
     ordered = sorted(texts)
     shared = sum(count(_common(one, other)) for one, other in pairwise(ordered))

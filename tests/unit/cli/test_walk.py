@@ -70,12 +70,13 @@ FILES = {
     "gaps": "1000\n3000\n",
     "prompts": "hello\n",
     "key": "secret\n",
+    "table.csv": "prompt,other\nhello,a much longer one\n",
     "tokenizer.json": word_level().to_str(),
     "sessions.json": json.dumps({"data": [{"session_id": ["a"], "payload": [{"model": "tiny"}]}]}),
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in LOADING),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
@@ -176,6 +177,8 @@ LINES = (
     "GRPC fake --grpc --streaming --periodic-concurrency-range 1:2 --request-period 2 --export e.json",
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
     "OPENAI tiny --service-kind openai --prompts prompts --image 8x8 --audio 10ms --body temperature=0",
+    "OPENAI tiny --service-kind openai --prompts prompts",
+    "OPENAI tiny --service-kind openai --prompts table.csv --prompt-column other",
     "OPENAI tiny --service-kind openai --tokenizer tokenizer.json",
     "OPENAI tiny --service-kind openai --prefix-tokens 5 --prefix-pool 3 --prefix-zipf 2",
     "OPENAI tiny --service-kind openai --repeat-prompts",
@@ -225,6 +228,13 @@ OWN_LINES = {
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
+    ),
+    "inspect": (
+        "table.csv --prompt-column other --html page.html --markdown page.md --json out.json",
+        "trace.jsonl --csv table.csv",
+        "table.csv --tokenizer tokenizer.json",
+        "trace.jsonl -q",
+        "trace.jsonl --config other.yaml",
     ),
     "view": (
         "base.json --html page.html --markdown page.md --png page.png --pdf page.pdf --open",

@@ -8,7 +8,13 @@ import pytest
 
 from inferometer.report.answer_csv import csv_text
 from inferometer.report.csv import main_csv
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_inspection,
+    sample_result,
+    sample_study,
+)
 
 EVIL = '=HYPERLINK("x")"a\nb'
 
@@ -70,3 +76,12 @@ def test_names_of_others_are_cells_and_no_formulas(make):
 
 def test_nothing_to_write_is_an_empty_text():
     assert csv_text(replace(sample_study(), trials=())) == ""
+
+
+def test_an_inspection_is_its_rate_over_time():
+    found = sample_inspection()
+    rows = list(csv.DictReader(io.StringIO(csv_text(found))))
+    assert [float(row["End s"]) - float(row["Start s"]) for row in rows] == [found.bin_s] * len(found.bins)
+    assert sum(int(row["Requests"]) for row in rows) == found.requests
+    assert sum(int(row["Prompt tokens"]) for row in rows) == found.input.total
+    assert sum(int(row["Answer tokens"]) for row in rows) == found.output.total

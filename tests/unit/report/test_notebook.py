@@ -10,9 +10,15 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.report.saved import document
 from tests.support.nasty import NASTY, with_texts
-from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
+from tests.support.reports import (
+    sample_comparison,
+    sample_diagnosis,
+    sample_inspection,
+    sample_result,
+    sample_study,
+)
 
-SAMPLES = (sample_result, sample_comparison, sample_diagnosis, sample_study)
+SAMPLES = (sample_result, sample_comparison, sample_diagnosis, sample_study, sample_inspection)
 
 
 class Tags(HTMLParser):

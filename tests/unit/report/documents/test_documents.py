@@ -18,6 +18,7 @@ from tests.support.reports import (
     WINDOWS,
     sample_comparison,
     sample_diagnosis,
+    sample_inspection,
     sample_result,
     sample_study,
     sample_text,
@@ -29,6 +30,7 @@ REPORTS = {
     "diagnose": sample_diagnosis,
     "compare": sample_comparison,
     "tune": sample_study,
+    "inspect": sample_inspection,
     "text": sample_text,
 }
 

@@ -1,0 +1,177 @@
+"""Files of prompts and chats as rows of named fields, whatever they are written in; their content says what that is.
+
+    JSON lines      an object per line
+    JSON            a list of objects, such as ShareGPT's
+    CSV             the first line names the columns
+    Parquet         needs pyarrow
+    text            a prompt per line
+
+Errors name the file and the line (or, where there are no lines, the entry or row, counted from 1).
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.dataset.dataset import parse_json, split_lines
+from inferometer.dataset.trace_tables import TABLES
+
+PROMPT_FIELDS = ("prompt", "text", "text_input", "question", "input")
+CHAT_FIELDS = ("body", "messages", "conversations")
+ACCEPTED = (
+    "a row has 'prompt' (a text), 'messages' (a list of role and content), 'conversations' (of ShareGPT: a list of "
+    "from and value) or 'body' (of an OpenAI batch file); --prompt-column names another field for the text"
+)
+A_TRACE = "a trace is sent with --replay FILE, and its requests are shown by inferometer inspect FILE"
+_OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "output_tokens", "url")
+_PARQUET = b"PAR1"
+_LIST = re.compile(rb"\s*\[\s*\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What stands in one place of a file."""
+
+    place: str
+    fields: Mapping[str, Any]
+
+    def error(self, detail: str, *, remedy: str = ACCEPTED) -> UsageError:
+        return UsageError(f"{self.place}: {detail}", remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of one file; `format` is its name for people."""
+
+    format: str
+    rows: Sequence[Row]
+
+
+def is_rows(path: str, data: bytes) -> bool:
+    """Whether a file of data holds rows; otherwise it is one document, as the classic tool has it, or a mistake."""
+    if data.startswith(_PARQUET) or _LIST.match(data) or path.lower().endswith(".csv"):
+        return True
+    if not data.lstrip().startswith(b"{"):
+        return False
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        return False
+    except ValueError as error:
+        return "Extra data" in str(error)  # after the first line
+    return bool(set(document) & {*CHAT_FIELDS, *PROMPT_FIELDS, "input_length"})
+
+
+def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
+    """The rows of a file with this content; `column` names the field of the prompts, if the user did."""
+    if data.startswith(_PARQUET):
+        found = Rows("Parquet", tuple(_parquet(path, column)))
+    elif _LIST.match(data):
+        found = Rows("JSON", tuple(_listed(path, data)))
+    elif not data.lstrip().startswith(b"{") and _is_table(path, data, column):
+        found = Rows("CSV", tuple(_table(path, data, column)))
+    else:
+        found = Rows("JSON lines" if data.lstrip().startswith(b"{") else "text", tuple(_lines(path, data)))
+    if not found.rows:
+        raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
+    return found
+
+
+def _lines(path: str, data: bytes) -> Iterator[Row]:
+    """Texts, and objects where a line begins like one."""
+    for number, line in enumerate(split_lines(data), start=1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith(b"{"):
+            fields = parse_json(
+                line, f"line {number} of {path} begins like JSON, but is not: ", remedy=ACCEPTED
+            )
+        else:
+            fields = {PROMPT_FIELDS[0]: line.decode("utf-8", "replace")}
+        yield Row(f"line {number} of {path}", fields)
+
+
+def _listed(path: str, data: bytes) -> Iterator[Row]:
+    found = parse_json(data, f"{path} begins like a JSON list, but is not: ", remedy="give a whole file")
+    for number, fields in enumerate(found, start=1):
+        if not isinstance(fields, dict):
+            raise UsageError(f"entry {number} of {path} is not an object", remedy=ACCEPTED)
+        yield Row(f"entry {number} of {path}", fields)
+
+
+# --- tables
+
+
+def _is_table(path: str, data: bytes, column: str | None) -> bool:
+    names = _header(data)
+    if any(set(table.columns) <= set(names) for table in TABLES):
+        raise UsageError(f"{path} is a trace without prompts", remedy=A_TRACE)
+    return path.lower().endswith(".csv") or bool(set(names) & {column, *PROMPT_FIELDS})
+
+
+def _header(data: bytes) -> list[str]:
+    text = data[:65536].split(b"\n", 1)[0].decode("utf-8-sig", "replace")
+    try:
+        return [cell.strip() for cell in next(csv.reader([text.rstrip("\r")]), [])]
+    except csv.Error:
+        return []
+
+
+def _table(path: str, data: bytes, column: str | None) -> Iterator[Row]:
+    names = _header(data)
+    _require_prompts(path, names, column)
+    lines = csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"), newline=""))
+    try:
+        next(lines)
+        for cells in lines:
+            where = f"line {lines.line_num} of {path}"
+            if not cells:
+                continue
+            if len(cells) != len(names):
+                raise UsageError(
+                    f"{where} has {len(cells)} cells, and the first line names {len(names)} columns",
+                    remedy="put a text that holds commas or line ends into quotes",
+                )
+            yield Row(where, dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        raise UsageError(
+            f"line {lines.line_num} of {path} is not CSV: {error}", remedy="give JSON lines instead"
+        ) from None
+
+
+def _require_prompts(path: str, names: Sequence[str], column: str | None) -> None:
+    known = (*CHAT_FIELDS, *PROMPT_FIELDS) if column is None else (column,)
+    if not set(names) & set(known):
+        raise UsageError(
+            f"{path} has the columns {', '.join(names)[:200]}, and none is called {' or '.join(known)}",
+            remedy="name the column of the prompts with --prompt-column",
+        )
+
+
+def _parquet(path: str, column: str | None) -> Iterator[Row]:
+    """Only the columns that are needed."""
+    try:
+        import pyarrow.parquet as pq
+        from pyarrow import ArrowException
+    except ImportError:
+        raise UsageError(
+            f"{path} is a Parquet file, and the package pyarrow is not installed",
+            remedy="pip install 'inferometer[parquet]', or give JSON lines",
+        ) from None
+    wanted = {*CHAT_FIELDS, *PROMPT_FIELDS, *_OTHER_FIELDS, column}
+    try:
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        _require_prompts(path, names, column)
+        first = 1
+        for batch in file.iter_batches(columns=[name for name in names if name in wanted]):
+            for number, fields in enumerate(batch.to_pylist(), start=first):
+                yield Row(f"row {number} of {path}", fields)
+            first += batch.num_rows
+    except (ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as Parquet: {error}", remedy="give a whole file") from None
