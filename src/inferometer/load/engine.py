@@ -34,7 +34,7 @@ from typing import Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, Clock
+from inferometer.base.units import NS_PER_MS, Clock, plain_number
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
@@ -560,5 +560,5 @@ class Engine:
         for slot, busy in enumerate(self._busy):
             # A steady slot's requests start when they are due; of others the time is noted.
             if busy and max(self._started[slot], self._due[slot]) <= limit:
-                text = f"no complete reply within {self._timeout_ns / 1e9:g} s"
+                text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
                 self.link.cancel(slot, outcome.TIMEOUT, text)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -273,7 +273,8 @@ class Workers:
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self.count:
             raise LocalError(
-                f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
+                f"a worker process did not answer for {plain_number(ANSWER_S)} s",
+                remedy="this machine may be overloaded",
             )
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         for answer in answers:

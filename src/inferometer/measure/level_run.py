@@ -14,7 +14,7 @@ import numpy as np
 from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import (
@@ -473,7 +473,7 @@ class LevelRun:
         note = Note.SERVER_GONE
         if self._is_mute:
             note, limit_s = Note.NO_ANSWER, self._instrument.silence_ns / NS_PER_S
-            text += f", and for {limit_s:g} s no answer at all"
+            text += f", and for {plain_number(limit_s)} s no answer at all"
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
         if unsent > 0:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.host import HostWatch, LocalServer
@@ -48,8 +48,8 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             yield _without_worker(result, load, error)
             return
-        if limited.is_interrupted() and not watcher.is_interrupted():
-            remark = Remark(Note.TIME_LIMIT, f"the time limit of {limit_s:g} s was reached")
+        if limit_s is not None and limited.is_interrupted() and not watcher.is_interrupted():
+            remark = Remark(Note.TIME_LIMIT, f"the time limit of {plain_number(limit_s)} s was reached")
             result = replace(result, remarks=(*result.remarks, remark))
         yield end_load(result, load, limited)
 

@@ -197,7 +197,7 @@ def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
 def _streaming(streaming: Streaming) -> str:
     each = streaming.responses / max(1, streaming.per_request.count)
     words = (
-        f"Streams: {quantity(streaming.per_s)} responses/s, {each:.3g} per request; "
+        f"Streams: {quantity(streaming.per_s)} responses/s, {quantity(each)} per request; "
         f"first after {_middle_and_tail(streaming.first)}"
     )
     return f"{words}; between them {_middle_and_tail(streaming.gaps)}" if streaming.gaps.count else words

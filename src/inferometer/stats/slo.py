@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
@@ -141,9 +141,9 @@ def _figure(written: str, part: str) -> tuple[str, str]:
     if not statistic.startswith("p"):
         return figure, "mean"
     if (p := float(statistic[1:])) not in PERCENTILES:
-        known = ", ".join(f"p{p:g}" for p in PERCENTILES)
+        known = ", ".join(f"p{plain_number(p)}" for p in PERCENTILES)
         raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"take one of {known}")
-    return figure, f"p{p:g}"
+    return figure, f"p{plain_number(p)}"
 
 
 def _limit(figure: str, part: str, sign: str, written: str) -> float:

@@ -9,6 +9,7 @@ from inferometer.report.format import (
     has_schedule,
     level_label,
     level_value,
+    plain_number,
     plural,
     rate,
     share,
@@ -33,7 +34,7 @@ def answer(result: Result) -> str:
     if level.mode in ("concurrency", RISING):
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
-            where = f"concurrency {periodic[0]:g} to {Range(*periodic).last}"
+            where = f"concurrency {plain_number(periodic[0])} to {Range(*periodic).last}"
         more = _beyond(result, level, measurement)
         return f"{rate(measurement.infer_per_s)} at {where}, {times}{more}."
     asked = f"{level_value(level.mode, level.value)} requests/s"

@@ -153,7 +153,7 @@ def levels_section(result: Result) -> Section | None:
         *text_columns("Verdict"),
     )
     periodic = result.effective.periodic
-    ramp = "" if periodic is None else f"{periodic[0]:g}..{Range(*periodic).last}"
+    ramp = "" if periodic is None else f"{plain_number(periodic[0])}..{Range(*periodic).last}"
     words = [verdict_words(level, result.finding) for level in levels]
     rows = tuple(
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
@@ -408,7 +408,7 @@ def distribution_chart(title: str, curves: Iterable[tuple[str, Distribution, str
 
 
 def _percent(part: float) -> str:
-    return f"{part * 100:.6g} %"
+    return f"{plain_number(part * 100)} %"
 
 
 def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
@@ -444,6 +444,6 @@ def _distribution_table(rows: Rows) -> Table:
         cells = (duration(known[p]) if p in known else NONE for p in shown)
         ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
         lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
-    names = ("Fastest", *(f"p{p:g}" for p in shown), "Slowest")
+    names = ("Fastest", *(f"p{plain_number(p)}" for p in shown), "Slowest")
     columns = (load_column(rows[0][0]), *map(Column, names))
     return Table("Latency distribution", columns, tuple(lines), Depth.DETAIL)

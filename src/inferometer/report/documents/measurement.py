@@ -121,7 +121,7 @@ def _schedule(result: Result) -> str:
     effective = result.effective
     count = plural(effective.request_count, "request")
     time = duration((effective.schedule_s or 0.0) * NS_PER_S)
-    speed = f" at speed {effective.speed:g}" if effective.speed != 1 else ""
+    speed = f" at speed {plain_number(effective.speed)}" if effective.speed != 1 else ""
     return f"{effective.schedule}{speed}: {count} in {time}"
 
 
