@@ -279,6 +279,8 @@ class Engine:
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
@@ -289,7 +291,7 @@ class Engine:
         pack_row(
             self._cells, position,
             self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
-            sequence, started, tokens, prompt_tokens, stamps,
+            sequence, started, tokens, prompt_tokens, reasoning_tokens, cached_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
@@ -317,7 +319,7 @@ class Engine:
         position = ring.position
         pack_row(
             self._cells, position,
-            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
+            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0, 0, 0,
         )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
@@ -341,6 +343,8 @@ class Engine:
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None:
         """What links call instead of `finish` when requests are exported or logged."""
         mark = self._marks[slot]
@@ -352,7 +356,8 @@ class Engine:
         if self._log is not None:
             self._log.finished(slot, status, end_ns - sent_ns if sent_ns else None, received, responses)
         self.finish(
-            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens
+            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens,
+            reasoning_tokens, cached_tokens,
         )  # fmt: skip
 
     def _send_logged(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:

@@ -53,6 +53,8 @@ class Finish(Protocol):
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None: ...
 
 

@@ -30,6 +30,8 @@ class Records:
     sequence_started_ns: Column  # of the last request of a sequence: when the first one was due; else 0
     tokens: Column  # of the answer, as the server counts them; 0 where it does not say
     prompt_tokens: Column
+    reasoning_tokens: Column  # of `tokens`, as the server tells
+    cached_tokens: Column  # of `prompt_tokens`, which the server had in its cache
     stamps: Column  # how many of `times` belong to the request
     times: Column  # of the responses of streams, request after request; no column of a row
 
@@ -64,7 +66,14 @@ class Records:
 
     @property
     def failed(self) -> "Records":
-        chosen = self.status != status.OK
+        return self._chosen((self.status != status.OK) & (self.status != status.WITHDRAWN))
+
+    @property
+    def withdrawn(self) -> "Records":
+        """Those that the client cancelled because it was asked to."""
+        return self._chosen(self.status == status.WITHDRAWN)
+
+    def _chosen(self, chosen: NDArray[np.bool_]) -> "Records":
         return self.where(chosen) if chosen.any() else EMPTY
 
 
@@ -140,6 +149,7 @@ class Totals:
     sent: int = 0  # begun, as the workers count them
     good: int = 0
     failed: int = 0
+    withdrawn: int = 0  # cancelled by the client because it was asked to
     cut_off: int = 0  # still running at the end, and cancelled
     unsent: int = 0  # of those that failed or were cut off: no byte went out, since no connection was made
     resent: int = 0  # times a request was sent again: the server had closed the connection or refused it
@@ -147,10 +157,12 @@ class Totals:
     def and_records(self, records: Records) -> "Totals":
         good = int(np.count_nonzero(records.status == status.OK))
         cut_off = int(np.count_nonzero(records.status == status.CANCELLED))
+        withdrawn = int(np.count_nonzero(records.status == status.WITHDRAWN))
         return replace(
             self,
             good=self.good + good,
-            failed=self.failed + len(records) - good - cut_off,
+            failed=self.failed + len(records) - good - withdrawn - cut_off,
+            withdrawn=self.withdrawn + withdrawn,
             cut_off=self.cut_off + cut_off,
             unsent=self.unsent + int(np.count_nonzero(records.sent_ns == 0)),
         )

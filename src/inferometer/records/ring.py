@@ -1,6 +1,6 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`. The header holds how many rows were
+One writer, one reader. A row is sixteen 64-bit integers, the columns of `Records`. The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
 rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-ROW: Final = 14  # numbers
+ROW: Final = 16  # numbers
 WRITTEN: Final = 0
 READ: Final = 1
 STAMPS_READ: Final = 2
 HEADER: Final = ROW  # cells before the first row
-CAPACITY: Final = 1 << 16  # rows: 7 MiB, more than half a second at 100 000 requests per second
+CAPACITY: Final = 1 << 16  # rows: 8 MiB, more than half a second at 100 000 requests per second
 FIRST_BYTE: Final = HEADER * 8
 ROW_BYTES: Final = ROW * 8
 STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell

@@ -26,6 +26,8 @@ class Reply(NamedTuple):
     texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, where they are kept
     message: Mapping[str, Any] | None = None  # what was answered, where the next turn of a session repeats it
     end_ns: int = 0  # when the last event of a stream came that carries anything; 0: with the end of the body
+    reasoning_tokens: int = 0  # of `tokens`, as the server tells
+    cached_tokens: int = 0  # of `prompt_tokens`, which the server had in its cache
 
 
 class ReplyBody(Protocol):
