@@ -53,6 +53,7 @@ def measure(
     triton_directory: str | None = ...,
     model_repository: str | None = ...,
     concurrency: int | Sequence[int] | str | Range | None = ...,
+    sweep: bool = ...,
     rate: float | Sequence[float] | str | Range | None = ...,
     request_distribution: str = ...,
     request_intervals: str | None = ...,

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -12,11 +12,12 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_numb
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.host import HostWatch, LocalServer
-from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
+from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
+from inferometer.measure.saturation import Tried
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
@@ -27,9 +28,11 @@ from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
+from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
 MOST_WORKERS = 1024
+ANSWERS = 3  # one after the other, that a level of a sweep has time for
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
@@ -170,7 +173,7 @@ def _most_slots(setup: Setup) -> int:
         return 1
     if setup.options.session_concurrency is not None:
         return setup.options.session_concurrency
-    if is_rate(setup.options) or not setup.last:
+    if is_rate(setup.options) or setup.options.sweep or not setup.last:
         return MOST_WORKERS
     start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
     return max(start, int(setup.last))
@@ -189,11 +192,24 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
             warm_up_as_asked(instrument, options, point)
-        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
+        settings = _long_enough(setup, outcome.tried, point)
+        level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point))
         yield level
-        outcome.passed = level.is_stable and not level.is_over_limit
+        outcome.add(level)
         if level.is_cut_short or watcher.is_interrupted():
             return
+
+
+def _long_enough(setup: Setup, tried: Sequence[Tried], point: LoadPoint) -> LevelSettings:
+    """In a sweep answers get slower from level to level: unless a time was given, each lasts for several of them."""
+    settings, rule = setup.level_settings, setup.level_settings.rule
+    below = max((row for row in tried if row.load < point.value), key=lambda row: row.load, default=None)
+    is_free = setup.options.sweep and "duration_s" not in setup.options.given
+    if below is None or not is_free or not isinstance(rule, Precision):
+        return settings
+    slowest_ns = below.latency_ns * point.value / below.load  # of a server that is saturated
+    duration_ns = max(rule.duration_ns, round(ANSWERS * slowest_ns))
+    return replace(settings, rule=replace(rule, duration_ns=duration_ns))
 
 
 def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:

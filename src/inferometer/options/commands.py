@@ -39,6 +39,7 @@ _OTHER_LOADS = (
     "shape_load",
     "session_concurrency",
     "binary_search",
+    "sweep",
     "latency_limit_ms",
     "max_outstanding",
 )
@@ -125,7 +126,9 @@ COMPARE_REFUSED: Mapping[str, str] = {
         ),
         _STEADY,
     ),
-    **dict.fromkeys(("latency_limit_ms", "binary_search"), "name the levels with -c, such as -c 1,2,4"),
+    **dict.fromkeys(
+        ("latency_limit_ms", "binary_search", "sweep"), "name the levels with -c, such as -c 1,2,4"
+    ),
     **dict.fromkeys(
         ("precision", "time_limit_s", *WINDOWS),
         "say how long with --duration: stopping when it looks good would be cheating",

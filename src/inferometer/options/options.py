@@ -414,6 +414,11 @@ class Options:
         own_help="Requests in flight: 4, or levels such as 1,2,4,8 or 1:16 or 1:16:4 or 1:64:x2.",
         is_main=True,
     )
+    sweep: bool = only_ours(
+        "--sweep",
+        "Go from one request at a time to saturation, in about ten levels of its own choosing.",
+        is_main=True,
+    )
     request_rate: Range | None = option(
         "--request-rate-range",
         "Requests per second, as start[:end[:step]].",

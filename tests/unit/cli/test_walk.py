@@ -150,6 +150,7 @@ LINES = (
     "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
     "HTTP fake -c 1:9 -p 500 -l 100",
     "HTTP fake --percentile 90",
+    "HTTP fake --sweep -d 200ms",
     "HTTP fake -c 1:9 -p 500 -s 90 -l 100 --binary-search",
     "HTTP fake --slo p99<20ms --workers 2 -c 2 --export e.json",
     "HTTP fake -b 2 --input INPUT0=1 --shape TEXT:2 --string-length 5 --seed 3",
