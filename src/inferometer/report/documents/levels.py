@@ -135,8 +135,9 @@ def load_column(level: Level) -> Column:
 
 def levels_section(result: Result) -> Section | None:
     """A row for each level; where load had due times, a second table of rates."""
-    # A search visits levels in an order of its own.
-    levels = sorted(result.levels, key=lambda row: row.value) if result.finding else result.levels
+    # A search and a sweep visit levels in an order of their own.
+    is_chosen = result.finding is not None or bool(result.asked.get("sweep"))
+    levels = sorted(result.levels, key=lambda row: row.value) if is_chosen else result.levels
     if not levels:
         return None
     chosen = result.effective.percentile
@@ -393,8 +394,10 @@ def few(rows: Rows, most: int) -> Rows:
     return tuple(rows[round(number * last / (most - 1))] for number in range(most))
 
 
-def distribution_chart(title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "") -> Chart:
-    """A curve for each (name, distribution, colour)."""
+def distribution_chart(
+    title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "", *, what: str = "latency"
+) -> Chart:
+    """A curve for each (name, distribution, colour) of some time."""
     exact = {p / 100 for p in SHOWN}
     lines = []
     for name, latency, its_colour in curves:
@@ -403,8 +406,8 @@ def distribution_chart(title: str, curves: Iterable[tuple[str, Distribution, str
             for part, ns in percentile_curve(latency)
         )
         lines.append(ChartLine(name, (points,), its_colour))
-    x = ChartAxis("share of requests", _percent, Spread.TAIL)
-    return Chart(title, x, time_axis("latency", lines), tuple(lines), note=note)
+    x = ChartAxis("share of them" if what != "latency" else "share of requests", _percent, Spread.TAIL)
+    return Chart(title, x, time_axis(what, lines), tuple(lines), note=note)
 
 
 def _percent(part: float) -> str:

@@ -34,6 +34,7 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import is_course, timeline_section
+from inferometer.report.documents.token_requests import lanes_section, token_times_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
@@ -80,6 +81,8 @@ def measurement_document(result: Result) -> Document:
     is_over_time = is_course(result.effective)
     sections = (
         tokens_section(result),
+        lanes_section(result),
+        token_times_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
         promise_section(result),
