@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.measurement import Distribution, Estimate
 from inferometer.stats.series import Series, Sketch, Sorted, rank
 
 MOST_SECTIONS = 64
@@ -219,6 +219,22 @@ def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float,
             low, high = share.ranks()
             found[p] = Estimate(float(border), _between(whole, low)[0], _between(whole, high)[1])
     return {p: found[p] for p in asked}
+
+
+SHOWN = (50, 90, 95, 99)
+
+
+def estimates(series: Series, wanted: Sequence[int] = SHOWN) -> tuple[tuple[str, Estimate], ...]:
+    """Of the mean and of percentiles, by name; in the order in which they are shown."""
+    if not series.count:
+        return ()
+    found = percentile_estimates(series, wanted)
+    mean = mean_estimate(float(series.mean), mean_margin(series))
+    return (("mean", mean), *((f"p{p}", found[p]) for p in wanted))
+
+
+def with_intervals(series: Series) -> Distribution:
+    return replace(series.distribution(), intervals=estimates(series))
 
 
 def _outwards(asked: set[float]) -> tuple[list[float], list[float]]:
