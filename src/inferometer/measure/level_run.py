@@ -75,6 +75,7 @@ class LevelRun:
         self._rules = WindowRules(
             is_open=self._is_open,
             has_tokens=settings.has_tokens,
+            asked_tokens=np.array(settings.asked_tokens) if any(settings.asked_tokens) else None,
             promise=settings.promise,
             drops_empty=settings.model.is_decoupled,
         )

@@ -173,6 +173,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     level_settings = _level_settings(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
+    level_settings = replace(level_settings, asked_tokens=traffic.asked_tokens)
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,

@@ -1,6 +1,7 @@
 """OpenAI-style servers: chat completions, completions and embeddings over HTTP, answered whole or event by event."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,8 +55,12 @@ class OpenAi(Service):
             ),
             conversations=Chats(self._connection, self.path) if has_sessions else None,
         )
-        bodies = (self._body(model, step) for step in steps)
-        return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in bodies))
+        bodies = [self._body(model, step) for step in steps]
+        return Traffic(
+            wiring,
+            tuple(render_http(self._connection, self.path, body) for body in bodies),
+            asked_tokens=tuple(map(asked_tokens, bodies)),
+        )
 
     @property
     def path(self) -> str:
@@ -89,6 +94,24 @@ class OpenAi(Service):
         if "chat" in self.path:
             return {"messages": [{"role": "user", "content": prompt}]}
         return {"prompt": prompt}
+
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_HAS_LIMIT = re.compile(rb'"max_(?:completion_|output_)?tokens"')
+
+
+def asked_tokens(body: bytes) -> int:
+    """The most tokens that a request asks for, over all its answers; 0 where it names no number."""
+    if _HAS_LIMIT.search(body) is None:  # long prompts are not read for nothing
+        return 0
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        return 0
+    found = [payload[name] for name in _LIMITS if name in payload] if isinstance(payload, dict) else []
+    limits = [value for value in found if type(value) is int and value > 0]
+    answers = payload.get("n", 1) if limits else 1
+    return max(limits) * answers if limits and type(answers) is int and answers > 0 else 0
 
 
 # --- sessions

@@ -214,6 +214,9 @@ class Traffic:
     requests: tuple[bytes, ...]
     validation: Validation | None = None
     findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user
+    asked_tokens: tuple[
+        int, ...
+    ] = ()  # by step, the most tokens that its request asks for; 0 where it does not
 
 
 def render_http(

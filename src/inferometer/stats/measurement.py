@@ -147,7 +147,9 @@ class UserRates:
     """Output tokens per second of single requests: the tokens of each over all the time it took, from the send on."""
 
     mean: Estimate
-    percentiles: tuple[tuple[float, float], ...]  # (p, tokens per second): the slowest users have the low ones
+    percentiles: tuple[
+        tuple[float, float], ...
+    ]  # (p, tokens per second): the slowest users have the low ones
 
     def percentile(self, p: float) -> float:
         return dict(self.percentiles).get(p, 0.0)
@@ -228,7 +230,9 @@ class TokenFigures:
     per_user: UserRates | None = None  # only of answers with tokens
     prefill: Phase | None = None  # only of streams
     decode: Phase | None = None
-    classes: tuple[PromptClass, ...] = ()  # by length of prompt, where the server counts it and lengths differ
+    classes: tuple[
+        PromptClass, ...
+    ] = ()  # by length of prompt, where the server counts it and lengths differ
     asked: AskedLengths | None = None  # only where requests ask for a length
     reasoning: int = 0  # of `output`, as the server tells
     cached: int = 0  # of `prompt`, which the server had in its cache

@@ -38,7 +38,7 @@ def test_a_writer_knows_whether_it_has_kept_times():
 
 
 def test_a_ring_takes_little_memory():
-    assert CELLS * 8 < 12 * 2**20
+    assert CELLS * 8 < 13 * 2**20
 
 
 @given(st.lists(st.integers(0, CAPACITY // 3), min_size=1, max_size=6))
