@@ -25,7 +25,7 @@ def scaled(value: Any, factor: float) -> Any:
         return tuple(scaled(each, factor) for each in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    changes = {}
+    changes: dict[str, Any] = {}
     for each in fields(value):
         found = getattr(value, each.name)
         if each.name == "percentiles":

@@ -101,7 +101,7 @@ def measurement_document(result: Result) -> Document:
         facts=facts(result),
         verdict=_verdict(result),
         tone=_tone(result),
-        figures=(*_figures(result), *token_figures(result)),
+        figures=(*token_figures(result), *_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 

@@ -1,24 +1,27 @@
 """Single requests of servers that make text: how their times and lengths are distributed, and the course of some."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from inferometer.base.units import NS_PER_S
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Section
 from inferometer.report.documents.levels import (
     CURVES,
-    Rows,
+    EXACT,
+    Timed,
     best,
     distribution_chart,
     few,
+    load_curves,
     percentile_curve,
 )
 from inferometer.report.documents.tokens import token_rows
 from inferometer.report.format import duration, level_label, plural, share
-from inferometer.stats.measurement import Distribution, Lane, Measurement
+from inferometer.stats.measurement import Distribution, Lane, Level
 from inferometer.stats.result import Result
 
 LANES = 40  # that are drawn
 LANE_HEIGHT = 10  # pixels
+NEGLIGIBLE = 20  # times less than the median
 PHASES = (("waits since it was due", "grey"), ("to the first token", "orange"), ("tokens", "blue"))
 
 
@@ -26,38 +29,32 @@ def token_times_section(result: Result) -> Section | None:
     """How long first tokens and the gaps after them took, and how long prompts and answers were."""
     rows = few(token_rows(result), CURVES)
     charts = (
-        _curves(
-            "Share of requests whose first token came within a time", "time to the first token", rows, _first
+        _first_tokens(
+            [(level, found.streaming.first) for level, found in rows if found.streaming is not None]
         ),
-        _curves("Share of gaps between tokens within a time", "time between tokens", rows, _gaps),
+        _gaps([(level, found.streaming.gaps) for level, found in rows if found.streaming is not None]),
         _lengths(result),
     )
     drawn = tuple(chart for chart in charts if chart is not None)
     return Section("token-times", "Tokens of single requests", "", drawn, is_detail=True) if drawn else None
 
 
-def _first(found: Measurement) -> Distribution | None:
-    return None if found.streaming is None else found.streaming.first
+def _first_tokens(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
+    curves = tuple(load_curves([row for row in rows if row[1].percentiles]))
+    title = "Share of requests whose first token came within a time"
+    return distribution_chart(title, curves, timed=Timed("time to the first token")) if curves else None
 
 
-def _gaps(found: Measurement) -> Distribution | None:
-    """Every single one."""
-    return None if found.streaming is None else found.streaming.gaps
-
-
-def _curves(
-    title: str, what: str, rows: Rows, get: Callable[[Measurement], Distribution | None]
-) -> Chart | None:
-    known = [
-        (level, times) for level, found in rows if (times := get(found)) is not None and times.percentiles
-    ]
+def _gaps(rows: Sequence[tuple[Level, Distribution]]) -> Chart | None:
+    """Every single one. Tokens that come together have none: drawn to scale, they would leave the others no room."""
+    known = [row for row in rows if row[1].percentiles]
     if not known:
         return None
-    curves = []
-    for number, (level, times) in enumerate(known):
-        shade = 5 if len(known) == 1 else 1 + round(number * 4 / (len(known) - 1))
-        curves.append((level_label(level.mode, level.value), times, f"load-{shade}"))
-    return distribution_chart(title, curves, what=what)
+    least_ns = min(times.percentile_ns(50) for _, times in known) / NEGLIGIBLE
+    is_cut = any(times.min_ns < least_ns for _, times in known)
+    note = f"Less than {duration(least_ns)} is not drawn: such tokens came together." if is_cut else ""
+    timed = Timed("time between tokens", "gaps", least_ns)
+    return distribution_chart("Share of gaps between tokens within a time", load_curves(known), note, timed)
 
 
 def _lengths(result: Result) -> Chart | None:
@@ -87,9 +84,8 @@ def _lengths(result: Result) -> Chart | None:
 
 def _length_points(name: str, spread: Distribution) -> Iterator[ChartPoint]:
     for part, tokens in percentile_curve(spread):
-        yield ChartPoint(
-            tokens, part, f"{share(part)} of the {name} have at most {plural(round(tokens), 'token')}"
-        )
+        words = f"{share(part)} of the {name} have at most {plural(round(tokens), 'token')}"
+        yield ChartPoint(tokens, part, words if part in EXACT else "")
 
 
 # --- the course of some requests
