@@ -2,7 +2,9 @@
 
 Sections go by the time at which a request was due, not by the time at which it ended: requests that have not ended yet
 are part of their section. They are counted as beyond every limit, as only requests are looked at that were due so long
-ago that they have waited for longer than the limit.
+ago that they have waited for longer than the limit. When the first token of a stream came is only known at its end:
+there the longest time from a first token to the end is waited for as well, and where a run is too short for that,
+streams that go on say nothing.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from inferometer.base import status
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
-from inferometer.load.plan import Arrivals, Closed, Open
+from inferometer.load.plan import NEVER, Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
 from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
@@ -63,7 +65,17 @@ class LevelSections:
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
-        rows = tuple(self._counts(term, whole, edges, missing, waited_ns) for term in self.promise.terms)
+        nothing = np.zeros_like(missing)
+        rows = tuple(
+            self._counts(
+                term,
+                whole,
+                edges,
+                missing if self._known_ns(term) <= until_ns - cut_ns else nothing,
+                waited_ns,
+            )
+            for term in self.promise.terms
+        )
         good, took = _figure(whole, "latency")
         count = _histogram(good, edges) + missing
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
@@ -86,9 +98,21 @@ class LevelSections:
 
     def _horizon_ns(self) -> int:
         """After so long it is known of every request whether it is beyond the limits."""
-        return round(
-            max((term.limit for term in self.promise.terms if term.figure in ("latency", "ttft")), default=0)
-        )
+        timed = [term for term in self.promise.terms if term.figure in ("latency", "ttft")]
+        return max((self._known_ns(term) for term in timed), default=0)
+
+    def _known_ns(self, term: Term) -> int:
+        """How long after its start it is known of a request that goes on that it is beyond the limit."""
+        if term.figure == "tpot":
+            return NEVER
+        if term.figure != "ttft":
+            return 0 if term.name == "errors" else round(term.limit)
+        rests = [
+            int((piece.figures["latency"] - first)[first >= 0].max())
+            for piece in self._pieces
+            if len(first := piece.figures["ttft"]) and (first >= 0).any()
+        ]
+        return round(term.limit) + max(rests, default=0)
 
     def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
         if term.name == "errors":
@@ -97,8 +121,6 @@ class LevelSections:
         began, values = _figure(whole, term.figure)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
         beyond = _histogram(began[values >= term.limit], edges)
-        if term.figure == "tpot":
-            missing = np.zeros_like(missing)
         quick = np.quantile(values, QUICK) if len(values) else 0.0
         bars = [quick + part * max(0.0, term.limit - quick) for part in PARTS]
         partly = tuple(_histogram(began[values >= bar], edges) + missing for bar in bars)
