@@ -112,6 +112,7 @@ class LevelSections:
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
+    records = records.where(records.status != status.WITHDRAWN)  # neither kept nor broken
     figures = {name: durations_ns(records, name, is_open=is_open) for name in names}
     return _Piece(began_ns(records, is_open=is_open), records.end_ns, records.status != status.OK, figures)
 
