@@ -69,6 +69,8 @@ def measure(
     warmup_s: float = ...,
     time_limit_s: float | None = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     max_outstanding: int | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
@@ -111,6 +113,7 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def find(
     model: str = ...,
     *,
@@ -154,6 +157,8 @@ def find(
     model_repository: str | None = ...,
     request_distribution: str = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
     streaming: bool = ...,
@@ -184,6 +189,7 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def tune(
     model: str = ...,
     *,
@@ -250,6 +256,7 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -299,6 +306,8 @@ def compare(
     warmup_request_count: int = ...,
     warmup_s: float = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     max_outstanding: int | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
@@ -331,6 +340,7 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 def diagnose(
     model: str = ...,
     *,
@@ -406,16 +416,20 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+
 def load(
     path: str | Path,
 ) -> Result: ...
+
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
+
 def to_html(
     report: Report,
 ) -> str: ...
+
 def to_markdown(
     report: Report,
 ) -> str: ...

@@ -67,6 +67,8 @@ async def measure(
     warmup_s: float = ...,
     time_limit_s: float | None = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     max_outstanding: int | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
@@ -109,6 +111,7 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def find(
     model: str = ...,
     *,
@@ -152,6 +155,8 @@ async def find(
     model_repository: str | None = ...,
     request_distribution: str = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
     streaming: bool = ...,
@@ -182,6 +187,7 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def tune(
     model: str = ...,
     *,
@@ -248,6 +254,7 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -297,6 +304,8 @@ async def compare(
     warmup_request_count: int = ...,
     warmup_s: float = ...,
     request_timeout_s: float = ...,
+    cancel_after_s: float | None = ...,
+    cancel_share: float | None = ...,
     max_outstanding: int | None = ...,
     workers: int | Literal["auto"] = ...,
     asynchronous: bool = ...,
@@ -329,6 +338,7 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 async def diagnose(
     model: str = ...,
     *,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from inferometer.base import status
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
-from inferometer.load.plan import NEVER, Arrivals, Closed, Open
+from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
 from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
@@ -65,15 +65,8 @@ class LevelSections:
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
-        nothing = np.zeros_like(missing)
         rows = tuple(
-            self._counts(
-                term,
-                whole,
-                edges,
-                missing if self._known_ns(term) <= until_ns - cut_ns else nothing,
-                waited_ns,
-            )
+            self._counts(term, whole, edges, missing * self._tells(term, until_ns - cut_ns), waited_ns)
             for term in self.promise.terms
         )
         good, took = _figure(whole, "latency")
@@ -98,21 +91,26 @@ class LevelSections:
 
     def _horizon_ns(self) -> int:
         """After so long it is known of every request whether it is beyond the limits."""
-        timed = [term for term in self.promise.terms if term.figure in ("latency", "ttft")]
-        return max((self._known_ns(term) for term in timed), default=0)
+        rests = {"latency": 0, "ttft": self._longest_rest_ns()}
+        return max(
+            (round(term.limit) + rests[term.figure] for term in self.promise.terms if term.figure in rests),
+            default=0,
+        )
 
-    def _known_ns(self, term: Term) -> int:
-        """How long after its start it is known of a request that goes on that it is beyond the limit."""
-        if term.figure == "tpot":
-            return NEVER
-        if term.figure != "ttft":
-            return 0 if term.name == "errors" else round(term.limit)
-        rests = [
-            int((piece.figures["latency"] - first)[first >= 0].max())
+    def _tells(self, term: Term, waited_ns: int) -> bool:
+        """Whether a request that has not ended after so long is beyond the limit."""
+        if term.figure == "ttft":
+            return waited_ns >= round(term.limit) + self._longest_rest_ns()
+        return term.figure != "tpot"
+
+    def _longest_rest_ns(self) -> int:
+        """From a first token to the end, as far as was seen."""
+        rests = (
+            (piece.figures["latency"] - first)[first >= 0]
             for piece in self._pieces
-            if len(first := piece.figures["ttft"]) and (first >= 0).any()
-        ]
-        return round(term.limit) + max(rests, default=0)
+            if (first := piece.figures.get("ttft")) is not None
+        )
+        return max((int(rest.max()) for rest in rests if len(rest)), default=0)
 
     def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
         if term.name == "errors":
@@ -134,6 +132,7 @@ class LevelSections:
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
+    records = records.where(records.status != status.WITHDRAWN)  # neither kept nor broken
     figures = {name: durations_ns(records, name, is_open=is_open) for name in names}
     return _Piece(began_ns(records, is_open=is_open), records.end_ns, records.status != status.OK, figures)
 

@@ -35,6 +35,7 @@ from typing import Protocol
 from inferometer.base import status as outcome
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, Clock, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
@@ -75,6 +76,7 @@ class Engine:
         sequences: Sequences | None = None,
         spool: Spool | None = None,
         log: RequestLog | None = None,
+        cancellation: Cancellation | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
@@ -118,10 +120,15 @@ class Engine:
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
         self._log = log
+        # --- requests that are to be cancelled
+        self._cancellation = cancellation
+        self._draws = iter(()) if cancellation is None else cancellation.draws(first_step)
+        self._cancels: list[tuple[int, int, int]] = []  # heap of (when, slot, when its request was begun)
         finish: Finish = self.finish
         next_step: NextStep = self.next_step
         if spool is not None or log is not None:
             finish = self._finish_observed
+        if spool is not None or log is not None or cancellation is not None:
             next_step = always_finish(finish)
         self.link = open_link(Callbacks(finish, next_step, self._explain))
         self._send = self.link.send if log is None else self._send_logged
@@ -232,6 +239,8 @@ class Engine:
             wake = end if end < next_tick else next_tick
             if self._pauses and self._pauses[0][0] < wake:
                 wake = self._pauses[0][0]
+            if self._cancels and self._cancels[0][0] < wake:
+                wake = self._cancels[0][0]
             if self._next_due < wake and self._has_room():
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
@@ -242,6 +251,8 @@ class Engine:
                     self._issue_due(now)
                 if self._pauses and self._pauses[0][0] <= now:
                     self._resume(now)
+                if self._cancels and self._cancels[0][0] <= now:
+                    self._cancel_due(now)
                 if next_tick <= now:
                     self._cancel_late(now)
                     next_tick = self._next_tick()
@@ -299,7 +310,8 @@ class Engine:
         self._busy[slot] = False
         if status:
             self._is_steady[slot] = False
-            if self._failed(slot, end_ns, bool(received) or status == outcome.MALFORMED):
+            is_answered = bool(received) or status == outcome.MALFORMED
+            if status != outcome.WITHDRAWN and self._failed(slot, end_ns, is_answered):
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
@@ -389,6 +401,8 @@ class Engine:
         self._steps[slot] = step
         self._busy[slot] = True
         self._started[slot] = now_ns
+        if self._cancellation is not None and next(self._draws):
+            heappush(self._cancels, (now_ns + self._cancellation.after_ns, slot, now_ns))
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
@@ -553,9 +567,24 @@ class Engine:
             self._issue(heappop(self._pauses)[1])
 
     def _explain(self, status: int, text: str) -> None:
+        if status == outcome.WITHDRAWN:
+            return
         if self._log is not None:
             self._log.failed(status, text)
         self.examples.setdefault(status, text)
+
+    def _cancel_due(self, now_ns: int) -> None:
+        """Cancel what has run for its time since it was sent; what has ended meanwhile was an ordinary request."""
+        assert self._cancellation is not None
+        while self._cancels and self._cancels[0][0] <= now_ns:
+            _, slot, begun_ns = heappop(self._cancels)
+            if not self._busy[slot] or self._started[slot] != begun_ns:
+                continue
+            sent_ns = self.link.sent_ns(slot) or now_ns  # its connection may still be set up
+            if sent_ns + self._cancellation.after_ns <= now_ns:
+                self.link.cancel(slot, outcome.WITHDRAWN, "")
+            else:
+                heappush(self._cancels, (sent_ns + self._cancellation.after_ns, slot, begun_ns))
 
     def _next_tick(self) -> int:
         return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER

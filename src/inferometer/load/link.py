@@ -120,6 +120,9 @@ class Link(Protocol):
     def cancel(self, slot: int, status: int, text: str) -> None:
         """Give up the slot's request; `finish` is called with this status."""
 
+    def sent_ns(self, slot: int) -> int:
+        """When the slot's request was sent; 0 before."""
+
     def close(self, slot: int) -> None: ...
 
 

@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -171,6 +172,7 @@ class Workers:
     count: int = 1
     timeout_ns: int = 0
     sequences: SequencePlan | None = None
+    cancellation: Cancellation | None = None
     verbose: int = 0
     spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
     start: StartProcess | None = None
@@ -238,6 +240,7 @@ class Workers:
             timeout_ns=self.timeout_ns,
             sequences=self.sequences,
             validation=self.traffic.validation,
+            cancellation=self.cancellation,
             verbose=self.verbose,
             spool_fd=spool_fd,
         )

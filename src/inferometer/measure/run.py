@@ -9,6 +9,7 @@ from dataclasses import replace
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.host import HostWatch, LocalServer
@@ -114,6 +115,7 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
         count=count,
         timeout_ns=timeout_ns,
         sequences=setup.sequences,
+        cancellation=_maybe_cancellation(options),
         verbose=options.verbose,
         start=None if setup.host is None else setup.host.start,
         spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
@@ -131,6 +133,13 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
     finally:
         if journal is not None:
             journal.problem = workers.spool_problem
+
+
+def _maybe_cancellation(options: Options) -> Cancellation | None:
+    if options.cancel_after_s is None:
+        return None
+    share = 1.0 if options.cancel_share is None else options.cancel_share
+    return Cancellation(round(options.cancel_after_s * NS_PER_S), share, options.data.seed)
 
 
 def _most_workers(setup: Setup) -> int:

@@ -133,6 +133,18 @@ _WITH_OTHERS = (
         "has no effect on tensors in shared memory, which are binary",
         "leave it out, or --shared-memory",
     ),
+    _Unused(
+        ("cancel_share",),
+        _lacks("cancel_after_s"),
+        "is the share of requests to cancel",
+        "say after which time with --cancel-after",
+    ),
+    _Unused(
+        ("cancel_after_s",),
+        lambda given: 0 < given.get("request_timeout_s", 0) <= given.get("cancel_after_s", 0),
+        "is not reached: requests fail at --timeout before",
+        "give a shorter one, or a longer --timeout",
+    ),
     _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file", "name one with --csv"),
     _Unused(
         _VALIDATION,

@@ -50,6 +50,7 @@ WINDOWS = (
     "stability_percentage",
     "max_trials",
 )
+_CANCELLING = ("cancel_after_s", "cancel_share")
 _ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 FIND_REFUSED: Mapping[str, str] = {
@@ -66,7 +67,9 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
     **dict.fromkeys(_ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
-    **dict.fromkeys(("profile_export", "verbose_csv", "slo", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING), "use it with `inferometer measure`"
+    ),
 }
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
@@ -82,7 +85,9 @@ TUNE_REFUSED: Mapping[str, str] = {
         ),
         "--budget is the time for the whole search",
     ),
-    **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("profile_export", "verbose_csv", "junit", *_CANCELLING), "use it with `inferometer measure`"
+    ),
     **dict.fromkeys(
         ("request_distribution", "sequences", "serial_sequences"),
         "it loads by concurrency: --load says where to look",

@@ -512,6 +512,17 @@ class Options:
         "A run in which nothing is answered for 60s, or for this time if it is longer, is given up.",
         is_main=True,
     )
+    cancel_after_s: float | None = only_ours(
+        "--cancel-after",
+        "Cancel requests this long after they were sent, such as 2s, as users do who leave. They are counted apart "
+        "and are in no other figure.",
+        duration(zero=False),
+    )
+    cancel_share: float | None = only_ours(
+        "--cancel-share",
+        "Share of the requests that --cancel-after is for, drawn by --seed (all of them unless given).",
+        share(zero=False),
+    )
     max_outstanding: int | None = only_ours(
         "--max-outstanding",
         "By rate, send no more while this many requests are outstanding; the rest waits, and its wait counts.",

@@ -9,7 +9,7 @@ body carry nothing.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,10 @@ class _Events:
         self._error: Reply | None = None
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
+
+    @property
+    def times(self) -> Sequence[int]:
+        return self._times
 
     def receive(self, data: bytes, now_ns: int) -> None:
         for event in self._decoder.receive(data):

@@ -33,6 +33,10 @@ class Reply(NamedTuple):
 class ReplyBody(Protocol):
     """One reply with a good status, as its body comes."""
 
+    @property
+    def times(self) -> Sequence[int]:
+        """Of the responses of a stream that have come so far."""
+
     def receive(self, data: bytes, now_ns: int) -> None:
         """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
 
@@ -50,6 +54,10 @@ class WholeBody:
         self._is_wanted = is_wanted
         self._body = bytearray()
         self._last_ns = 0
+
+    @property
+    def times(self) -> Sequence[int]:
+        return ()
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._last_ns = now_ns

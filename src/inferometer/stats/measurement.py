@@ -363,6 +363,11 @@ class WindowFigures:
     output_tokens: int = 0  # of answers that ended well
     cancelled_count: int = 0  # as they were asked to be
 
+    @property
+    def ended_count(self) -> int:
+        """Requests that ended in any way."""
+        return self.request_count + self.failed_count + self.empty_count + self.cancelled_count
+
 
 @dataclass(frozen=True, slots=True)
 class StartFigures:

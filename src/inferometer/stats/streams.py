@@ -3,14 +3,14 @@
 The server's own count of tokens is taken where it gives one. Where it does not, the events of a streamed answer are
 counted instead; an event may hold more than one token, so the figures say how many answers were counted like that.
 
-A streamed answer has two phases. Prefill is from the send to the first response: the server waits for its turn and reads
-the prompt. Decode is from the first response to the last: it makes the other tokens.
+A streamed answer has two phases. Prefill is from the send to the first response: the request waits for its turn, and
+the server reads the prompt. Decode is from the first response to the last: it makes the other tokens.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -270,7 +270,7 @@ def _prompt_classes(classes: Sequence[PromptClassSeries]) -> tuple[PromptClass, 
     """Neighbours are joined until there are few; nothing where all prompts are in one class."""
     found = [part for part in classes if part.prompt.count]
     while len(found) > MOST_CLASSES:
-        sizes = [one.prompt.count + other.prompt.count for one, other in zip(found, found[1:], strict=False)]
+        sizes = [one.prompt.count + other.prompt.count for one, other in pairwise(found)]
         place = sizes.index(min(sizes))
         found[place : place + 2] = [_join_classes(found[place : place + 2])]
     return tuple(part.figures() for part in found) if len(found) > 1 else ()

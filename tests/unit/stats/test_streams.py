@@ -1,6 +1,7 @@
 """Tokens, the time between them, and which requests keep a promise: exact figures of made-up records."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -93,7 +94,8 @@ def test_prefill_runs_to_the_first_token_and_decode_to_the_last():
         Answered(30, (30,), tokens=1, prompt=20),
         Answered(500, tokens=9, prompt=50),  # all at once: it has no phases
     ).figures(1000 * MS, RATE)
-    assert found.prefill is not None and found.decode is not None
+    assert found.prefill is not None
+    assert found.decode is not None
     assert (found.prefill.time_ns, found.prefill.tokens) == (40 * MS, 120)
     assert (found.prefill.share, found.prefill.per_s) == (40 / 70, 3000.0)
     assert (found.decode.time_ns, found.decode.tokens) == (30 * MS, 6)
@@ -102,7 +104,7 @@ def test_prefill_runs_to_the_first_token_and_decode_to_the_last():
 
 def test_whole_answers_have_no_phases():
     found = tokens(Answered(50, tokens=5)).figures(1000 * MS, RATE)
-    assert found.prefill is None and found.decode is None
+    assert (found.prefill, found.decode) == (None, None)
 
 
 def test_a_user_gets_the_tokens_of_an_answer_over_all_its_time():
@@ -158,7 +160,7 @@ def test_there_are_few_classes_of_prompts_and_none_where_all_are_alike():
     found = tokens(*many).figures(1000 * MS, RATE).classes
     assert len(found) == 6
     assert sum(row.count for row in found) == 12
-    assert all(one.high < other.low for one, other in zip(found, found[1:], strict=False))
+    assert all(one.high < other.low for one, other in pairwise(found))
     alike = [Answered(90, tokens=2, prompt=length) for length in (128, 255)]
     assert tokens(*alike).figures(1000 * MS, RATE).classes == ()
 
