@@ -71,7 +71,8 @@ class LastOutcome:
         self.passed = level.is_stable and not level.is_over_limit
         found = level.measurement
         if found is None or not found.request_count:
-            self.tried.append(Tried(int(level.value), 0.0))
+            is_unanswered = found is None or not found.ended_count
+            self.tried.append(Tried(int(level.value), 0.0, is_unanswered=is_unanswered))
             return
         per_s = found.infer_per_s.value
         if found.tokens is not None and found.tokens.output:

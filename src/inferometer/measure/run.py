@@ -18,7 +18,7 @@ from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
-from inferometer.measure.saturation import Tried
+from inferometer.measure.saturation import Tried, level_ns
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
@@ -33,7 +33,6 @@ from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
 MOST_WORKERS = 1024
-ANSWERS = 3  # one after the other, that a level of a sweep has time for
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
@@ -210,15 +209,12 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
 
 
 def _long_enough(setup: Setup, tried: Sequence[Tried], point: LoadPoint) -> LevelSettings:
-    """In a sweep answers get slower from level to level: unless a time was given, each lasts for several of them."""
+    """In a sweep for which no time was given, a level lasts for as long as its answers need."""
     settings, rule = setup.level_settings, setup.level_settings.rule
-    below = max((row for row in tried if row.load < point.value), key=lambda row: row.load, default=None)
     is_free = setup.options.sweep and "duration_s" not in setup.options.given
-    if below is None or not is_free or not isinstance(rule, Precision):
+    if not is_free or not isinstance(rule, Precision):
         return settings
-    slowest_ns = below.latency_ns * point.value / below.load  # of a server that is saturated
-    duration_ns = max(rule.duration_ns, round(ANSWERS * slowest_ns))
-    return replace(settings, rule=replace(rule, duration_ns=duration_ns))
+    return replace(settings, rule=replace(rule, duration_ns=level_ns(tried, point.value, rule.duration_ns)))
 
 
 def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:

@@ -20,6 +20,8 @@ FALLS = 0.8  # of the highest throughput, below which a server collapses
 FAILS = 0.05  # share of failed requests beyond which more load is pointless
 SLOW = 10  # times the latency of one request at a time, at which one level without growth is enough
 KNEE = 0.95  # share of the highest throughput
+ANSWERS = 3  # one after the other, that a level has time for
+PATIENT = 6  # times the usual time, for a first answer that did not come in it
 CLOSE = 1.3  # ratio of two loads that need none between them
 
 
@@ -31,6 +33,7 @@ class Tried:
     per_s: float
     latency_ns: float = 0.0
     failed_share: float = 0.0
+    is_unanswered: bool = False  # nothing ended, well or badly
 
     @property
     def is_sound(self) -> bool:
@@ -43,9 +46,22 @@ def next_load(tried: Sequence[Tried]) -> int | None:
         return 1
     if len(tried) >= LEVELS:
         return None
+    if len(tried) == 1 and tried[0].is_unanswered:
+        return tried[0].load  # once more, for longer
     is_climbing = tried[-1].load == max(row.load for row in tried)
     higher = _higher(tried) if is_climbing else None
     return _between(tried) if higher is None else higher
+
+
+def level_ns(tried: Sequence[Tried], load: float, usual_ns: int) -> int:
+    """How long a level may last: answers get slower from level to level, and each must have time for several."""
+    if tried and tried[-1].is_unanswered:
+        return PATIENT * usual_ns
+    below = max((row for row in tried if row.load < load), key=lambda row: row.load, default=None)
+    if below is None:
+        return usual_ns
+    slowest_ns = below.latency_ns * load / below.load  # of a server that is saturated
+    return max(usual_ns, round(ANSWERS * slowest_ns))
 
 
 def knee(tried: Sequence[Tried]) -> int | None:

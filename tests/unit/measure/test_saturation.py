@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.measure.saturation import LEVELS, MOST, Tried, knee, next_load
+from inferometer.measure.saturation import LEVELS, MOST, PATIENT, Tried, knee, level_ns, next_load
 
 
 def swept(server):
@@ -87,3 +87,18 @@ def test_any_server_is_swept_in_bounded_levels_from_one_request_on(answers):
     tried = swept(lambda load: next(rest))
     assert tried[0].load == 1
     assert all(1 <= row.load <= MOST for row in tried)
+
+
+def test_a_first_answer_that_did_not_come_is_waited_for_once_more_and_longer():
+    silent = Tried(1, 0.0, is_unanswered=True)
+    assert next_load([silent]) == 1
+    assert level_ns([silent], 1, 10) == PATIENT * 10
+    assert next_load([silent, silent]) is None
+    assert next_load([silent, Tried(1, 0.05, 20e9)]) == 2
+
+
+def test_a_level_has_time_for_several_answers_of_a_saturated_server():
+    assert level_ns([], 1, 10) == 10
+    assert level_ns([Tried(1, 1.0, 2.0)], 2, 10) == 12
+    assert level_ns([Tried(1, 1.0, 2.0), Tried(4, 1.0, 8.0)], 2, 10) == 12
+    assert level_ns([Tried(1, 1.0, 0.1)], 2, 10) == 10
