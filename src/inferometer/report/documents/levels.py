@@ -408,8 +408,11 @@ class Timed:
     least_ns: float = 0.0
 
 
+LATENCY = Timed()
+
+
 def distribution_chart(
-    title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "", timed: Timed = Timed()
+    title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "", timed: Timed = LATENCY
 ) -> Chart:
     """A curve for each (name, distribution, colour)."""
     lines = []
