@@ -1,9 +1,9 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`; a part of the tokens shares the cell
-of the whole (`of_which`), so that requests without tokens cost no more. The header holds how many rows were written and
-how many read, ever; both only grow, and each is stored by one side alone. The writer fills rows first and moves WRITTEN
-afterwards. What is in the ring survives the death of the worker.
+One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`; a part of the tokens shares the
+cell of the whole (`of_which`), so that requests without tokens cost no more. The header holds how many rows were
+written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills rows first and
+moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
 Requests with a stream of responses have a time for each: these lie in a second ring behind the rows, in the
 order of the rows, as many for each as its row says.
