@@ -39,7 +39,7 @@ from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row, put_count
 from inferometer.records.spool import Spool, SpoolHead
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
@@ -232,15 +232,15 @@ class Engine:
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
         """Run the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
-        cells, next_look = self._cells, 0
+        cells, cancels, next_look = self._cells, self._cancels, 0
         end = NEVER if until_ns is None else until_ns
         next_tick = self._next_tick()
         while not self.is_interrupted and not (stop is not None and stop()):
             wake = end if end < next_tick else next_tick
             if self._pauses and self._pauses[0][0] < wake:
                 wake = self._pauses[0][0]
-            if self._cancels and self._cancels[0][0] < wake:
-                wake = self._cancels[0][0]
+            if cancels and cancels[0][0] < wake:
+                wake = cancels[0][0]
             if self._next_due < wake and self._has_room():
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
@@ -251,7 +251,7 @@ class Engine:
                     self._issue_due(now)
                 if self._pauses and self._pauses[0][0] <= now:
                     self._resume(now)
-                if self._cancels and self._cancels[0][0] <= now:
+                if cancels and cancels[0][0] <= now:
                     self._cancel_due(now)
                 if next_tick <= now:
                     self._cancel_late(now)
@@ -299,10 +299,12 @@ class Engine:
         mark = self._marks[slot]
         sequence, started = (0, 0) if mark is None else self._end_mark(mark)
         stamps = ring.stamp(times) if times else 0
+        if reasoning_tokens or cached_tokens:
+            tokens, prompt_tokens = of_which(tokens, reasoning_tokens), of_which(prompt_tokens, cached_tokens)
         pack_row(
             self._cells, position,
             self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
-            sequence, started, tokens, prompt_tokens, reasoning_tokens, cached_tokens, stamps,
+            sequence, started, tokens, prompt_tokens, stamps,
         )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE
@@ -331,7 +333,7 @@ class Engine:
         position = ring.position
         pack_row(
             self._cells, position,
-            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0, 0, 0,
+            due[slot], sent_ns, wrote_ns, now_ns, now_ns, 0, steps[slot], received, 1, 0, 0, 0, 0, 0,
         )  # fmt: skip
         position += ROW_BYTES
         ring.position = position if position != ring.end else FIRST_BYTE

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base import status
-from inferometer.records.ring import CAPACITY, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
+from inferometer.records.ring import CAPACITY, HEADER, PART, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]
 
@@ -77,13 +77,28 @@ class Records:
         return self.where(chosen) if chosen.any() else EMPTY
 
 
-COLUMNS = tuple(field.name for field in fields(Records))[:ROW]
+COLUMNS = tuple(field.name for field in fields(Records))[:-1]
+_PARTS = {
+    "reasoning_tokens": "tokens",
+    "cached_tokens": "prompt_tokens",
+}  # in the upper half of whose cell they are
+_CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
-    """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
-    return _sorted([rows[:, column].copy() for column in range(ROW)], times.copy())
+    """Records of a block with a row of `COLUMNS` for each, sorted by end; both arguments are copied."""
+    return _sorted([rows[:, column].copy() for column in range(len(COLUMNS))], times.copy())
+
+
+def _from_ring(rows: NDArray[np.int64], times: Column) -> Records:
+    """The same of rows as they lie in a ring."""
+    cells = {name: rows[:, place] for place, name in enumerate(_CELLS)}
+    columns = {name: cells[name].copy() for name in _CELLS}
+    for part, whole in _PARTS.items():
+        columns[part] = cells[whole] >> PART
+        columns[whole] &= (1 << PART) - 1
+    return _sorted([columns[name] for name in COLUMNS], times.copy())
 
 
 def _sorted(columns: list[Column], times: Column) -> Records:
@@ -97,7 +112,7 @@ def _sorted(columns: list[Column], times: Column) -> Records:
     return Records(*[column[order] for column in columns] + [times])
 
 
-EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
+EMPTY = from_rows(np.empty((0, len(COLUMNS)), dtype=np.int64))
 
 
 def join(parts: list[Records]) -> Records:
@@ -126,7 +141,7 @@ class RingReader:
         rows = _between(self._rows, read, written)
         stamps_read = int(self._header[STAMPS_READ])
         stamped = stamps_read + int(rows[:, -1].sum())
-        taken = from_rows(rows, _between(self._stamps, stamps_read, stamped))
+        taken = _from_ring(rows, _between(self._stamps, stamps_read, stamped))
         self._header[STAMPS_READ] = stamped
         self._header[READ] = written
         return taken

@@ -148,7 +148,7 @@ LINES = (
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
     "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
     "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
-    "HTTP fake --cancel-after 10us --cancel-share 50% -n 20",
+    "HTTP fake --cancel-after 30ms --cancel-share 50%",
     "HTTP fake -c 1:9 -p 500 -l 100",
     "HTTP fake --percentile 90",
     "HTTP fake --sweep -d 200ms",
