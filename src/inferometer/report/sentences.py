@@ -16,6 +16,7 @@ from inferometer.report.format import (
     plural,
     quantity,
     share,
+    significant,
 )
 from inferometer.report.promises import outcome_words
 from inferometer.stats.measurement import (
@@ -274,10 +275,10 @@ def _asked(asked: AskedLengths) -> Iterator[str]:
     """Answers of another length than was asked for."""
     if asked.early:
         answers = f"{asked.early:,} of {plural(asked.asked, 'answer')}"
-        yield f"Ended early: {answers}, by {asked.missing_tokens / asked.early:,.3g} tokens in the mean"
+        yield f"Ended early: {answers}, by {significant(asked.missing_tokens / asked.early, 3)} tokens in the mean"
     if asked.over:
         answers = f"{asked.over:,} of {plural(asked.asked, 'answer')}"
-        yield f"Longer than asked: {answers}, by {asked.extra_tokens / asked.over:,.3g} tokens in the mean"
+        yield f"Longer than asked: {answers}, by {significant(asked.extra_tokens / asked.over, 3)} tokens in the mean"
 
 
 def _cancelled(cancelled: CancelFigures, ended: int) -> str:
