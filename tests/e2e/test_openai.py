@@ -558,3 +558,54 @@ def test_payloads_go_at_their_times(run: Callable, tmp_path: Path) -> None:
     ended = run("perf_analyzer", *CLASSIC, *words)
     assert ended.code == 99
     assert "missing tensor timestamp" in ended.stderr
+
+
+def test_a_cancelled_request_closes_its_connection_and_is_counted_apart(measured: Callable) -> None:
+    """Two words, then silence: the server sees the client leave, and the next request comes on a new connection."""
+    left: list[int] = []
+
+    def speak(number: int, request: Any) -> Any:
+        def wait(wire: Wire) -> None:
+            assert wire.receive_until(b"nothing more comes") is None
+            left.append(number)
+            wire.close()
+
+        return None if number == 1 else both(begun(ROLE, delta("one"), delta("two")), wait)
+
+    with FakeOpenAi(speak) as fake:
+        found = measured(fake, 4, "--streaming", "--cancel-after", "200ms")
+    assert left == [0, 2, 3]
+    assert (found["request_count"], found["failed_count"], found["failures"]) == (1, 0, [])
+    cancelled = found["cancelled"]
+    assert (cancelled["count"], cancelled["tokens"], cancelled["without_token"]) == (3, 6, 0)
+    assert cancelled["ran"]["min_ns"] >= 200_000_000
+    assert (found["tokens"]["output"], found["streaming"]["responses"]) == (3, 3)
+
+
+def test_where_every_request_is_cancelled_the_report_says_so(run: Callable) -> None:
+    def wait(wire: Wire) -> None:
+        wire.receive_until(b"nothing more comes")
+        wire.close()
+
+    with FakeOpenAi(lambda number, request: wait) as fake:
+        ended = run(
+            *("inferometer", "measure", *CHAT, "-u", fake.server.address),
+            *("--request-count", "3", "--cancel-after", "100ms"),
+        )
+    assert "3 requests cancelled, and none was answered before" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_answers_of_another_length_than_asked_for_are_named(measured: Callable) -> None:
+    def speak(number: int, request: Any) -> Any:
+        return counted(("word",) * (2 + number))
+
+    with FakeOpenAi(speak) as fake:
+        found = measured(fake, 3, "--streaming", "--output-tokens", "3")
+    assert found["tokens"]["asked"] == {
+        "asked": 3,
+        "early": 1,
+        "over": 1,
+        "missing_tokens": 1,
+        "extra_tokens": 1,
+    }

@@ -45,10 +45,12 @@ class Rig:
 
 @pytest.fixture
 def rig():
-    def make(script, *, servers=None, timeout_ns=0, requests=1, interrupt_after=10**9):
+    def make(script, *, servers=None, timeout_ns=0, requests=1, interrupt_after=10**9, cancellation=None):
         clock = FakeClock()
         server = FakeServer(script, servers)
-        load = SimulatedLoad(server, clock, requests=requests, timeout_ns=timeout_ns)
+        load = SimulatedLoad(
+            server, clock, requests=requests, timeout_ns=timeout_ns, cancellation=cancellation
+        )
         log = Log(interrupt_after=interrupt_after)
         return Rig(clock, server, Instrument(load, clock, lambda: None, log), log)
 

@@ -1,5 +1,6 @@
 """The search finds the limit of servers whose limit is known, with an interval that covers it."""
 
+import heapq
 import math
 from collections import Counter
 
@@ -193,3 +194,38 @@ def test_loads_that_contradict_lie_inside_the_interval():
 
 def test_nothing_measured_is_nothing_judged():
     assert Judge(parse_slo("p99<1ms"), [], 0.0).judgements() == ()
+
+
+def text_server(answer_ms, first_ms=20, tokens=10):
+    """Streams whose first token comes soon, and whose last comes much later than any limit of the first."""
+    gap = (answer_ms - first_ms) / tokens
+    times = tuple(round((first_ms + number * gap) * NS_PER_MS) for number in range(tokens))
+    return lambda number, sent: Reply(round(answer_ms * NS_PER_MS), responses_ns=times)
+
+
+@pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "concurrency"])
+@pytest.mark.parametrize("promise", ["ttft p90<100ms", "ttft p90<100ms, tpot p90<200ms"])
+def test_answers_that_are_still_being_written_do_not_break_a_promise_about_their_start(
+    rig, level_settings, promise, is_rate
+):
+    """A server without a limit: no load that was tried may be called broken, nor the search be held up by one."""
+    finding = found(rig(text_server(1500)), level_settings, promise, is_rate=is_rate, duration_s=60)
+    assert [row for row in finding.judged if row.verdict == "broken" or row.broken] == []
+    assert finding.high is None
+    assert finding.value == max(row.load for row in finding.judged)
+    assert finding.value >= 16
+
+
+def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig, level_settings):
+    """Eight at a time, 500 ms each: beyond eight in flight the first token waits for a place."""
+    free_ns = [0] * 8
+
+    def queued(number, sent):
+        start = max(sent, heapq.heappop(free_ns))
+        heapq.heappush(free_ns, start + 500 * NS_PER_MS)
+        late, usual = start - sent, text_server(500)(number, sent)
+        return Reply(late + usual.service_ns, responses_ns=tuple(late + ns for ns in usual.responses_ns))
+
+    made = rig(queued)
+    finding = found(made, level_settings, "ttft p90<100ms", is_rate=False, duration_s=60)
+    assert (finding.value, finding.limited_by) == (8, "ttft p90")

@@ -195,7 +195,7 @@ def test_binary_search_ends_at_the_highest_concurrency_inside_the_limit(rig, lev
     verdicts, kept = LastOutcome(), []
     for point in points(options, 64, verdicts):
         level = measure_level(instrument, level_settings(limit_ms=40), point)
-        verdicts.passed = level.is_stable and not level.is_over_limit
+        verdicts.add(level)
         kept += [level.value] if verdicts.passed else []
     assert max(kept) == 7
     assert level.value in (7, 8)

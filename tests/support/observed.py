@@ -145,6 +145,7 @@ class _Workers(SimulatedLoad):
             requests=len(asked.traffic.requests),
             timeout_ns=asked.timeout_ns,
             sequences=None if plan is None else Sequences(plan),
+            cancellation=asked.cancellation,
         )
         self._observer, self.count, self.pids = observer, asked.count, ()
         observer.hand(

@@ -42,10 +42,12 @@ from inferometer.stats.measurement import (
     Estimate,
     FailureGroup,
     Goodput,
+    Lane,
     Level,
     Measurement,
     Streaming,
     TokenFigures,
+    UserRates,
     WindowFigures,
 )
 from inferometer.stats.result import Finding, JudgedLoad, Result
@@ -237,16 +239,30 @@ def sample_text(name: str = "llama") -> Result:
     for level in result.levels:
         found, first = level.measurement, sample_latency(30 * level.value)
         assert found is not None
-        answers = Distribution(100, 96, 30, 12, 200, ())
+        answers = Distribution(100, 96, 30, 12, 200, ((50.0, 96), (90.0, 150), (99.0, 198)))
+        rate, user = 96 * found.infer_per_s.value, 100.0 - 10 * level.value
         tokens = TokenFigures(
             *(9600, 96 * found.infer_per_s.value, answers, sample_latency(12 + 2 * level.value)),
             *(51_200, 512 * found.infer_per_s.value, Distribution(100, 512, 0, 512, 512, ()), 0),
+            output_interval=Estimate(rate, 0.9 * rate, 1.1 * rate),
+            per_user=UserRates(Estimate(user, user - 5, user + 5), ((1.0, user / 2), (50.0, user))),
+        )
+        lanes = tuple(
+            Lane(
+                *(ms * NS_PER_MS for ms in (at, at, at + 30, at + 30 + 12 * 96)),
+                prompt_tokens=512,
+                output_tokens=96,
+            )
+            for at in range(0, 480, 40)
         )
         kept = 1.0 - 0.05 * level.value
         promise = Goodput("ttft<100ms", 90, found.infer_per_s.value * kept, kept)
         streaming = Streaming(9600, tokens.output_per_s, answers, first, tokens.between)
-        changed = replace(found, tokens=tokens, streaming=streaming, goodput=promise, server=None)
-        levels.append(replace(level, measurement=changed))
+        changed = replace(
+            found, tokens=tokens, streaming=streaming, goodput=promise, server=None, lanes=lanes
+        )
+        windows = tuple(replace(row, output_tokens=96 * row.request_count) for row in level.windows)
+        levels.append(replace(level, measurement=changed, windows=windows))
     model = {"name": name, "version": "1"}
     effective = replace(result.effective, service_kind="openai")
     return replace(result, levels=tuple(levels), model=model, effective=effective)

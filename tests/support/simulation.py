@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from inferometer.base import status as outcome
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.engine import Engine
 from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Plan
@@ -94,9 +95,15 @@ class _FakeNetwork:
         pass
 
     def cancel(self, slot: int, status: int, text: str) -> None:
-        _, sent_ns, _ = self._live.pop(slot)
+        _, sent_ns, reply = self._live.pop(slot)
         self._explain(status, text)
-        self._finish(slot, status, sent_ns, sent_ns, 0, self._clock(), 0)
+        now = self._clock()
+        times = tuple(sent_ns + after for after in reply.responses_ns if sent_ns + after <= now)
+        first_ns = times[0] if times else 0
+        self._finish(slot, status, sent_ns, sent_ns, first_ns, now, 0, len(times), times)
+
+    def sent_ns(self, slot: int) -> int:
+        return self._live[slot][1]
 
     def close(self, slot: int) -> None:
         pass
@@ -160,6 +167,7 @@ class SimulatedLoad:
         requests: int = 1,
         timeout_ns: int = 0,
         sequences: Sequences | None = None,
+        cancellation: Cancellation | None = None,
         index: int = 0,
         parts: int = 1,
     ) -> None:
@@ -190,6 +198,7 @@ class SimulatedLoad:
             stride=parts,
             timeout_ns=timeout_ns,
             sequences=sequences,
+            cancellation=cancellation,
         )
         self.marks = networks[0].marks
 

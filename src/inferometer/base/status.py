@@ -1,4 +1,4 @@
-"""How a request ended, as one integer. 0 is good; everything else is a failure with a kind."""
+"""How a request ended, as one integer. 0 is good, WITHDRAWN is neither; everything else is a failure with a kind."""
 
 OK = 0
 CONNECT = 1
@@ -9,6 +9,7 @@ MALFORMED = 5
 MISMATCH = 6
 CANCELLED = 7
 REFUSED = 8  # the reply has a good status, and an error inside
+WITHDRAWN = 9  # cancelled by the client because it was asked to: --cancel-after
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
@@ -35,6 +36,7 @@ _KINDS = {
     MISMATCH: "mismatch",
     CANCELLED: "cancelled",
     REFUSED: "error in the reply",
+    WITHDRAWN: "cancelled by the client",
 }
 
 

@@ -18,6 +18,7 @@ NS_PER_US = 1_000
 UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>us|ms|s|m|h)?")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -62,8 +63,23 @@ def quantity(value: float) -> str:
 
 
 def rough(value: float) -> str:
-    """Two digits or the whole number: `7.9`, `64`, `1,024`."""
-    return f"{value:.2g}" if abs(value) < 99.5 else f"{value:,.0f}"
+    """Two digits or the whole number, without needless zeros: `7.9`, `8`, `64`, `1,024`."""
+    return significant(value, 2)
+
+
+def significant(value: float, digits: int) -> str:
+    """So many digits or the whole number, without needless zeros and never in powers of ten."""
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded value
+    text = f"{value:,.{max(0, digits - 1 - exponent)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def small(value: float) -> str:
+    """Of a difference between values: as a quantity, or where that were only zeros `1.2·10⁻⁷`."""
+    if not 0 < abs(value) < 0.0001:
+        return quantity(value)
+    digits, _, exponent = f"{value:.1e}".partition("e")
+    return f"{digits}·10{str(int(exponent)).translate(_RAISED)}"
 
 
 def _three_digits(value: float) -> str:
@@ -76,8 +92,7 @@ def _three_digits(value: float) -> str:
 
 def plain_number(value: float) -> str:
     """Without needless digits, and never in powers of ten: `0.25`, `40`, `12,500`."""
-    text = f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return text if "e" not in text else f"{value:,.6f}".rstrip("0").rstrip(".")
+    return f"{value:,.0f}" if abs(value) >= 1000 else significant(value, 6)
 
 
 def share(part: float) -> str:

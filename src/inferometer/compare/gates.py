@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import plain_number, share
+from inferometer.base.units import plain_number, share, small
 from inferometer.compare.comparison import (
     FAILED,
     INCONCLUSIVE,
@@ -159,8 +159,13 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
         yield FAILED, f"{where} has {output.non_finite:,} elements with NaN or infinity on one side only"
     elif gate.metric.get is not None and (value := gate.metric.get(output)) is not None:
         # A figure that does not apply to this output says nothing about it.
-        shown = "identical" if output.is_identical else f"{gate.name} {value:.4g}"
+        shown = "identical" if output.is_identical else f"{gate.name} {_figure(value)}"
         yield FAILED if gate.is_beyond(value) else PASSED, f"{shown} in {where}"
+
+
+def _figure(value: float) -> str:
+    """A cosine needs all its digits, a difference may be tiny."""
+    return small(value) if abs(value) < 0.001 else plain_number(value)
 
 
 # --- the comparison with its gates judged, and what makes it invalid

@@ -1,9 +1,9 @@
 """Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
 
 A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
-(text), or `query` (text) with `documents` (a list, JSON). Beside messages and prompts it may hold `max_tokens`, the most
-tokens of the answer. Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the answer
-and the next turn of its session.
+(text), or `query` (text) with `documents` (a list, JSON). Beside messages and prompts it may hold `max_tokens`, the
+most tokens of the answer. Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the
+answer and the next turn of its session.
 """
 
 import subprocess

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, quantity, rough, share
+from inferometer.base.units import NS_PER_S, quantity, rough, share, significant
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -152,7 +152,7 @@ def _at_most(bound: float, least: float) -> str:
     if rounded < least:
         unit = 10.0 ** (math.floor(math.log10(bound)) - 3)
         rounded = math.ceil(bound / unit) * unit
-    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:.4g}"
+    return significant(rounded, 4)
 
 
 def outside_s(row: Observation) -> tuple[float, float]:

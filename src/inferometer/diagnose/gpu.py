@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, duration, rough, share
+from inferometer.base.units import NS_PER_S, duration, rough, share, significant
 from inferometer.diagnose.diagnosis import COPY, FEED, GPU, GPU_MEMORY, LAUNCH, StepFigures, Verdict
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
@@ -186,11 +186,12 @@ def _maybe_out_of_memory(case: GpuCase, station: Station) -> Verdict | None:
         return None
     if room_for_instances(case.top) != 0 or _gain_of_another(case, station) < WORTHWHILE:
         return None
+    sizes = (gpu.memory_used_bytes, gpu.memory_total_bytes, each)
+    used, total, one = (significant(size / GIB, 3) for size in sizes)
     return Verdict(
         GPU_MEMORY,
-        f"The memory of the GPU limits the instances of {station.name}: {gpu.memory_used_bytes / GIB:.3g} of "
-        f"{gpu.memory_total_bytes / GIB:.3g} GiB are used, {each / GIB:.3g} by an instance, so no other fits, though "
-        f"{_idle_words(case)}.",
+        f"The memory of the GPU limits the instances of {station.name}: {used} of {total} GiB are used, {one} by an "
+        f"instance, so no other fits, though {_idle_words(case)}.",
         station.name,
     )
 

@@ -42,6 +42,8 @@ LEAST = 0.06  # share of the whole time that a load must have been measured for 
 HOLD = 0.25  # share of the whole time for which the low end of the interval is measured in the end
 REST = 0.03  # share of the whole time that is too little for another level
 LIMITS = 4  # times the longest limit that a level lasts at least
+ANSWERS = 4  # streams one after the other that a level lasts at least, where their parts are promised
+STREAMED = ("ttft", "tpot")
 LOOK = 1.25  # how much longer a level has lasted each time it is looked at
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
@@ -130,6 +132,7 @@ class _Search:
     level_settings: LevelSettings
     goal: SearchGoal
     end_ns: int = 0
+    answer_ns: int = 0  # how long a stream goes on, where its parts are promised
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
 
@@ -138,18 +141,36 @@ class _Search:
     def first_load(self) -> float | None:
         """Half of the rate of one request at a time, which is no level of the search; None when it was stopped."""
         goal = self.goal
+        is_known = goal.start is not None or not goal.is_rate
+        is_streamed = any(term.figure in STREAMED for term in goal.promise.terms)
+        rate = 2.0
+        if not is_known or is_streamed:
+            level = self._look(is_patient=is_streamed)
+            if self.is_over(level):
+                return None
+            found = level.measurement
+            rate = 1.0
+            if found is not None and found.request_count:
+                rate = found.infer_per_s.value / found.batch
+                self.answer_ns = found.latency.percentile_ns(50) if is_streamed else 0
         if goal.start is not None:
             return goal.start
-        if not goal.is_rate:
-            return 1.0
-        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * goal.duration_ns))
+        return tidy(rate / 2) if goal.is_rate else 1.0
+
+    def _look(self, *, is_patient: bool) -> Level:
+        """At one request at a time; a patient one goes on until one was answered, as far as there is time for that."""
+        whole = self.goal.duration_ns
+        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * whole))
+        recorded, clock = self.instrument.load, self.instrument.clock
+        assert isinstance(recorded, Recorded)
+
+        def is_enough() -> bool:
+            return clock() - recorded.begun_ns >= duration_ns and any(map(len, recorded.parts))
+
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
-        level = self._level(rule, LoadPoint("concurrency", 1, Closed(1)))
-        if self.is_over(level):
-            return None
-        found = level.measurement
-        rate = 1.0 if found is None or not found.request_count else found.infer_per_s.value / found.batch
-        return tidy(rate / 2)
+        if is_patient:
+            rule = replace(rule, duration_ns=round(FINE * whole), is_enough=is_enough)
+        return self._level(rule, LoadPoint("concurrency", 1, Closed(1)))
 
     def is_over(self, level: Level | None) -> bool:
         if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
@@ -217,7 +238,7 @@ class _Search:
         is_again = any(run.load == load for run in self.runs)
         share = (AGAIN if is_again else FINE) * left if is_bracketed else COARSE * whole
         limit = max((term.limit for term in self.goal.promise.terms if term.name != "errors"), default=0.0)
-        wanted = LIMITS * limit
+        wanted = max(LIMITS * limit, ANSWERS * self.answer_ns)
         if is_bracketed:
             wanted = max(wanted, 1.2 * needed_requests(self.goal.promise) / self._per_s(load) * NS_PER_S)
         return max(1, round(min(max(share, wanted), left)))

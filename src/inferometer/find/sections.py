@@ -2,7 +2,9 @@
 
 Sections go by the time at which a request was due, not by the time at which it ended: requests that have not ended yet
 are part of their section. They are counted as beyond every limit, as only requests are looked at that were due so long
-ago that they have waited for longer than the limit.
+ago that they have waited for longer than the limit. When the first token of a stream came is only known at its end:
+there the longest time from a first token to the end is waited for as well, and where a run is too short for that,
+streams that go on say nothing.
 """
 
 from collections.abc import Sequence
@@ -63,7 +65,10 @@ class LevelSections:
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
-        rows = tuple(self._counts(term, whole, edges, missing, waited_ns) for term in self.promise.terms)
+        rows = tuple(
+            self._counts(term, whole, edges, missing * self._tells(term, until_ns - cut_ns), waited_ns)
+            for term in self.promise.terms
+        )
         good, took = _figure(whole, "latency")
         count = _histogram(good, edges) + missing
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
@@ -86,9 +91,26 @@ class LevelSections:
 
     def _horizon_ns(self) -> int:
         """After so long it is known of every request whether it is beyond the limits."""
-        return round(
-            max((term.limit for term in self.promise.terms if term.figure in ("latency", "ttft")), default=0)
+        rests = {"latency": 0, "ttft": self._longest_rest_ns()}
+        return max(
+            (round(term.limit) + rests[term.figure] for term in self.promise.terms if term.figure in rests),
+            default=0,
         )
+
+    def _tells(self, term: Term, waited_ns: int) -> bool:
+        """Whether a request that has not ended after so long is beyond the limit."""
+        if term.figure == "ttft":
+            return waited_ns >= round(term.limit) + self._longest_rest_ns()
+        return term.figure != "tpot"
+
+    def _longest_rest_ns(self) -> int:
+        """From a first token to the end, as far as was seen."""
+        rests = (
+            (piece.figures["latency"] - first)[first >= 0]
+            for piece in self._pieces
+            if (first := piece.figures.get("ttft")) is not None
+        )
+        return max((int(rest.max()) for rest in rests if len(rest)), default=0)
 
     def _counts(self, term: Term, whole: _Piece, edges: Floats, missing: Floats, waited_ns: Floats) -> Counts:
         if term.name == "errors":
@@ -97,8 +119,6 @@ class LevelSections:
         began, values = _figure(whole, term.figure)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
         beyond = _histogram(began[values >= term.limit], edges)
-        if term.figure == "tpot":
-            missing = np.zeros_like(missing)
         quick = np.quantile(values, QUICK) if len(values) else 0.0
         bars = [quick + part * max(0.0, term.limit - quick) for part in PARTS]
         partly = tuple(_histogram(began[values >= bar], edges) + missing for bar in bars)
@@ -112,6 +132,7 @@ class LevelSections:
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
+    records = records.where(records.status != status.WITHDRAWN)  # neither kept nor broken
     figures = {name: durations_ns(records, name, is_open=is_open) for name in names}
     return _Piece(began_ns(records, is_open=is_open), records.end_ns, records.status != status.OK, figures)
 

@@ -34,11 +34,12 @@ from typing import Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, Clock
+from inferometer.base.units import NS_PER_MS, Clock, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, pack_row, put_count
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row, put_count
 from inferometer.records.spool import Spool, SpoolHead
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
@@ -75,6 +76,7 @@ class Engine:
         sequences: Sequences | None = None,
         spool: Spool | None = None,
         log: RequestLog | None = None,
+        cancellation: Cancellation | None = None,
     ) -> None:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.active = 0  # slots that are working or pausing
@@ -118,10 +120,15 @@ class Engine:
         self._again = self._issue  # what a slot does after its request has ended
         self._spool = spool
         self._log = log
+        # --- requests that are to be cancelled
+        self._cancellation = cancellation
+        self._draws = iter(()) if cancellation is None else cancellation.draws(first_step)
+        self._cancels: list[tuple[int, int, int]] = []  # heap of (when, slot, when its request was begun)
         finish: Finish = self.finish
         next_step: NextStep = self.next_step
         if spool is not None or log is not None:
             finish = self._finish_observed
+        if spool is not None or log is not None or cancellation is not None:
             next_step = always_finish(finish)
         self.link = open_link(Callbacks(finish, next_step, self._explain))
         self._send = self.link.send if log is None else self._send_logged
@@ -225,13 +232,15 @@ class Engine:
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
         """Run the loop until the given time, or until `stop` says so, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
-        cells, next_look = self._cells, 0
+        cells, cancels, next_look = self._cells, self._cancels, 0
         end = NEVER if until_ns is None else until_ns
         next_tick = self._next_tick()
         while not self.is_interrupted and not (stop is not None and stop()):
             wake = end if end < next_tick else next_tick
             if self._pauses and self._pauses[0][0] < wake:
                 wake = self._pauses[0][0]
+            if cancels and cancels[0][0] < wake:
+                wake = cancels[0][0]
             if self._next_due < wake and self._has_room():
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
@@ -242,6 +251,8 @@ class Engine:
                     self._issue_due(now)
                 if self._pauses and self._pauses[0][0] <= now:
                     self._resume(now)
+                if cancels and cancels[0][0] <= now:
+                    self._cancel_due(now)
                 if next_tick <= now:
                     self._cancel_late(now)
                     next_tick = self._next_tick()
@@ -279,6 +290,8 @@ class Engine:
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
@@ -286,6 +299,8 @@ class Engine:
         mark = self._marks[slot]
         sequence, started = (0, 0) if mark is None else self._end_mark(mark)
         stamps = ring.stamp(times) if times else 0
+        if reasoning_tokens or cached_tokens:
+            tokens, prompt_tokens = of_which(tokens, reasoning_tokens), of_which(prompt_tokens, cached_tokens)
         pack_row(
             self._cells, position,
             self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
@@ -297,7 +312,8 @@ class Engine:
         self._busy[slot] = False
         if status:
             self._is_steady[slot] = False
-            if self._failed(slot, end_ns, bool(received) or status == outcome.MALFORMED):
+            is_answered = bool(received) or status == outcome.MALFORMED
+            if status != outcome.WITHDRAWN and self._failed(slot, end_ns, is_answered):
                 return
         elif self._failures[slot]:
             self._failures[slot] = 0
@@ -341,6 +357,8 @@ class Engine:
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None:
         """What links call instead of `finish` when requests are exported or logged."""
         mark = self._marks[slot]
@@ -352,7 +370,8 @@ class Engine:
         if self._log is not None:
             self._log.finished(slot, status, end_ns - sent_ns if sent_ns else None, received, responses)
         self.finish(
-            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens
+            slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens,
+            reasoning_tokens, cached_tokens,
         )  # fmt: skip
 
     def _send_logged(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -384,6 +403,8 @@ class Engine:
         self._steps[slot] = step
         self._busy[slot] = True
         self._started[slot] = now_ns
+        if self._cancellation is not None and next(self._draws):
+            heappush(self._cancels, (now_ns + self._cancellation.after_ns, slot, now_ns))
         self._send(slot, step, now_ns, self._marks[slot])
 
     # --- sequences
@@ -548,9 +569,24 @@ class Engine:
             self._issue(heappop(self._pauses)[1])
 
     def _explain(self, status: int, text: str) -> None:
+        if status == outcome.WITHDRAWN:
+            return
         if self._log is not None:
             self._log.failed(status, text)
         self.examples.setdefault(status, text)
+
+    def _cancel_due(self, now_ns: int) -> None:
+        """Cancel what has run for its time since it was sent; what has ended meanwhile was an ordinary request."""
+        assert self._cancellation is not None
+        while self._cancels and self._cancels[0][0] <= now_ns:
+            _, slot, begun_ns = heappop(self._cancels)
+            if not self._busy[slot] or self._started[slot] != begun_ns:
+                continue
+            sent_ns = self.link.sent_ns(slot) or now_ns  # its connection may still be set up
+            if sent_ns + self._cancellation.after_ns <= now_ns:
+                self.link.cancel(slot, outcome.WITHDRAWN, "")
+            else:
+                heappush(self._cancels, (sent_ns + self._cancellation.after_ns, slot, begun_ns))
 
     def _next_tick(self) -> int:
         return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER
@@ -560,5 +596,5 @@ class Engine:
         for slot, busy in enumerate(self._busy):
             # A steady slot's requests start when they are due; of others the time is noted.
             if busy and max(self._started[slot], self._due[slot]) <= limit:
-                text = f"no complete reply within {self._timeout_ns / 1e9:g} s"
+                text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
                 self.link.cancel(slot, outcome.TIMEOUT, text)

@@ -274,6 +274,9 @@ class GrpcLink(SocketLink):
             call.channel.give_up(call)
             self.end(call, status, text, self.clock())
 
+    def sent_ns(self, slot: int) -> int:
+        return self._calls[slot].sent_ns
+
     def close(self, slot: int) -> None:
         call = self._calls[slot] if slot < len(self._calls) else None
         if call is not None and call.shared is not None:

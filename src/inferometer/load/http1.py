@@ -68,6 +68,9 @@ class Http1Link(SocketLink):
     def cancel(self, slot: int, status: int, text: str) -> None:
         self._connections[slot].fail(status, text)
 
+    def sent_ns(self, slot: int) -> int:
+        return self._connections[slot].sent_ns
+
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
@@ -159,6 +162,11 @@ class _Connection(SocketConnection):
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
+
+    @property
+    def sent_ns(self) -> int:
+        """0 while its connection is being set up."""
+        return self._sent_ns
 
     @property
     def heard(self) -> int:
@@ -297,7 +305,8 @@ class _Connection(SocketConnection):
             self._link.conversations.answered(self._slot, found)
         self._link.finish(
             self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
-            found.responses, found.times, found.tokens, found.prompt_tokens,
+            found.responses, found.times, found.tokens, found.prompt_tokens, found.reasoning_tokens,
+            found.cached_tokens,
         )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
@@ -354,7 +363,14 @@ class _Connection(SocketConnection):
         self._request = None
         link = self._link
         link.explain(status, text)
-        link.finish(self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, link.clock(), received)
+        has_come = status == outcome.WITHDRAWN and self._reading is not None
+        times = self._reading.times if has_come and self._reading is not None else ()
+        if times:
+            self._first_ns = times[0]
+        link.finish(
+            self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, link.clock(), received,
+            len(times), times,
+        )  # fmt: skip
 
     # --- opening
 

@@ -135,6 +135,9 @@ class InProcessLink(LinkBase):
         call.status, call.text = status, text
         self._report(call, self.clock())
 
+    def sent_ns(self, slot: int) -> int:
+        return self._calls[slot].sent_ns
+
     # --- in the loop
 
     def _ready(self, mask: int) -> None:

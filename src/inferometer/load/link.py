@@ -53,6 +53,8 @@ class Finish(Protocol):
         times: Sequence[int] = (),
         tokens: int = 0,
         prompt_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cached_tokens: int = 0,
     ) -> None: ...
 
 
@@ -117,6 +119,9 @@ class Link(Protocol):
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         """Give up the slot's request; `finish` is called with this status."""
+
+    def sent_ns(self, slot: int) -> int:
+        """When the slot's request was sent; 0 before."""
 
     def close(self, slot: int) -> None: ...
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from inferometer.base.errors import InferometerError
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
@@ -22,6 +23,7 @@ class Job:
     sequences: SequencePlan | None
     validation: Validation | None
     spool_fd: int | None = None  # where requests are kept for the export
+    cancellation: Cancellation | None = None
     verbose: int = 0  # from ALOUD on it tells of every message
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.grpc import GrpcLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import Callbacks, LinkSetup, always_finish
@@ -163,10 +163,10 @@ def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -
             return _grpc(wiring, wire, request) if wiring.protocol == "grpc" else _http(wiring, wire, request)
     except TimeoutError as error:
         if pieces:
-            text = f"not over after {timeout_s:g} s"
+            text = f"not over after {plain_number(timeout_s)} s"
             return SingleReply("no status", False, text, pieces=tuple(pieces), took_ns=pieces[-1][0])
         raise PeerError(
-            f"{wiring.endpoint.authority} did not answer in {timeout_s:g} s",
+            f"{wiring.endpoint.authority} did not answer in {plain_number(timeout_s)} s",
             remedy="give it more time with --timeout",
         ) from error
     except OSError as error:

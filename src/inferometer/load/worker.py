@@ -102,6 +102,7 @@ class _Worker:
             timeout_ns=job.timeout_ns,
             sequences=None if sequences is None else Sequences(sequences, job.first_step, job.stride),
             spool=self._spool,
+            cancellation=job.cancellation,
             log=None if job.verbose < ALOUD else RequestLog(requests),
         )
         # A server in this process has threads of its own; what the client costs is this one.

@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -171,6 +172,7 @@ class Workers:
     count: int = 1
     timeout_ns: int = 0
     sequences: SequencePlan | None = None
+    cancellation: Cancellation | None = None
     verbose: int = 0
     spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
     start: StartProcess | None = None
@@ -238,6 +240,7 @@ class Workers:
             timeout_ns=self.timeout_ns,
             sequences=self.sequences,
             validation=self.traffic.validation,
+            cancellation=self.cancellation,
             verbose=self.verbose,
             spool_fd=spool_fd,
         )
@@ -273,7 +276,8 @@ class Workers:
             return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self.count:
             raise LocalError(
-                f"a worker process did not answer for {ANSWER_S:g} s", remedy="this machine may be overloaded"
+                f"a worker process did not answer for {plain_number(ANSWER_S)} s",
+                remedy="this machine may be overloaded",
             )
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         for answer in answers:

@@ -143,7 +143,7 @@ def conclude(raw: RawLevel) -> Level:
         promise="" if settings.promise is None else settings.promise.text,
         samples=raw.samples,
     )
-    ended = raw.whole.count or raw.whole.failures
+    ended = raw.whole.count or raw.whole.failures or raw.whole.cancelled_count
     pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None
     found = measurement(raw.whole, subject, was_reset=raw.were_counters_reset) if ended else None
     rates = None if found is None else _maybe_rates(raw, found)

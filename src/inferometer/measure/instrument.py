@@ -40,6 +40,7 @@ class LevelSettings:
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
     patience_ns: int = FAR_NS  # longest wait for news of requests that are counted
     has_tokens: bool = False
+    asked_tokens: tuple[int, ...] = ()  # as in Traffic
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
     judges_promise: bool = False  # of the whole level, too

@@ -14,7 +14,7 @@ import numpy as np
 from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
 from inferometer.load.plan import NEVER, Arrivals, Open
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import (
@@ -75,6 +75,7 @@ class LevelRun:
         self._rules = WindowRules(
             is_open=self._is_open,
             has_tokens=settings.has_tokens,
+            asked_tokens=np.array(settings.asked_tokens) if any(settings.asked_tokens) else None,
             promise=settings.promise,
             drops_empty=settings.model.is_decoupled,
         )
@@ -177,7 +178,7 @@ class LevelRun:
         assert count is not None
         if not self._settings.is_whole:
             return count
-        ended = sum(row.request_count + row.failed_count + row.empty_count for row in self.figures)
+        ended = sum(row.ended_count for row in self.figures)
         return count if count and planned is not None and planned - ended >= 2 * count else NEVER
 
     def _read_late(self, end_ns: int) -> None:
@@ -246,7 +247,7 @@ class LevelRun:
         ended, span_ns = self._open.ended_count, self._collected.seen_ns - self._open.start_ns
         if not ended and self.figures:
             last = self.figures[-1]
-            ended, span_ns = last.request_count + last.failed_count, last.duration_ns
+            ended, span_ns = last.ended_count, last.duration_ns
         far_ns = self._collected.seen_ns + self._settings.patience_ns
         return min(far_ns, self._collected.seen_ns + missing * span_ns // ended) if ended else far_ns
 
@@ -278,13 +279,13 @@ class LevelRun:
         good = fresh.good
         left_s, is_most = self._left_s(elapsed_s)
         watcher = self._instrument.watcher
-        watcher.ticked(elapsed_s, self._open.count, self._open.ended_count - self._open.count)
+        watcher.ticked(elapsed_s, self._open.count, self._open.failed_count + self._open.empty)
         watcher.progressed(
             LevelProgress(
                 seen_ns=self._collected.seen_ns,
                 elapsed_s=elapsed_s,
                 latency_ns=good.end_ns - (good.due_ns if self._is_open else good.sent_ns),
-                failed=len(fresh) - len(good),
+                failed=len(fresh.failed),
                 outstanding=self._collected.outstanding,
                 left_s=left_s,
                 is_most=is_most,
@@ -473,7 +474,7 @@ class LevelRun:
         note = Note.SERVER_GONE
         if self._is_mute:
             note, limit_s = Note.NO_ANSWER, self._instrument.silence_ns / NS_PER_S
-            text += f", and for {limit_s:g} s no answer at all"
+            text += f", and for {plain_number(limit_s)} s no answer at all"
         asked = self._point.plan.count
         unsent = 0 if asked is None else asked - (self._collected.cost.sent - self._sent_before)
         if unsent > 0:

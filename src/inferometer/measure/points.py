@@ -1,7 +1,7 @@
 """The levels a run visits: options -> load points."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from inferometer.load.plan import (
 )
 from inferometer.measure.checks import LOAD_MODES
 from inferometer.measure.instrument import LoadPoint
+from inferometer.measure.saturation import Tried, next_load
 from inferometer.options.options import Options
 from inferometer.options.values import Range
+from inferometer.stats.measurement import Level
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
 RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstanding
@@ -60,9 +62,23 @@ class Agenda:
 
 @dataclass(slots=True)
 class LastOutcome:
-    """Whether the level that was measured last has passed; whoever measures it says so here."""
+    """What came of the levels so far; whoever measures them says so here."""
 
-    passed: bool = True
+    passed: bool = True  # the last one
+    tried: list[Tried] = field(default_factory=list)
+
+    def add(self, level: Level) -> None:
+        self.passed = level.is_stable and not level.is_over_limit
+        found = level.measurement
+        if found is None or not found.request_count:
+            is_unanswered = found is None or not found.ended_count
+            self.tried.append(Tried(int(level.value), 0.0, is_unanswered=is_unanswered))
+            return
+        per_s = found.infer_per_s.value
+        if found.tokens is not None and found.tokens.output:
+            per_s = found.tokens.output_per_s
+        latency_ns = float(found.latency.percentile_ns(50))
+        self.tried.append(Tried(int(level.value), per_s, latency_ns, found.failed_share))
 
 
 def load_mode(options: Options) -> str:
@@ -95,12 +111,17 @@ def points(
         plan = Open(Intervals(times_ns), cap=cap, count=options.request_count or None)
         asked = len(times_ns) * NS_PER_S / times_ns[-1]
         yield LoadPoint("request_rate", float(int(asked)), plan, asked)
+    elif options.sweep:
+        while (load := next_load(outcome.tried)) is not None:
+            yield LoadPoint("concurrency", load, Closed(load))
     else:
         yield from _range_points(options, last, outcome)
 
 
 def level_count(options: Options, last: float | None) -> int | None:
     """How many there are if each one passes; None where that depends on their outcome."""
+    if options.sweep:
+        return None
     span = options.request_rate if is_rate(options) else options.concurrency
     if load_mode(options) not in ("concurrency", "request_rate") or span is None:
         return 1

@@ -182,6 +182,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     agenda = maybe_agenda(options, dataset, trace, requests.numbers)
     level_settings = _level_settings(options, model, agenda, habits)
     traffic = service.traffic(model, steps, None if shared is None else shared.placement)
+    level_settings = replace(level_settings, asked_tokens=traffic.asked_tokens)
+    if requests.sequences is not None and options.cancel_after_s is not None:
+        raise UsageError(
+            f"--cancel-after is for requests that stand alone, and those of {model.name} are parts of sequences",
+            remedy="leave it out",
+        )
     streams = most_streams(options, has_sequences=requests.sequences is not None)
     return Setup(
         options=options,

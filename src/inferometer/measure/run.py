@@ -2,21 +2,23 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
 from inferometer.measure.host import HostWatch, LocalServer
-from inferometer.measure.instrument import SILENCE_NS, Instrument, LoadPoint
+from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
+from inferometer.measure.saturation import Tried, level_ns
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import snapshot
@@ -27,6 +29,7 @@ from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
+from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
 MOST_WORKERS = 1024
@@ -48,8 +51,8 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         except LocalError as error:  # a worker died between levels: those before it stand
             yield _without_worker(result, load, error)
             return
-        if limited.is_interrupted() and not watcher.is_interrupted():
-            remark = Remark(Note.TIME_LIMIT, f"the time limit of {limit_s:g} s was reached")
+        if limit_s is not None and limited.is_interrupted() and not watcher.is_interrupted():
+            remark = Remark(Note.TIME_LIMIT, f"the time limit of {plain_number(limit_s)} s was reached")
             result = replace(result, remarks=(*result.remarks, remark))
         yield end_load(setup, result, load, limited)
 
@@ -113,6 +116,7 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
         count=count,
         timeout_ns=timeout_ns,
         sequences=setup.sequences,
+        cancellation=_maybe_cancellation(options),
         verbose=options.verbose,
         start=None if setup.host is None else setup.host.start,
         spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
@@ -130,6 +134,13 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
     finally:
         if journal is not None:
             journal.problem = workers.spool_problem
+
+
+def _maybe_cancellation(options: Options) -> Cancellation | None:
+    if options.cancel_after_s is None:
+        return None
+    share = 1.0 if options.cancel_share is None else options.cancel_share
+    return Cancellation(round(options.cancel_after_s * NS_PER_S), share, options.data.seed)
 
 
 def _most_workers(setup: Setup) -> int:
@@ -172,7 +183,7 @@ def _most_slots(setup: Setup) -> int:
         return 1
     if setup.options.session_concurrency is not None:
         return setup.options.session_concurrency
-    if is_rate(setup.options) or not setup.last:
+    if is_rate(setup.options) or setup.options.sweep or not setup.last:
         return MOST_WORKERS
     start = 1 if setup.options.concurrency is None else int(setup.options.concurrency.start)
     return max(start, int(setup.last))
@@ -191,11 +202,21 @@ def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
             warm_up_as_asked(instrument, options, point)
-        level = _with_hint(setup, measure_with_enough_workers(instrument, setup.level_settings, point))
+        settings = _long_enough(setup, outcome.tried, point)
+        level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point))
         yield level
-        outcome.passed = level.is_stable and not level.is_over_limit
+        outcome.add(level)
         if level.is_cut_short or watcher.is_interrupted():
             return
+
+
+def _long_enough(setup: Setup, tried: Sequence[Tried], point: LoadPoint) -> LevelSettings:
+    """In a sweep for which no time was given, a level lasts for as long as its answers need."""
+    settings, rule = setup.level_settings, setup.level_settings.rule
+    is_free = setup.options.sweep and "duration_s" not in setup.options.given
+    if not is_free or not isinstance(rule, Precision):
+        return settings
+    return replace(settings, rule=replace(rule, duration_ns=level_ns(tried, point.value, rule.duration_ns)))
 
 
 def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:

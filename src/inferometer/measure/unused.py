@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
-from inferometer.measure.checks import AGENDAS, DUE, kind_of
+from inferometer.measure.checks import AGENDAS, DUE, LOAD_MODES, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.commands import PROMPTS, WINDOWS
 from inferometer.options.option import Given, is_grpc, names_data
@@ -49,7 +49,7 @@ def _lacks(*fields: str) -> Callable[[Given], bool]:
 def _has_useless_workers(given: Given) -> bool:
     """By concurrency each worker needs a request of its own."""
     count = given.get("workers", 1)
-    if count == "auto" or any(given.get(field) for field in DUE):
+    if count == "auto" or any(given.get(field) for field in ("sweep", *DUE)):
         return False
     span = given.get("concurrency")
     most = given.get("session_concurrency") or (1 if span is None else span.last)
@@ -57,6 +57,18 @@ def _has_useless_workers(given: Given) -> bool:
 
 
 _WITH_OTHERS = (
+    _Unused(
+        (*LOAD_MODES, "binary_search", "latency_limit_ms"),
+        _has("sweep"),
+        "says which loads are measured, and --sweep chooses them",
+        "give one of them",
+    ),
+    _Unused(
+        ("request_count",),
+        _has("sweep"),
+        "says when a level ends, and the levels of --sweep have as many requests as they need",
+        "leave it out; --duration is the longest time for a level",
+    ),
     _Unused(
         ("request_period",),
         _lacks("periodic_concurrency"),
@@ -126,6 +138,18 @@ _WITH_OTHERS = (
         lambda given: not names_data(given) and "data.prompts" not in given,
         "names a column of a file",
         "give one with --prompts or --data",
+    ),
+    _Unused(
+        ("cancel_share",),
+        _lacks("cancel_after_s"),
+        "is the share of requests to cancel",
+        "say after which time with --cancel-after",
+    ),
+    _Unused(
+        ("cancel_after_s",),
+        lambda given: 0 < given.get("request_timeout_s", 0) <= given.get("cancel_after_s", 0),
+        "is not reached: requests fail at --timeout before",
+        "give a shorter one, or a longer --timeout",
     ),
     _Unused(("verbose_csv",), _lacks("csv"), "adds columns to a CSV file", "name one with --csv"),
     _Unused(

@@ -40,6 +40,7 @@ _OTHER_LOADS = (
     "shape_load",
     "session_concurrency",
     "binary_search",
+    "sweep",
     "latency_limit_ms",
     "max_outstanding",
 )
@@ -59,6 +60,7 @@ PROMPTS = (
     "data.unique_prompts",
     "data.repeat_prompts",
 )
+_CANCELLING = ("cancel_after_s", "cancel_share")
 _ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 FIND_REFUSED: Mapping[str, str] = {
@@ -75,7 +77,9 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
     **dict.fromkeys(_ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
-    **dict.fromkeys(("profile_export", "verbose_csv", "slo", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING), "use it with `inferometer measure`"
+    ),
 }
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
@@ -91,7 +95,9 @@ TUNE_REFUSED: Mapping[str, str] = {
         ),
         "--budget is the time for the whole search",
     ),
-    **dict.fromkeys(("profile_export", "verbose_csv", "junit"), "use it with `inferometer measure`"),
+    **dict.fromkeys(
+        ("profile_export", "verbose_csv", "junit", *_CANCELLING), "use it with `inferometer measure`"
+    ),
     **dict.fromkeys(
         ("request_distribution", "sequences", "serial_sequences"),
         "it loads by concurrency: --load says where to look",
@@ -138,7 +144,9 @@ COMPARE_REFUSED: Mapping[str, str] = {
         ),
         _STEADY,
     ),
-    **dict.fromkeys(("latency_limit_ms", "binary_search"), "name the levels with -c, such as -c 1,2,4"),
+    **dict.fromkeys(
+        ("latency_limit_ms", "binary_search", "sweep"), "name the levels with -c, such as -c 1,2,4"
+    ),
     **dict.fromkeys(
         ("precision", "time_limit_s", *WINDOWS),
         "say how long with --duration: stopping when it looks good would be cheating",

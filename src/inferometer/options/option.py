@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from inferometer.base.errors import UsageError
+from inferometer.base.units import plain_number
 from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ def _shown(default: object) -> str:
     if isinstance(default, bool):
         return ""
     if isinstance(default, int | float):
-        return f"{default:g}" if isinstance(default, float) else str(default)
+        return plain_number(default) if isinstance(default, float) else str(default)
     return str(default) if isinstance(default, str | Path) else ""
 
 

@@ -480,6 +480,11 @@ class Options:
         own_help="Requests in flight: 4, or levels such as 1,2,4,8 or 1:16 or 1:16:4 or 1:64:x2.",
         is_main=True,
     )
+    sweep: bool = only_ours(
+        "--sweep",
+        "Go from one request at a time to saturation, in about ten levels of its own choosing.",
+        is_main=True,
+    )
     request_rate: Range | None = option(
         "--request-rate-range",
         "Requests per second, as start[:end[:step]].",
@@ -572,6 +577,17 @@ class Options:
         own_help="Time a request may take before it counts as failed, such as 500ms (default 60s); 0 is no limit. "
         "A run in which nothing is answered for 60s, or for this time if it is longer, is given up.",
         is_main=True,
+    )
+    cancel_after_s: float | None = only_ours(
+        "--cancel-after",
+        "Cancel requests this long after they were sent, such as 2s, as users do who leave. They are counted apart "
+        "and are in no other figure.",
+        duration(zero=False),
+    )
+    cancel_share: float | None = only_ours(
+        "--cancel-share",
+        "Share of the requests that --cancel-after is for, drawn by --seed (all of them unless given).",
+        share(zero=False),
     )
     max_outstanding: int | None = only_ours(
         "--max-outstanding",

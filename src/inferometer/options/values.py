@@ -9,7 +9,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
-from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share
+from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
 
 Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
 Check = Callable[[str, Any], None]  # (the field, the value): refuses what a word could not have said either
@@ -111,9 +111,9 @@ def _at_least(least: float, *, most: float = float("inf"), is_whole: bool = Fals
         if not is_number or (is_whole and value != int(value)):
             raise UsageError(f"{name} must be a {'whole ' if is_whole else ''}number, but is {value!r}")
         if value < least:
-            raise UsageError(f"{name} must be {least:g} or more, but is {value}")
+            raise UsageError(f"{name} must be {plain_number(least)} or more, but is {value}")
         if value > most:
-            raise UsageError(f"{name} must be {most:g} or less, but is {value}")
+            raise UsageError(f"{name} must be {plain_number(most)} or less, but is {value}")
 
     return check
 
@@ -148,7 +148,7 @@ def decimal(metavar: str, *, least: float) -> Values:
     def read(name: str, word: str) -> float:
         number = _decimal(name, word, word)
         if number < least:
-            raise refusal(name, f"The value must be >= {least:g}, but is {word}")
+            raise refusal(name, f"The value must be >= {plain_number(least)}, but is {word}")
         return number
 
     return Values(read, metavar, check=_at_least(least))

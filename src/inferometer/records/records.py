@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base import status
-from inferometer.records.ring import CAPACITY, HEADER, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
+from inferometer.records.ring import CAPACITY, HEADER, PART, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]
 
@@ -30,6 +30,8 @@ class Records:
     sequence_started_ns: Column  # of the last request of a sequence: when the first one was due; else 0
     tokens: Column  # of the answer, as the server counts them; 0 where it does not say
     prompt_tokens: Column
+    reasoning_tokens: Column  # of `tokens`, as the server tells
+    cached_tokens: Column  # of `prompt_tokens`, which the server had in its cache
     stamps: Column  # how many of `times` belong to the request
     times: Column  # of the responses of streams, request after request; no column of a row
 
@@ -64,17 +66,39 @@ class Records:
 
     @property
     def failed(self) -> "Records":
-        chosen = self.status != status.OK
+        return self._chosen((self.status != status.OK) & (self.status != status.WITHDRAWN))
+
+    @property
+    def withdrawn(self) -> "Records":
+        """Those that the client cancelled because it was asked to."""
+        return self._chosen(self.status == status.WITHDRAWN)
+
+    def _chosen(self, chosen: NDArray[np.bool_]) -> "Records":
         return self.where(chosen) if chosen.any() else EMPTY
 
 
-COLUMNS = tuple(field.name for field in fields(Records))[:ROW]
+COLUMNS = tuple(field.name for field in fields(Records))[:-1]
+_PARTS = {
+    "reasoning_tokens": "tokens",
+    "cached_tokens": "prompt_tokens",
+}  # in the upper half of whose cell they are
+_CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")
 
 
 def from_rows(rows: NDArray[np.int64], times: Column = NO_TIMES) -> Records:
-    """Records of an (n, ROW) block, sorted by end; both arguments are copied."""
-    return _sorted([rows[:, column].copy() for column in range(ROW)], times.copy())
+    """Records of a block with a row of `COLUMNS` for each, sorted by end; both arguments are copied."""
+    return _sorted([rows[:, column].copy() for column in range(len(COLUMNS))], times.copy())
+
+
+def _from_ring(rows: NDArray[np.int64], times: Column) -> Records:
+    """The same of rows as they lie in a ring."""
+    cells = {name: rows[:, place] for place, name in enumerate(_CELLS)}
+    columns = {name: cells[name].copy() for name in _CELLS}
+    for part, whole in _PARTS.items():
+        columns[part] = cells[whole] >> PART
+        columns[whole] &= (1 << PART) - 1
+    return _sorted([columns[name] for name in COLUMNS], times.copy())
 
 
 def _sorted(columns: list[Column], times: Column) -> Records:
@@ -88,7 +112,7 @@ def _sorted(columns: list[Column], times: Column) -> Records:
     return Records(*[column[order] for column in columns] + [times])
 
 
-EMPTY = from_rows(np.empty((0, ROW), dtype=np.int64))
+EMPTY = from_rows(np.empty((0, len(COLUMNS)), dtype=np.int64))
 
 
 def join(parts: list[Records]) -> Records:
@@ -117,7 +141,7 @@ class RingReader:
         rows = _between(self._rows, read, written)
         stamps_read = int(self._header[STAMPS_READ])
         stamped = stamps_read + int(rows[:, -1].sum())
-        taken = from_rows(rows, _between(self._stamps, stamps_read, stamped))
+        taken = _from_ring(rows, _between(self._stamps, stamps_read, stamped))
         self._header[STAMPS_READ] = stamped
         self._header[READ] = written
         return taken
@@ -140,6 +164,7 @@ class Totals:
     sent: int = 0  # begun, as the workers count them
     good: int = 0
     failed: int = 0
+    withdrawn: int = 0  # cancelled by the client because it was asked to
     cut_off: int = 0  # still running at the end, and cancelled
     unsent: int = 0  # of those that failed or were cut off: no byte went out, since no connection was made
     resent: int = 0  # times a request was sent again: the server had closed the connection or refused it
@@ -150,10 +175,12 @@ class Totals:
     def and_records(self, records: Records) -> "Totals":
         good = int(np.count_nonzero(records.status == status.OK))
         cut_off = int(np.count_nonzero(records.status == status.CANCELLED))
+        withdrawn = int(np.count_nonzero(records.status == status.WITHDRAWN))
         return replace(
             self,
             good=self.good + good,
-            failed=self.failed + len(records) - good - cut_off,
+            failed=self.failed + len(records) - good - withdrawn - cut_off,
+            withdrawn=self.withdrawn + withdrawn,
             cut_off=self.cut_off + cut_off,
             unsent=self.unsent + int(np.count_nonzero(records.sent_ns == 0)),
             steps=_summed(self.steps, np.bincount(records.step)),

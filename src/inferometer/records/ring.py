@@ -1,8 +1,9 @@
 """Records on their way from a worker to the controller: a ring of rows in shared memory.
 
-One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`. The header holds how many rows were
-written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills
-rows first and moves WRITTEN afterwards. What is in the ring survives the death of the worker.
+One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`; a part of the tokens shares the
+cell of the whole (`of_which`), so that requests without tokens cost no more. The header holds how many rows were
+written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills rows first and
+moves WRITTEN afterwards. What is in the ring survives the death of the worker.
 
 Requests with a stream of responses have a time for each: these lie in a second ring behind the rows, in the
 order of the rows, as many for each as its row says.
@@ -26,6 +27,16 @@ STAMPS: Final = HEADER + CAPACITY * ROW  # the first stamp's cell
 STAMP_CAPACITY: Final = 1 << 19
 MOST_STAMPS: Final = STAMP_CAPACITY // 8  # of one request; of later ones the times are not kept
 CELLS: Final = STAMPS + STAMP_CAPACITY
+
+PART: Final = (
+    32  # bits that a number of tokens may have; above them are those of which something more is known
+)
+
+
+def of_which(tokens: int, part: int) -> int:
+    """A cell for a number of tokens, and how many of them are special."""
+    return tokens | part << PART
+
 
 pack_row = Struct(f"={ROW}q").pack_into
 """pack_row(cells, position, due_ns, sent_ns, ...): a whole row in one call."""

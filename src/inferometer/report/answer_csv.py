@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
-from inferometer.base.units import NS_PER_MS, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
 from inferometer.diagnose.diagnosis import Diagnosis
@@ -48,7 +48,7 @@ def _text(rows: Iterable[Row]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return significant(value, 6).replace(",", "") if isinstance(value, float) else str(value)
 
 
 def _ends(name: str, found: Estimate | None, scale: float = 1.0) -> Iterator[tuple[str, object]]:

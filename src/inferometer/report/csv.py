@@ -184,6 +184,15 @@ def _text_cells(
         yield "Output Tokens/Second", decimal(tokens.output_per_s)
         yield "Output Tokens/Request", decimal(tokens.output / max(tokens.per_answer.count, 1))
         yield "Input Tokens/Request", decimal(tokens.prompt / max(tokens.per_prompt.count, 1))
+        if layout.has_verdicts:
+            yield (
+                "Output Tokens/Second/User",
+                "" if tokens.per_user is None else decimal(tokens.per_user.mean.value),
+            )
+            yield "Input Tokens/Second", decimal(tokens.prompt_per_s)
+            gaps = None if streaming is None or not streaming.gaps.count else streaming.gaps
+            for p in (50, 99):
+                yield f"p{p} Token Gap", "" if gaps is None else whole_us(gaps.percentile_ns(p))
     if layout.has_goodput:
         yield "Goodput", "" if measurement.goodput is None else decimal(measurement.goodput.per_s)
     if layout.has_promise:

@@ -141,6 +141,7 @@ class ChartLine:
     is_dashed: bool = False
     has_marks: bool = True
     is_crossed: bool = False  # its marks are crosses, not dots
+    is_thick: bool = False  # the runs are bars along the x axis, and their marks are not seen
 
     @property
     def key(self) -> str:

@@ -21,6 +21,7 @@ _UNIT = re.compile(
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 # As sentences of lower packages have them, too.
 duration, quantity, plain_number, share = units.duration, units.quantity, units.plain_number, units.share
+significant, small = units.significant, units.small
 
 
 def decimal(value: float) -> str:

@@ -413,7 +413,8 @@ def _series(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
     for run in series.runs:
         places = " ".join(f"{_n(frame.x.place(p.x))},{_n(frame.y.place(p.y))}" for p in run)
         if len(run) > 1:
-            style = f"line {series.colour}{' dashed' if series.is_dashed else ''}"
+            shape = " dashed" if series.is_dashed else " thick" if series.is_thick else ""
+            style = f"line {series.colour}{shape}"
             yield element("polyline", {"class": style, "points": places})
     for run in series.runs:
         for point in run:
@@ -449,7 +450,8 @@ def _mark(point: ChartPoint, series: ChartLine, x: float, y: float) -> Markup:
     if series.is_crossed:
         cross = f"M{_n(x - 4)} {_n(y - 4)}l8 8m0 -8l-8 8"
         return element("path", {"class": f"mark cross {series.colour}", "d": cross, **data}, tip)
-    style = f"mark {series.colour}{' hollow' if point.is_doubtful else ''}"
+    shape = " hollow" if point.is_doubtful else " bare" if series.is_thick else ""
+    style = f"mark {series.colour}{shape}"
     return element("circle", {"class": style, "cx": _n(x), "cy": _n(y), "r": 4, **data}, tip)
 
 

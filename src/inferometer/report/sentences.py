@@ -16,14 +16,18 @@ from inferometer.report.format import (
     plural,
     quantity,
     share,
+    significant,
 )
 from inferometer.report.promises import outcome_words
 from inferometer.stats.measurement import (
+    AskedLengths,
+    CancelFigures,
     ClientCost,
     Distribution,
     FailureGroup,
     Level,
     Measurement,
+    Phase,
     QueueFigures,
     ServerMetrics,
     StartFigures,
@@ -56,6 +60,9 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
     if level.measurement is None:
         return f"{label}: no request finished"
     if not level.measurement.request_count:
+        cancelled = level.measurement.cancelled
+        if cancelled is not None and not level.measurement.failed_count:
+            return f"{label}: {plural(cancelled.count, 'request')} cancelled, and none was answered before"
         return f"{label}: no good answer, {verdict_words(level)}"
     found, said = level.measurement, verdict_words(level)
     per_s = f"{quantity(found.infer_per_s.value / found.batch)} requests/s {interval(found.infer_per_s)}"
@@ -197,7 +204,7 @@ def expert_sentences(measurement: Measurement, ports: int) -> Iterator[str]:
 def _streaming(streaming: Streaming) -> str:
     each = streaming.responses / max(1, streaming.per_request.count)
     words = (
-        f"Streams: {quantity(streaming.per_s)} responses/s, {each:.3g} per request; "
+        f"Streams: {quantity(streaming.per_s)} responses/s, {quantity(each)} per request; "
         f"first after {_middle_and_tail(streaming.first)}"
     )
     return f"{words}; between them {_middle_and_tail(streaming.gaps)}" if streaming.gaps.count else words
@@ -226,6 +233,8 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
     """What there is to say of tokens and of a promise."""
     if measurement.tokens is not None:
         yield from _tokens(measurement.tokens)
+    if measurement.cancelled is not None:
+        yield _cancelled(measurement.cancelled, measurement.ended_count)
     goodput = measurement.goodput
     if goodput is not None:
         per_s = quantity(goodput.per_s / measurement.batch)
@@ -239,9 +248,44 @@ def _tokens(tokens: TokenFigures) -> Iterator[str]:
         yield f"{words}; one every {_middle_and_tail(tokens.between)}" if tokens.between.count else words
     if tokens.prompt:
         prompts = lengths(tokens.per_prompt)
-        yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request"
+        cached = f", {share(tokens.cached / tokens.prompt)} of them cached" if tokens.cached else ""
+        yield f"Prompts: {quantity(tokens.prompt_per_s)} tokens/s, {prompts} per request{cached}"
+    if tokens.per_user is not None:
+        rates = tokens.per_user
+        yield (
+            f"Per user: {quantity(rates.mean.value)} tokens/s, half of them below {quantity(rates.percentile(50))}, "
+            f"one in a hundred below {quantity(rates.percentile(1))}"
+        )
+    if tokens.prefill is not None and tokens.decode is not None:
+        yield f"Prefill: {_phase(tokens.prefill)}; decode: {_phase(tokens.decode)}"
+    if tokens.reasoning:
+        yield f"Reasoning: {share(tokens.reasoning / tokens.output)} of the output tokens"
+    if tokens.asked is not None:
+        yield from _asked(tokens.asked)
     if tokens.output or tokens.from_events:
         yield token_origin(tokens)
+
+
+def _phase(phase: Phase) -> str:
+    speed = f", {quantity(phase.per_s)} tokens/s in each request" if phase.tokens else ""
+    return f"{share(phase.share)} of the time{speed}"
+
+
+def _asked(asked: AskedLengths) -> Iterator[str]:
+    """Answers of another length than was asked for."""
+    if asked.early:
+        answers = f"{asked.early:,} of {plural(asked.asked, 'answer')}"
+        yield f"Ended early: {answers}, by {significant(asked.missing_tokens / asked.early, 3)} tokens in the mean"
+    if asked.over:
+        answers = f"{asked.over:,} of {plural(asked.asked, 'answer')}"
+        yield f"Longer than asked: {answers}, by {significant(asked.extra_tokens / asked.over, 3)} tokens in the mean"
+
+
+def _cancelled(cancelled: CancelFigures, ended: int) -> str:
+    part = share(cancelled.count / ended)
+    ran = _middle_and_tail(cancelled.ran)
+    words = f"Cancelled by the client: {plural(cancelled.count, 'request')} ({part}) after {ran}"
+    return f"{words}; {plural(cancelled.tokens, 'token')} had come" if cancelled.tokens else words
 
 
 def lengths(tokens: Distribution, to: str = " to ") -> str:

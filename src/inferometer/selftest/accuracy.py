@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Load
 from inferometer.records.records import Records
@@ -79,7 +79,7 @@ def schedule_checks(thoroughness: Thoroughness) -> Iterator[Check]:
             count = round(rate * thoroughness.schedule_s)
             _, records = run_load(load, Open(schedule, count=count), thoroughness.schedule_s)
             timer = lags(np.array(bare.ask()["lags_ns"], dtype=np.int64))
-            name = f"{kind} {rate:g}/s"
+            name = f"{kind} {plain_number(rate)}/s"
             yield _schedule_check(name, records, timer)
             if kind == "poisson":
                 yield _arrivals_check(f"{name}, gaps at server", server.report().arrivals_ns, rate, timer)
@@ -98,7 +98,7 @@ def _schedule_check(name: str, records: Records, timer: Lags) -> Check:
     verdict = judge_schedule(asked_per_s=asked, achieved_per_s=achieved, sends=sends, timer=timer)
     text = (
         f"send lag p50 {duration(sends.p50_ns)}, p99 {duration(sends.p99_ns)}, max {duration(sends.max_ns)}; "
-        f"{achieved:.1f} of {asked:.1f} requests/s; bare timer p99 {duration(timer.p99_ns)}"
+        f"{quantity(achieved)} of {plain_number(asked)} requests/s; bare timer p99 {duration(timer.p99_ns)}"
     )
     figures: dict[str, Figure] = {
         "asked_per_s": asked,
@@ -120,7 +120,7 @@ def _arrivals_check(name: str, times_ns: list[int], rate: float, timer: Lags) ->
     gaps_s = np.diff(np.array(times_ns, dtype=np.int64)) / NS_PER_S
     found = ks_distance(gaps_s.tolist(), rate)
     p_value = ks_p_value(found, len(gaps_s))
-    text = f"Kolmogorov-Smirnov distance {quantity(found * 100)} % over {len(gaps_s)} gaps, p = {p_value:.2g}"
+    text = f"Kolmogorov-Smirnov distance {quantity(found * 100)} % over {len(gaps_s)} gaps, p = {quantity(p_value)}"
     figures = {"distance": found, "p_value": p_value, "gaps": len(gaps_s), "seed": SEED}
     return Check("schedule", name, judge_arrivals(p_value, timer), text, figures)
 

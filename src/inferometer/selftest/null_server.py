@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from array import array
 from dataclasses import asdict, dataclass
 
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.wire.frames import (
     ACK,
     DATA,
@@ -83,7 +83,8 @@ class Stall:
         return max(round(self.frozen_ns - (1 - p / 100) * self.period_ns), 0)
 
     def __str__(self) -> str:
-        return f"freezes {self.frozen_ns / NS_PER_S:g} s in every {self.period_ns / NS_PER_S:g} s"
+        frozen, period = (plain_number(ns / NS_PER_S) for ns in (self.frozen_ns, self.period_ns))
+        return f"freezes {frozen} s in every {period} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+from inferometer.base.units import plain_number
 from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_group, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
@@ -99,7 +100,7 @@ class GuardedProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return f"ended with status {self.process.wait(_POLL_S)} instead of starting"
             if time.monotonic() >= deadline:
-                return f"was not ready after {timeout_s:g} s"
+                return f"was not ready after {plain_number(timeout_s)} s"
         return ""
 
     def end_words(self) -> str:

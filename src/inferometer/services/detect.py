@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.text import decode_json
+from inferometer.base.units import plain_number
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http_control import HttpControl
 
@@ -245,7 +246,8 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
         raise PeerError(
-            f"{where} takes connections, and has not answered a GET within {TIMEOUT_S:g} s", remedy=remedy
+            f"{where} takes connections, and has not answered a GET within {plain_number(TIMEOUT_S)} s",
+            remedy=remedy,
         ) from cause
     is_closed = isinstance(cause, (http.client.RemoteDisconnected, ConnectionResetError))
     line = str(cause) if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""

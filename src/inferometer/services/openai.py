@@ -1,6 +1,7 @@
 """OpenAI-style servers over HTTP, answered whole or event by event. `openai_api` has their endpoints."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,8 +72,13 @@ class OpenAi(Service):
             ),
             conversations=Chats(self._connection, self.path) if has_sessions else None,
         )
-        made = (bodies.body(number, step) for number, step in enumerate(steps))
-        return Traffic(wiring, tuple(render_http(self._connection, self.path, body) for body in made))
+        asked = []
+        requests = []
+        for number, step in enumerate(steps):  # bodies may be large: one at a time
+            body = bodies.body(number, step)
+            asked.append(asked_tokens(body))
+            requests.append(render_http(self._connection, self.path, body))
+        return Traffic(wiring, tuple(requests), asked_tokens=tuple(asked))
 
     @property
     def path(self) -> str:
@@ -198,6 +204,24 @@ class _Bodies:
                 "--image and --audio are added to prompts, and the data has whole messages or payloads",
                 remedy="leave them out, or give --prompts or --prompt-tokens",
             )
+
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_HAS_LIMIT = re.compile(rb'"max_(?:completion_|output_)?tokens"')
+
+
+def asked_tokens(body: bytes) -> int:
+    """The most tokens that a request asks for, over all its answers; 0 where it names no number."""
+    if _HAS_LIMIT.search(body) is None:  # long prompts are not read for nothing
+        return 0
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        return 0
+    found = [payload[name] for name in _LIMITS if name in payload] if isinstance(payload, dict) else []
+    limits = [value for value in found if type(value) is int and value > 0]
+    answers = payload.get("n", 1) if limits else 1
+    return max(limits) * answers if limits and type(answers) is int and answers > 0 else 0
 
 
 # --- sessions

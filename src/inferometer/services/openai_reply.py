@@ -10,7 +10,7 @@ nothing after it. Only where no event carries anything it runs to the last one b
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -100,6 +100,10 @@ class _Events:
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
         if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
             self._alike.forget()
+
+    @property
+    def times(self) -> Sequence[int]:
+        return self._times
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._piece_ns = now_ns

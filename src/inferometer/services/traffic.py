@@ -37,6 +37,10 @@ class Reply(NamedTuple):
 class ReplyBody(Protocol):
     """One reply with a good status, as its body comes."""
 
+    @property
+    def times(self) -> Sequence[int]:
+        """Of the responses of a stream that have come so far."""
+
     def receive(self, data: bytes, now_ns: int) -> None:
         """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
 
@@ -60,6 +64,10 @@ class WholeBody:
         self._limit = limit
         self._body = bytearray()
         self._last_ns = 0
+
+    @property
+    def times(self) -> Sequence[int]:
+        return ()
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._last_ns = now_ns
@@ -227,6 +235,9 @@ class Traffic:
     requests: tuple[bytes, ...]
     validation: Validation | None = None
     findings: tuple[str, ...] = ()  # what was found out by asking the server, in sentences for the user
+    asked_tokens: tuple[
+        int, ...
+    ] = ()  # by step, the most tokens that its request asks for; 0 where it does not
 
 
 def render_http(

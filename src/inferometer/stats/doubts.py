@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, share
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
@@ -62,7 +62,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
         return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
     period_s = stall_period_s(evidence.slow_ends_us)
     if period_s is not None:
-        return "periodic stalls", f"requests take more than {SLOW} times the median every {period_s:.2g} s"
+        return "periodic stalls", f"requests take more than {SLOW} times the median every {rough(period_s)} s"
     moving = moving_figure(evidence.windows)
     if moving is not None:
         return moving.kind, moving.text

@@ -100,6 +100,11 @@ _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | Non
         "Time To First Token",
         lambda found: None if found.streaming is None else found.streaming.first,
     ),
+    "gap": (
+        "token_gap",
+        "Token Gap",
+        lambda found: None if found.streaming is None or found.tokens is None else found.streaming.gaps,
+    ),
 }
 """By the word before the statistic in a promise."""
 
@@ -119,7 +124,12 @@ def _duration(word: str, statistic: str) -> Metric:
         return float({"mean": durations.mean_ns, "min": durations.min_ns, "max": durations.max_ns}[name])
 
     def interval(found: Measurement) -> Estimate | None:
-        return dict(found.latency_intervals).get(name)
+        if not word:
+            return dict(found.latency_intervals).get(name)
+        durations, value = of(found), get(found)
+        if durations is None or value is None:
+            return None
+        return durations.interval(name) or Estimate(value)
 
     return Metric(
         f"{tag}_{statistic}",
@@ -129,7 +139,7 @@ def _duration(word: str, statistic: str) -> Metric:
         get,
         short=name if not word else word if name == "mean" else f"{word} {name}",
         percentile=percentile,
-        interval=None if word else interval,
+        interval=interval,
         may_max=True,
     )
 
@@ -153,6 +163,16 @@ def _server_time(part: str) -> Metric:
 
     title = f"Server {part.replace('_', ' ').title()} time"
     return Metric(f"perf_server_{part}", title, "ms", False, per_request)
+
+
+def _output_rate(found: Measurement) -> Estimate | None:
+    if found.tokens is None:
+        return None
+    return found.tokens.output_interval or Estimate(found.tokens.output_per_s)
+
+
+def _user_rate(found: Measurement) -> Estimate | None:
+    return None if found.tokens is None or found.tokens.per_user is None else found.tokens.per_user.mean
 
 
 def _sending(found: Measurement) -> float:
@@ -217,11 +237,23 @@ def _rows() -> Iterator[Metric]:
         "infer/sec",
         True,
         lambda found: None if found.tokens is None else found.tokens.output_per_s,
+        short="tokens",
+        interval=_output_rate,
         is_summed=True,
         may_min=True,
     )
+    yield Metric(
+        "output_token_throughput_per_user",
+        "Output Token Throughput Per User",
+        "tokens/sec",
+        True,
+        lambda found: None if (rate := _user_rate(found)) is None else rate.value,
+        short="tokens per user",
+        interval=_user_rate,
+        may_min=True,
+    )
     statistics = ("avg", "min", "max", "p25", "p50", "p75", "p90", "p95", "p99")
-    yield from (_duration(word, statistic) for word in ("tpot", "ttft") for statistic in statistics)
+    yield from (_duration(word, statistic) for word in ("tpot", "ttft", "gap") for statistic in statistics)
 
 
 def _output(name: str, title: str, unit: str, is_higher_better: bool, same: float | None = None) -> Metric:
@@ -257,13 +289,15 @@ OUTPUT_METRICS = (
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
 _BY_SHORT = {metric.short: metric for metric in (*METRICS, _GOODPUT, *OUTPUT_METRICS) if metric.short}
-_PERCENTILE = re.compile(r"(?:(ttft|tpot) )?(p[1-9]\d?(?:\.\d+)?)")
+_PERCENTILE = re.compile(r"(?:(ttft|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)")
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"
 OLD_LATENCY = "perf_latency"  # model-analyzer's first name for it
 TOKEN_TAGS = frozenset(  # only of models that make text
-    tag for tag in BY_TAG if tag.startswith(("output_token_", "inter_token_", "time_to_first_token_"))
+    tag
+    for tag in BY_TAG
+    if tag.startswith(("output_token_", "inter_token_", "time_to_first_token_", "token_gap_"))
 )
 
 

@@ -26,9 +26,16 @@ with an interval.
 Throughput, where the same number of requests is outstanding all the time, is that number over the mean latency
 (Little's law), so the interval of the mean latency gives its interval. Requests cut by the ends of the measured time
 add to it, and so does the share by which the number outstanding was not that. Otherwise, or where it is narrower,
-throughput is counted in sections of time that begin and end with the end of a request; where answers come in bunches,
-sections are made of whole bunches. (Sections alone are too wide where many clients send one request after the other: a
-request that just missed one section is counted in the next, which says nothing of the whole.)
+throughput is counted in sections of time that begin and end with the end of a request. (Sections alone are too wide
+where many clients send one request after the other: a request that just missed one section is counted in the next,
+which says nothing of the whole.)
+
+Where answers come in bunches, because requests begin together and end together, sections are made of whole bunches, as
+the time from the end of one to the end of another has exactly the answers in it that were made in it. What the first
+and the last pause of the measured time make of the count is known from the rate between the bunches, and is added.
+
+Where the same number is outstanding all the time, throughput has an interval also where the latencies of sections are
+too much alike for one of their mean: it reaches as far as sections lie apart, on either side.
 
 What an interval covers is the figure that very many runs like this one have in the mean: the same load, for as long, on
 a server in the same condition. Where the server drifts, that is its mean over a drift like the one measured, and not
@@ -47,7 +54,7 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Estimate
+from inferometer.stats.measurement import Distribution, Estimate
 from inferometer.stats.series import Series, Sketch, Sorted, rank
 
 MOST_SECTIONS = 64
@@ -64,6 +71,7 @@ LEAST_BEYOND = 5.0  # independent requests on either side of a percentile
 STEPS = (1, 5, 10, 25, 50, 75, 90, 95, 99)  # percentiles that are looked at on the way out from the median
 SURE = 1.96  # standard errors
 LONG_GAP = 1.5  # times the mean gap between ends
+PAUSE = 1 / 3  # of the usual gap between bunches: shorter ones are inside
 BUNCHED = 2 / 3  # share of the time in long gaps
 
 Sections = NDArray[np.float64]
@@ -213,6 +221,22 @@ def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float,
     return {p: found[p] for p in asked}
 
 
+SHOWN = (50, 90, 95, 99)
+
+
+def estimates(series: Series, wanted: Sequence[int] = SHOWN) -> tuple[tuple[str, Estimate], ...]:
+    """Of the mean and of percentiles, by name; in the order in which they are shown."""
+    if not series.count:
+        return ()
+    found = percentile_estimates(series, wanted)
+    mean = mean_estimate(float(series.mean), mean_margin(series))
+    return (("mean", mean), *((f"p{p}", found[p]) for p in wanted))
+
+
+def with_intervals(series: Series) -> Distribution:
+    return replace(series.distribution(), intervals=estimates(series))
+
+
 def _outwards(asked: set[float]) -> tuple[list[float], list[float]]:
     """From the median up and down, by steps that do not depend on what is asked, as far as that goes."""
     steps: set[float] = {*STEPS, *asked}
@@ -296,6 +320,9 @@ class _Parts:
             return np.add.reduceat(self._values, self._starts).astype(np.float64)
         return np.add.reduceat(np.array([float(part.total) for part in self._pieces]), self._starts)
 
+    def means(self) -> Sections:
+        return self.sums() / self._sizes
+
     def margin(self, amounts: Sections) -> Margin | None:
         """Of the mean over all, from the sum in each section."""
         return _ratio_margin(amounts, self._sizes)
@@ -332,8 +359,13 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
 
 def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     """Of ends per second within `span_us`; `value` may be in another unit, the interval scales with it."""
-    by_latency, is_steady = _rate_by_latency(ends, span_us)
-    by_sections = None if is_steady else _rate_by_sections(ends, span_us)
+    bunch_ends = _bunch_ends(ends)
+    by_latency, is_steady = _rate_by_latency(ends, span_us, is_bunched=bunch_ends is not None)
+    by_sections = None
+    if bunch_ends is not None:
+        by_sections = _rate_by_sections(ends, bunch_ends, span_us)
+    elif not is_steady:
+        by_sections = _rate_by_sections(ends, np.ones(len(ends), dtype=np.bool_), span_us)
     known = [width for width in (by_sections, by_latency) if width is not None]
     if not known:
         return Estimate(value)
@@ -341,13 +373,13 @@ def rate_interval(value: float, ends: Groups, span_us: int) -> Estimate:
     return mean_estimate(value, Margin(value * width.down, value * width.up))
 
 
-def _rate_by_latency(ends: Groups, span_us: int) -> tuple[Margin | None, bool]:
+def _rate_by_latency(ends: Groups, span_us: int, *, is_bunched: bool) -> tuple[Margin | None, bool]:
     """From Little's law: so many requests are outstanding all the time, and each takes so long.
 
     As shares of the rate, and whether the number outstanding hardly adds to it.
     """
     most = _most_outstanding(ends) if ends.is_exact else 0
-    mean = mean_margin(Series(ends.slowest_ns)) if most > 0 else None
+    mean = _mean_or_range(Series(ends.slowest_ns)) if most > 0 else None
     mean_us = float(ends.slowest_ns.mean()) / NS_PER_US if len(ends) else 0.0
     if mean is None or mean_us == 0:
         return None, False
@@ -355,8 +387,19 @@ def _rate_by_latency(ends: Groups, span_us: int) -> tuple[Margin | None, bool]:
     halves = SURE * math.sqrt(most / 6) / len(ends)
     down, up = (math.hypot(part / NS_PER_US / mean_us, halves) for part in (mean.up, mean.down))
     outstanding = len(ends) * mean_us / span_us
-    missing = max(abs(1 - outstanding / most) - halves, 0.0)
+    # Halves of single requests make up for each other, those of bunches do not.
+    missing = max(abs(1 - outstanding / most) - (0.0 if is_bunched else halves), 0.0)
     return Margin(down + missing, up + missing), missing <= min(down, up) / 4
+
+
+def _mean_or_range(series: Series) -> Margin | None:
+    """Of the mean of durations; where sections are too much alike for an interval, as far as they lie apart."""
+    parts = _Parts.of(series)
+    if parts is None:
+        return None
+    means = parts.means()
+    apart = float(means.max() - means.min())
+    return parts.margin(parts.sums()) or Margin(apart, apart)
 
 
 def _most_outstanding(ends: Groups) -> int:
@@ -368,12 +411,11 @@ def _most_outstanding(ends: Groups) -> int:
     return int((np.arange(1, len(starts_us) + 1) - ended).max())
 
 
-def _rate_by_sections(ends: Groups, span_us: int) -> Margin | None:
-    """As shares of the rate; from how many requests end in sections of the time."""
+def _rate_by_sections(ends: Groups, is_edge: NDArray[np.bool_], span_us: int) -> Margin | None:
+    """As shares of the rate; from how many requests end in sections of the time, which begin and end at such ends."""
     ended = np.cumsum(ends.counts)
-    chosen = _bunch_ends(ends)
     # The last response of a stream may be older than what was known before its end mark came.
-    last_us, counts = np.maximum.accumulate(ends.last_us)[chosen], ended[chosen]
+    last_us, counts = np.maximum.accumulate(ends.last_us)[is_edge], ended[is_edge]
     sections = _section_count(len(last_us) - 1)
     if sections is None:
         return None
@@ -388,14 +430,18 @@ def _rate_by_sections(ends: Groups, span_us: int) -> Margin | None:
     return Margin((width.down + chance) / within, (width.up + chance) / within)
 
 
-def _bunch_ends(ends: Groups) -> NDArray[np.bool_]:
-    """Which ends are the last of their bunch; all of them unless they come in bunches with pauses between."""
+def _bunch_ends(ends: Groups) -> NDArray[np.bool_] | None:
+    """Which ends are the last of their bunch; None unless they come in bunches with pauses between."""
     if len(ends) < 2:
-        return np.ones(len(ends), dtype=np.bool_)
-    gaps = np.diff(ends.last_us)
-    is_long = gaps > LONG_GAP * gaps.mean()
-    if gaps[is_long].sum() < BUNCHED * gaps.sum() or not is_long.any():
-        return np.ones(len(ends), dtype=np.bool_)
+        return None
+    gaps = np.diff(np.maximum.accumulate(ends.last_us))
+    total = int(gaps.sum())
+    ordered = np.sort(gaps)
+    # Half of the time is in gaps at least so long: those between bunches, not the longer ones inside them.
+    usual = ordered[np.searchsorted(np.cumsum(ordered), total / 2)]
+    is_long = gaps > max(LONG_GAP * total / len(gaps), PAUSE * float(usual))
+    if not is_long.any() or gaps[is_long].sum() < BUNCHED * total:
+        return None
     return np.append(is_long, True)
 
 

@@ -39,9 +39,14 @@ class Distribution:
     max_ns: int
     percentiles: tuple[tuple[float, int], ...]
     histogram: tuple[tuple[int, int], ...] = ()
+    intervals: tuple[tuple[str, Estimate], ...] = ()  # of mean, p50, p90 ... where they were computed
 
     def percentile_ns(self, p: float) -> int:
         return dict(self.percentiles)[p] if self.count else 0
+
+    def interval(self, name: str) -> Estimate | None:
+        """Of mean, p50, p90 ...; None where none was computed."""
+        return dict(self.intervals).get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,78 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True)
+class UserRates:
+    """Output tokens per second of single requests: the tokens of each over all the time it took, from the send on."""
+
+    mean: Estimate
+    percentiles: tuple[
+        tuple[float, float], ...
+    ]  # (p, tokens per second): the slowest users have the low ones
+
+    def percentile(self, p: float) -> float:
+        return dict(self.percentiles).get(p, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of all streamed answers: prefill, from the send to the first token, or decode, from there to the last."""
+
+    time_ns: int  # of all requests together
+    share: float  # of the time of both phases
+    tokens: int  # of prefill those of the prompts, of decode those after the first
+    per_s: float  # tokens per second of one request while it is in this phase
+
+
+@dataclass(frozen=True, slots=True)
+class PromptClass:
+    """Requests whose prompts have from `low` to `high` tokens."""
+
+    low: int
+    high: int
+    count: int
+    first: Distribution  # from the send to the first token; empty without streams
+    between: Distribution  # of each streamed answer: the mean time from one token to the next
+    per_answer: Distribution  # numbers of tokens, not nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLengths:
+    """How long answers were, against the most tokens that their requests asked for."""
+
+    asked: int  # requests that asked for a length and whose answers were counted
+    early: int  # answers that ended before it
+    over: int  # answers that went on beyond it
+    missing_tokens: int  # that the early ones lacked, together
+    extra_tokens: int  # that the others had too many
+
+    @property
+    def exact(self) -> int:
+        return self.asked - self.early - self.over
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFigures:
+    """Requests that the client cancelled because it was asked to. They are in no other figure."""
+
+    count: int
+    ran: Distribution  # from the send until they were cancelled
+    tokens: int  # that came until then, as events of their streams
+    without_token: int  # cancelled before their first
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The course of one streamed request; times are nanoseconds after the level started."""
+
+    due_ns: int
+    sent_ns: int
+    first_ns: int
+    end_ns: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenFigures:
     """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
 
@@ -149,6 +226,16 @@ class TokenFigures:
     prompt_per_s: float
     per_prompt: Distribution
     from_events: int  # answers whose tokens the server did not count: their events were
+    output_interval: Estimate | None = None  # of `output_per_s`; None in older files, as are the next ones
+    per_user: UserRates | None = None  # only of answers with tokens
+    prefill: Phase | None = None  # only of streams
+    decode: Phase | None = None
+    classes: tuple[
+        PromptClass, ...
+    ] = ()  # by length of prompt, where the server counts it and lengths differ
+    asked: AskedLengths | None = None  # only where requests ask for a length
+    reasoning: int = 0  # of `output`, as the server tells
+    cached: int = 0  # of `prompt`, which the server had in its cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +360,13 @@ class WindowFigures:
     counted_ns: int = (
         0  # the time in which those were due and sent, which is read off a little after the window
     )
+    output_tokens: int = 0  # of answers that ended well
+    cancelled_count: int = 0  # as they were asked to be
+
+    @property
+    def ended_count(self) -> int:
+        """Requests that ended in any way."""
+        return self.request_count + self.failed_count + self.empty_count + self.cancelled_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +415,8 @@ class Measurement:
     tokens: TokenFigures | None = None  # only of servers that make text
     goodput: Goodput | None = None  # only when something was promised
     empty_count: int = 0  # streams that ended well without a response, which are in no other figure
+    cancelled: CancelFigures | None = None  # only where requests were to be cancelled
+    lanes: tuple[Lane, ...] = ()  # the last streamed requests that ended well, in the order of their ends
 
     @property
     def failed_share(self) -> float:
@@ -329,7 +425,8 @@ class Measurement:
     @property
     def ended_count(self) -> int:
         """Requests that ended in any way."""
-        return self.request_count + self.failed_count + self.empty_count
+        cancelled = 0 if self.cancelled is None else self.cancelled.count
+        return self.request_count + self.failed_count + self.empty_count + cancelled
 
 
 @dataclass(frozen=True, slots=True)

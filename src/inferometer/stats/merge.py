@@ -12,7 +12,14 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import Gpu
 from inferometer.observe.metrics import Queue, Sample
 from inferometer.observe.statistics import ModelStatistics, difference, is_reset
-from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates, rate_interval
+from inferometer.stats.intervals import (
+    SHOWN,
+    estimates,
+    mean_estimate,
+    mean_margin,
+    percentile_estimates,
+    rate_interval,
+)
 from inferometer.stats.measurement import (
     ClientCost,
     Estimate,
@@ -27,9 +34,8 @@ from inferometer.stats.measurement import (
     StartFigures,
 )
 from inferometer.stats.series import Series
+from inferometer.stats.streams import lanes
 from inferometer.stats.windows import Window
-
-SHOWN = (50, 90, 95, 99)
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", str, tuple[str, str])
@@ -53,17 +59,17 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
     """The figures of a window, usually one that many were joined to; `was_reset` as in `counters_were_reset`."""
     count = whole.count
     wanted = _wanted(subject.percentile)
-    latency = whole.latency_ns.distribution(wanted)
+    latency, rate = whole.latency_ns.distribution(wanted), rate_estimate(whole, subject.batch)
     return Measurement(
         batch=subject.batch,
         duration_ns=whole.duration_ns,
         request_count=count,
         failed_count=whole.failed_count,
         delayed_count=whole.delayed,
-        infer_per_s=rate_estimate(whole, subject.batch),
+        infer_per_s=rate,
         send_per_s=_sent(whole) * NS_PER_S / max(whole.expense.elapsed_ns, 1),
         latency=latency,
-        latency_intervals=_latency_estimates(whole.latency_ns, wanted),
+        latency_intervals=estimates(whole.latency_ns, wanted),
         service=latency if whole.lag_ns is None else whole.service_ns.distribution(),
         send_ns=whole.send_ns // max(count, 1),
         receive_ns=whole.receive_ns // max(count, 1),
@@ -73,9 +79,11 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         failures=_failures(whole, subject),
         streaming=whole.streams.figures(whole.duration_ns),
         sequences=_sequences(whole),
-        tokens=None if whole.tokens is None else whole.tokens.figures(whole.duration_ns),
+        tokens=None if whole.tokens is None else whole.tokens.figures(whole.duration_ns, rate),
         goodput=_goodput(whole, subject),
         empty_count=whole.empty,
+        cancelled=whole.cancelled.figures(),
+        lanes=lanes(whole.latest, subject.level_start_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
 
@@ -92,14 +100,6 @@ def start_figures(whole: Window, subject: Subject) -> StartFigures:
     """Of what is left out of the measurement."""
     latency = whole.latency_ns.distribution(_wanted(subject.percentile))
     return StartFigures(whole.duration_ns, whole.count, whole.infer_per_s(subject.batch), latency)
-
-
-def _latency_estimates(latency: Series, wanted: Sequence[int]) -> tuple[tuple[str, Estimate], ...]:
-    """In nanoseconds."""
-    if not latency.count:
-        return ()
-    percentiles = percentile_estimates(latency, wanted)
-    return (("mean", _mean_estimate(latency)), *((f"p{p}", percentiles[p]) for p in wanted))
 
 
 def _mean_estimate(latency: Series) -> Estimate:

@@ -49,7 +49,7 @@ class Finding:
 class Account:
     """Where every request of a run is: in a level's figures, left out of them, or cut off at the end.
 
-    sent == good + failed + empty + left_out_good + left_out_failed + cut_off.
+    sent == good + failed + empty + left_out_good + left_out_failed + withdrawn + cut_off.
 
     A server cannot have seen more requests than sent - unsent + resent.
     """
@@ -63,12 +63,13 @@ class Account:
     cut_off: int  # still running at the end: cancelled
     unsent: int  # of all that failed or were cut off: no byte went out, since no connection was made
     resent: int  # times a request was sent again: the server had closed the connection or refused it
+    withdrawn: int = 0  # cancelled by the client because it was asked to, in the levels' figures or left out
 
     @property
     def is_complete(self) -> bool:
         """Every request is in a count; after the death of a worker those that it carried are not."""
         ended = self.good + self.failed + self.empty + self.left_out_good + self.left_out_failed
-        return self.sent == ended + self.cut_off
+        return self.sent == ended + self.withdrawn + self.cut_off
 
 
 def account(levels: Sequence[Level], totals: Totals) -> Account:
@@ -87,6 +88,7 @@ def account(levels: Sequence[Level], totals: Totals) -> Account:
         cut_off=totals.cut_off,
         unsent=totals.unsent,
         resent=totals.resent,
+        withdrawn=totals.withdrawn,
     )
 
 

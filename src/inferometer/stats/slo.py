@@ -1,8 +1,9 @@
 """A promise about a load, such as `p99<50ms, errors<0.1%, throughput>100`, or of text `ttft<200ms, tpot<20ms`.
 
 Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft` and `tpot` without a percentile), a
-share or a rate. The limits of time are also what each single request is held to, whatever their percentile: requests
-that keep all of them are the goodput, and `goodput>95%` limits their share.
+share or a rate. `itl` and `tbt` are other names of `tpot`, `e2e` is one of `latency`. The limits of time are also what
+each single request is held to, whatever their percentile: requests that keep all of them are the goodput, and
+`goodput>95%` limits their share.
 """
 
 import re
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
-from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
@@ -38,6 +39,7 @@ EXAMPLE = (
     "goodput>95%'"
 )
 _TERM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)")
+_ALIASES = {"itl": "tpot", "tbt": "tpot", "e2e": "latency"}  # what other tools call the same figures
 _NAME = re.compile(r"(?:(?P<figure>latency|ttft|tpot) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)")
 _LIMIT = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)")
 
@@ -129,7 +131,7 @@ def _term(part: str, whole: str) -> Term:
 
 def _figure(written: str, part: str) -> tuple[str, str]:
     """What is limited, and which of its statistics."""
-    words = " ".join(written.lower().replace("_", " ").split())
+    words = " ".join(_ALIASES.get(word, word) for word in written.lower().replace("_", " ").split())
     if words in TIMES:
         return words, "mean"
     if words in _UNITS:
@@ -141,9 +143,9 @@ def _figure(written: str, part: str) -> tuple[str, str]:
     if not statistic.startswith("p"):
         return figure, "mean"
     if (p := float(statistic[1:])) not in PERCENTILES:
-        known = ", ".join(f"p{p:g}" for p in PERCENTILES)
+        known = ", ".join(f"p{plain_number(p)}" for p in PERCENTILES)
         raise UsageError(f"'{part}': {statistic} is not measured", remedy=f"take one of {known}")
-    return figure, f"p{p:g}"
+    return figure, f"p{plain_number(p)}"
 
 
 def _limit(figure: str, part: str, sign: str, written: str) -> float:

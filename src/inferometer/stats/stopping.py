@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, duration, quantity, share
+from inferometer.base.units import NS_PER_MS, duration, plain_number, quantity, share
 from inferometer.stats.doubts import FEWEST_WINDOWS, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
@@ -83,12 +83,13 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
     latencies = [window.service_ns for window in recent]
     apart = []
     if not _agree(rates, rule.percentage):
-        apart.append(f"throughput went from {min(rates):g} to {max(rates):g} infer/sec")
+        apart.append(f"throughput went from {quantity(min(rates))} to {quantity(max(rates))} infer/s")
     if not _agree(latencies, rule.percentage):
-        apart.append(f"latency went from {min(latencies) / 1000:g} to {max(latencies) / 1000:g} usec")
+        apart.append(f"latency went from {duration(min(latencies))} to {duration(max(latencies))}")
     words = " and ".join(apart)
     return Remark(
-        Note.NOT_STABLE, f"in the last {MERGED} windows {words}, more than {rule.percentage:g} % apart"
+        Note.NOT_STABLE,
+        f"in the last {MERGED} windows {words}, more than {plain_number(rule.percentage)} % apart",
     )
 
 

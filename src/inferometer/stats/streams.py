@@ -2,17 +2,40 @@
 
 The server's own count of tokens is taken where it gives one. Where it does not, the events of a streamed answer are
 counted instead; an event may hold more than one token, so the figures say how many answers were counted like that.
+
+A streamed answer has two phases. Prefill is from the send to the first response: the request waits for its turn, and
+the server reads the prompt. Decode is from the first response to the last: it makes the other tokens.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import chain, pairwise
 
 import numpy as np
 
 from inferometer.base.units import NS_PER_S
-from inferometer.records.records import Records
-from inferometer.stats.measurement import Streaming, TokenFigures
-from inferometer.stats.series import Durations, Series, joined
+from inferometer.records.records import Column, Records
+from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
+from inferometer.stats.measurement import (
+    AskedLengths,
+    CancelFigures,
+    Estimate,
+    Lane,
+    Phase,
+    PromptClass,
+    Streaming,
+    TokenFigures,
+    UserRates,
+)
+from inferometer.stats.series import PERCENTILES, Durations, Series, joined
+
+THOUSANDTHS = 1000  # of tokens per second: rates of users are kept as whole numbers
+CLASSES = (
+    24  # of prompt lengths; class n has the lengths of n binary digits, the last one all longer ones too
+)
+MOST_CLASSES = 6  # that are shown
+LANES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +70,60 @@ class Streams:
             responses=self.responses.total,
             per_s=self.responses.total * NS_PER_S / duration_ns,
             per_request=self.responses.distribution(),
-            first=self.first_ns.distribution(),
-            gaps=self.gap_ns.distribution(),
+            first=with_intervals(self.first_ns),
+            gaps=with_intervals(self.gap_ns),
+        )
+
+
+@dataclass(slots=True)
+class TokenSums:
+    """What is only added up."""
+
+    from_events: int = 0  # answers whose tokens the server did not count
+    reasoning: int = 0
+    cached: int = 0
+    prefill_ns: int = 0
+    prefill_tokens: int = 0
+    decode_ns: int = 0
+    decode_tokens: int = 0
+    asked: int = 0  # requests that asked for a length, and whose answers the server counted
+    early: int = 0
+    over: int = 0
+    missing: int = 0
+    extra: int = 0
+
+    def add(self, **more: int) -> None:
+        for name, value in more.items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+def _joined_sums(parts: Sequence[TokenSums]) -> TokenSums:
+    return TokenSums(
+        **{row.name: sum(getattr(part, row.name) for part in parts) for row in fields(TokenSums)}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptClassSeries:
+    """Of requests whose prompts are about as long."""
+
+    prompt: Series = field(default_factory=Series)
+    output: Series = field(default_factory=Series)
+    first_ns: Series = field(default_factory=Series)
+    between_ns: Series = field(default_factory=Series)
+
+    def columns(self) -> tuple[Series, ...]:
+        return self.prompt, self.output, self.first_ns, self.between_ns
+
+    def figures(self) -> PromptClass:
+        lengths = self.prompt.distribution()
+        return PromptClass(
+            low=lengths.min_ns,
+            high=lengths.max_ns,
+            count=lengths.count,
+            first=with_intervals(self.first_ns),
+            between=with_intervals(self.between_ns),
+            per_answer=self.output.distribution(),
         )
 
 
@@ -60,30 +135,191 @@ class Tokens:
     prompt: Series = field(default_factory=Series)
     # Of each streamed answer of at least two tokens: the mean time from one to the next.
     between_ns: Series = field(default_factory=Series)
-    from_events: int = 0  # answers whose tokens the server did not count
+    user_rates: Series = field(default_factory=Series)  # thousandths of tokens per second, of each answer
+    sums: TokenSums = field(default_factory=TokenSums)
+    classes: tuple[PromptClassSeries, ...] = field(
+        default_factory=lambda: tuple(PromptClassSeries() for _ in range(CLASSES))
+    )
 
-    def add(self, records: Records) -> None:
-        """Good requests."""
-        between = between_ns(records)
-        self.output.append(output_tokens(records))
+    def add(self, records: Records, asked: Column | None = None) -> None:
+        """Good requests; `asked` has the most tokens that the request of each step asks for, 0 where it does not."""
+        between, counted = between_ns(records), output_tokens(records)
+        self.output.append(counted)
         self.prompt.append(records.prompt_tokens)
         self.between_ns.append(between[between >= 0])
-        self.from_events += int(((records.tokens == 0) & (records.stamps > 0)).sum())
+        took = records.end_ns - records.sent_ns
+        has_rate = (counted > 0) & (took > 0)
+        self.user_rates.append(counted[has_rate] * (THOUSANDTHS * NS_PER_S) // took[has_rate])
+        self.sums.add(
+            from_events=int(((records.tokens == 0) & (records.stamps > 0)).sum()),
+            reasoning=int(records.reasoning_tokens.sum()),
+            cached=int(records.cached_tokens.sum()),
+        )
+        self._add_phases(records, counted)
+        if asked is not None:
+            self._add_asked(records.tokens, asked[records.step])
+        self._add_classes(records, counted, between)
+
+    def _add_phases(self, records: Records, counted: Durations) -> None:
+        streamed = records.stamps > 0
+        if not streamed.any():
+            return
+        last = records.times[np.cumsum(records.stamps)[streamed] - 1]
+        self.sums.add(
+            prefill_ns=int((records.first_ns - records.sent_ns)[streamed].sum()),
+            prefill_tokens=int(records.prompt_tokens[streamed].sum()),
+            decode_ns=int((last - records.first_ns[streamed]).sum()),
+            decode_tokens=int(np.maximum(counted[streamed] - 1, 0).sum()),
+        )
+
+    def _add_asked(self, tokens: Durations, asked: Column) -> None:
+        chosen = (asked > 0) & (tokens > 0)
+        apart = (tokens - asked)[chosen]
+        self.sums.add(
+            asked=len(apart),
+            early=int((apart < 0).sum()),
+            over=int((apart > 0).sum()),
+            missing=-int(apart[apart < 0].sum()),
+            extra=int(apart[apart > 0].sum()),
+        )
+
+    def _add_classes(self, records: Records, counted: Durations, between: Durations) -> None:
+        if not records.prompt_tokens.any():
+            return
+        lengths = np.minimum(np.frexp(records.prompt_tokens)[1], CLASSES - 1)
+        for number in np.unique(lengths):
+            chosen = lengths == number
+            found = self.classes[number]
+            found.prompt.append(records.prompt_tokens[chosen])
+            found.output.append(counted[chosen])
+            streamed = chosen & (records.stamps > 0)
+            found.first_ns.append((records.first_ns - records.sent_ns)[streamed])
+            found.between_ns.append(between[chosen & (between >= 0)])
 
     def columns(self) -> tuple[Series, ...]:
-        return self.output, self.prompt, self.between_ns
+        own = (self.output, self.prompt, self.between_ns, self.user_rates)
+        return (*own, *chain.from_iterable(part.columns() for part in self.classes))
 
-    def figures(self, duration_ns: int) -> TokenFigures:
+    def figures(self, duration_ns: int, rate: Estimate) -> TokenFigures:
+        """`rate` is that of the requests, with its interval."""
+        sums, output = self.sums, self.output.total
+        output_per_s = output * NS_PER_S / duration_ns
+        prefill, decode = _phases(sums)
         return TokenFigures(
-            output=self.output.total,
-            output_per_s=self.output.total * NS_PER_S / duration_ns,
-            per_answer=self.output.distribution(),
-            between=self.between_ns.distribution(),
+            output=output,
+            output_per_s=output_per_s,
+            per_answer=with_intervals(self.output),
+            between=with_intervals(self.between_ns),
             prompt=self.prompt.total,
             prompt_per_s=self.prompt.total * NS_PER_S / duration_ns,
             per_prompt=self.prompt.distribution(),
-            from_events=self.from_events,
+            from_events=sums.from_events,
+            output_interval=_product(output_per_s, rate, mean_interval(self.output)),
+            per_user=self._user_rates(),
+            prefill=prefill,
+            decode=decode,
+            classes=_prompt_classes(self.classes),
+            asked=AskedLengths(sums.asked, sums.early, sums.over, sums.missing, sums.extra)
+            if sums.asked
+            else None,
+            reasoning=sums.reasoning,
+            cached=sums.cached,
         )
+
+    def _user_rates(self) -> UserRates | None:
+        rates = self.user_rates
+        if not rates.count:
+            return None
+        mean = mean_interval(rates)
+        ends = (None if end is None else end / THOUSANDTHS for end in (mean.low, mean.high))
+        found = rates.distribution()
+        return UserRates(
+            Estimate(mean.value / THOUSANDTHS, *ends),
+            tuple((p, found.percentile_ns(p) / THOUSANDTHS) for p in PERCENTILES),
+        )
+
+
+def mean_interval(series: Series) -> Estimate:
+    """Of a series' mean, which is not rounded."""
+    value = series.total / series.count if series.count else 0.0
+    return mean_estimate(value, mean_margin(series))
+
+
+def _product(value: float, *factors: Estimate) -> Estimate:
+    """A value that is the product of figures whose intervals are known: as if each erred by itself."""
+    if any(factor.limits is None or not factor.value for factor in factors):
+        return Estimate(value)
+    down = [1 - (factor.low or 0.0) / factor.value for factor in factors]
+    up = [(factor.high or 0.0) / factor.value - 1 for factor in factors]
+    return Estimate(value, value * (1 - math.hypot(*down)), value * (1 + math.hypot(*up)))
+
+
+def _phases(sums: TokenSums) -> tuple[Phase | None, Phase | None]:
+    total = sums.prefill_ns + sums.decode_ns
+    if not total:
+        return None, None
+    rows = ((sums.prefill_ns, sums.prefill_tokens), (sums.decode_ns, sums.decode_tokens))
+    prefill, decode = (
+        Phase(time_ns, time_ns / total, tokens, tokens * NS_PER_S / time_ns if time_ns else 0.0)
+        for time_ns, tokens in rows
+    )
+    return prefill, decode
+
+
+def _prompt_classes(classes: Sequence[PromptClassSeries]) -> tuple[PromptClass, ...]:
+    """Neighbours are joined until there are few; nothing where all prompts are in one class."""
+    found = [part for part in classes if part.prompt.count]
+    while len(found) > MOST_CLASSES:
+        sizes = [one.prompt.count + other.prompt.count for one, other in pairwise(found)]
+        place = sizes.index(min(sizes))
+        found[place : place + 2] = [_join_classes(found[place : place + 2])]
+    return tuple(part.figures() for part in found) if len(found) > 1 else ()
+
+
+def _join_classes(parts: Sequence[PromptClassSeries]) -> PromptClassSeries:
+    return PromptClassSeries(*_joined_columns(parts))
+
+
+@dataclass(slots=True)
+class Cancellations:
+    """Of the requests of a window that the client cancelled because it was asked to."""
+
+    ran_ns: Series = field(default_factory=Series)
+    tokens: int = 0
+    without_token: int = 0
+
+    def add(self, records: Records) -> None:
+        if not len(records):
+            return
+        sent = np.where(records.sent_ns > 0, records.sent_ns, records.end_ns)
+        self.ran_ns.append(records.end_ns - sent)
+        self.tokens += int(records.stamps.sum())
+        self.without_token += int((records.stamps == 0).sum())
+
+    def figures(self) -> CancelFigures | None:
+        if not self.ran_ns.count:
+            return None
+        return CancelFigures(self.ran_ns.count, self.ran_ns.distribution(), self.tokens, self.without_token)
+
+
+def join_cancellations(parts: Sequence[Cancellations]) -> Cancellations:
+    return Cancellations(
+        joined([part.ran_ns for part in parts]),
+        sum(part.tokens for part in parts),
+        sum(part.without_token for part in parts),
+    )
+
+
+def lanes(records: Records, origin_ns: int) -> tuple[Lane, ...]:
+    """The course of each of these good requests that were streamed."""
+    rows = zip(
+        *((column - origin_ns).tolist() for column in (records.due_ns, records.sent_ns)),
+        *((column - origin_ns).tolist() for column in (records.first_ns, records.end_ns)),
+        records.prompt_tokens.tolist(),
+        output_tokens(records).tolist(),
+        strict=True,
+    )
+    return tuple(Lane(*row) for row in rows)
 
 
 def output_tokens(records: Records) -> Durations:
@@ -109,9 +345,10 @@ def join_tokens(parts: Sequence[Tokens]) -> Tokens | None:
     """None where no tokens are counted."""
     if not parts:
         return None
-    output, prompt, between = _joined_columns(parts)
-    return Tokens(output, prompt, between, sum(part.from_events for part in parts))
+    output, prompt, between, rates, *_ = _joined_columns(parts)
+    classes = tuple(map(_join_classes, zip(*(part.classes for part in parts), strict=True)))
+    return Tokens(output, prompt, between, rates, _joined_sums([part.sums for part in parts]), classes)
 
 
-def _joined_columns(parts: Sequence[Streams | Tokens]) -> Iterator[Series]:
+def _joined_columns(parts: Sequence[Streams | Tokens | PromptClassSeries]) -> Iterator[Series]:
     return map(joined, zip(*(part.columns() for part in parts), strict=True))

@@ -5,20 +5,28 @@ other without a gap, so every request that ends while a level is measured is in 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import Sample
-from inferometer.records.records import NO_TIMES, Column, Records
+from inferometer.records.records import EMPTY, NO_TIMES, Column, Records, join
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.readings import CounterReading
 from inferometer.stats.series import EXACT, PIECES, Series, joined
 from inferometer.stats.slo import Slo, began_ns, kept
-from inferometer.stats.streams import Streams, Tokens, join_streams, join_tokens
+from inferometer.stats.streams import (
+    LANES,
+    Cancellations,
+    Streams,
+    Tokens,
+    join_cancellations,
+    join_streams,
+    join_tokens,
+)
 
 MOST_WINDOWS = 256  # that are kept apart
 DELAY_NS = NS_PER_MS
@@ -81,6 +89,8 @@ class Window:
     delayed: int = 0  # requests that were held up
     streams: Streams = field(default_factory=Streams)
     tokens: Tokens | None = None
+    cancelled: Cancellations = field(default_factory=Cancellations)
+    latest: Records = EMPTY  # the last streamed requests that ended well
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     expense: Expense = Expense()
@@ -99,8 +109,12 @@ class Window:
 
     @property
     def ended_count(self) -> int:
-        """Requests that ended, well or badly or without a response."""
-        return self.count + self.empty + self.failed_count
+        """Requests that ended, well or badly, without a response, or as the client cancelled them."""
+        return self.count + self.empty + self.failed_count + self.cancelled_count
+
+    @property
+    def cancelled_count(self) -> int:
+        return self.cancelled.ran_ns.count
 
     @property
     def answered_count(self) -> int:
@@ -127,6 +141,7 @@ class Window:
         yield from (self.latency_ns, self.ends, self.sequence_ns, self.expense.loop_lags_ns)
         if self.lag_ns is not None:
             yield from (self.service_ns, self.lag_ns)
+        yield self.cancelled.ran_ns
         yield from self.streams.columns()
         if self.tokens is not None:
             yield from self.tokens.columns()
@@ -177,6 +192,9 @@ class WindowRules:
 
     is_open: bool = False  # latency counts from when requests were due, not from when they were sent
     has_tokens: bool = False
+    asked_tokens: Column | None = (
+        None  # by step, the most tokens that its request asks for; 0 where it does not
+    )
     promise: Slo | None = None  # that each request is held to
     drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
     lateness: Lateness = field(default_factory=Lateness)  # over all windows
@@ -199,6 +217,7 @@ class WindowRules:
         sent = int(began_ns(records, is_open=False).min())
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         self._add_failures(window, records.failed)
+        window.cancelled.add(records.withdrawn)
         good = records.good
         if self.drops_empty:
             ended, good = len(good), good.where(good.responses > 0)
@@ -217,7 +236,8 @@ class WindowRules:
         window.received_bytes += int(good.received.sum())
         window.streams.add(good)
         if window.tokens is not None:
-            window.tokens.add(good)
+            window.tokens.add(good, self.asked_tokens)
+            window.latest = _latest(window.latest, good)
         if self.promise is not None:
             window.kept += kept(good, self.promise, is_open=self.is_open)
         last = good.sequence_started_ns > 0
@@ -231,6 +251,13 @@ class WindowRules:
             took = ends - began[alike]
             found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
             _add_failure(window.failures, int(code), found)
+
+
+def _latest(before: Records, good: Records) -> Records:
+    """The last streamed ones, without the times of their responses."""
+    streamed = good.where(good.stamps > 0)
+    found = join([before, replace(streamed, times=NO_TIMES, stamps=np.zeros_like(streamed.stamps))])
+    return found.where(slice(-LANES, None))
 
 
 def _add_failure(failures: dict[int, FailureCount], code: int, later: FailureCount) -> None:
@@ -285,6 +312,8 @@ def join_windows(windows: Sequence[Window]) -> Window:
         failures=add_failures(windows),
         lag_ns=joined(lags) if lags else None,
         streams=join_streams([window.streams for window in windows]),
+        cancelled=join_cancellations([window.cancelled for window in windows]),
+        latest=join([window.latest for window in windows]).where(slice(-LANES, None)),
         tokens=join_tokens([window.tokens for window in windows if window.tokens is not None]),
         expense=join_expenses([window.expense for window in windows]),
         before=first.before,
@@ -326,6 +355,8 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         due_count=None if window.lag_ns is None else window.expense.due,
         sent_count=window.expense.sent,
         counted_ns=window.expense.elapsed_ns,
+        output_tokens=0 if window.tokens is None else window.tokens.output.total,
+        cancelled_count=window.cancelled_count,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, share
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, share
 from inferometer.base.writing import write_file
 from inferometer.load.plan import Closed, Intervals, Open
 from inferometer.measure.checks import STABILITY_OPTIONS, changed
@@ -185,7 +185,7 @@ class EngineMeter:
                 is_answered = warm_up(client.instrument, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
                 limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
-                raise TrialError(f"it timed out: no request was answered within {limit_s:g} s")
+                raise TrialError(f"it timed out: no request was answered within {plain_number(limit_s)} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cmp_to_key
 
 from inferometer.base.errors import UsageError
+from inferometer.base.units import plain_number
 from inferometer.stats.figures import BY_TAG, OLD_LATENCY, THROUGHPUT, known_tag
 from inferometer.stats.intervals import student_t
 from inferometer.stats.measurement import Estimate
@@ -66,7 +67,9 @@ def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[
         if tag not in BY_TAG and tag != OLD_LATENCY:
             raise UsageError(f"{where}.{tag} is not a metric", remedy=f"the metrics are {', '.join(BY_TAG)}")
         if weight <= 0:
-            raise UsageError(f"{where}.{tag} has weight {weight:g}", remedy="give a weight above 0")
+            raise UsageError(
+                f"{where}.{tag} has weight {plain_number(weight)}", remedy="give a weight above 0"
+            )
     if not rows:
         raise UsageError(f"{where} is empty", remedy=f"name a metric, such as {THROUGHPUT}")
     return tuple((known_tag(tag), weight) for tag, weight in rows)

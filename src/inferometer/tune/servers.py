@@ -12,6 +12,7 @@ from typing import Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.threads import users_environment
+from inferometer.base.units import plain_number
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.guarded import GuardedProcess, end_words, telling_lines
@@ -88,7 +89,7 @@ def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[
             if not server.is_running():
                 raise explained("the server ended instead of starting")
             if time.monotonic() > deadline:
-                raise explained(f"the server was not ready after {timeout_s:g} s")
+                raise explained(f"the server was not ready after {plain_number(timeout_s)} s")
             time.sleep(0.05)
     except BaseException:
         server.stop()

@@ -17,6 +17,7 @@ from inferometer.options.values import Range
         ({"concurrency": Range(1, 0)}, None, None),  # until one does not pass
         ({"request_rate": Range(0.1, 0.5, 0.1)}, 0.5, 5),
         ({"concurrency": Range(1, 64), "binary_search": True}, 64, None),
+        ({"sweep": True}, 1, None),
         ({"shape_load": "hold 10 for 3s"}, 1, 1),
     ],
 )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.records.records import EMPTY, RingReader, join
+from inferometer.records.records import COLUMNS, EMPTY, RingReader, join
 from inferometer.records.ring import (
     CAPACITY,
     CELLS,
@@ -12,6 +12,7 @@ from inferometer.records.ring import (
     ROW,
     ROW_BYTES,
     RingWriter,
+    of_which,
     pack_row,
 )
 
@@ -117,3 +118,18 @@ def test_many_unread_times_crowd_the_ring():
     assert writer.crowded
     reader.take()
     assert not writer.crowded
+
+
+def test_a_part_of_the_tokens_comes_out_beside_the_whole():
+    writer, reader = make_ring()
+    values = dict.fromkeys(COLUMNS, 0) | {
+        "tokens": of_which(2**31 - 1, 7),
+        "prompt_tokens": of_which(5, 2**31 - 1),
+    }
+    cells = [value for name, value in values.items() if name not in ("reasoning_tokens", "cached_tokens")]
+    pack_row(writer.cells, writer.position, *cells)
+    writer.written += 1
+    writer.publish()
+    found = reader.take()
+    assert (found.tokens[0], found.reasoning_tokens[0]) == (2**31 - 1, 7)
+    assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)

@@ -125,7 +125,14 @@ def test_the_csv_gains_columns_at_its_end(build: ModuleType, streamed: Measureme
 def test_the_script_keeps_the_classic_columns_unless_asked(build: ModuleType, streamed: Measurement):
     result = build.result(build.level(streamed))
     assert list(cells(result))[-1] == "p99 latency"
-    assert list(cells(replace(result, command="measure")))[-2:] == ["Input Tokens/Request", "Verdict"]
+    assert list(cells(replace(result, command="measure")))[-6:] == [
+        "Input Tokens/Request",
+        "Output Tokens/Second/User",
+        "Input Tokens/Second",
+        "p50 Token Gap",
+        "p99 Token Gap",
+        "Verdict",
+    ]
 
 
 def test_the_result_file_keeps_them(build: ModuleType, streamed: Measurement):

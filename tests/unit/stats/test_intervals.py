@@ -307,3 +307,42 @@ def test_interval_of_a_percentile_is_lopsided_where_the_tail_is():
     series = np.random.default_rng(2).exponential(1e6, 5000).astype(np.int64)
     found = latency_interval(series, 99)
     assert found.high - found.value > found.value - found.low
+
+
+def _rounds(rng, rounds, clients=20, base_us=550_000.0):
+    """Clients in lockstep whose rounds take a little longer at some times than at others: latencies and ends."""
+    slow, shared = rng.normal(0, 5000), []
+    for _ in range(rounds):
+        slow = 0.9 * slow + rng.normal(0, 1000)
+        shared.append(slow)
+    latency = base_us + np.array(shared)[:, np.newaxis] + np.abs(rng.normal(0, 20_000, (rounds, clients)))
+    return latency, np.cumsum(latency + 300, axis=0)
+
+
+def _rate(latency, ends, span_us):
+    order = np.argsort(ends, kind="stable")
+    found = Ends()
+    found.append(ends[order].astype(np.int64), (latency[order] * 1000).astype(np.int64))
+    return rate_interval(len(ends) / span_us, found.groups(), int(span_us))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_in_lockstep_that_resemble_their_neighbours_have_no_absurd_rate(seed):
+    latency, ends = _rounds(np.random.default_rng(seed), 20)
+    found = _rate(latency.ravel(), ends.ravel(), ends.max())
+    assert found.relative_half_width < 0.06
+
+
+def test_lockstep_that_the_measured_time_cuts_anywhere_is_as_sure_as_it_should_be():
+    """One round more or less is in the measured time by chance."""
+    held, truth = 0, 20 / 551_500
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        latency = 550_000 + np.abs(rng.normal(0, 1500, (110, 20)))
+        latency += 551_200 - latency.mean()
+        ends = np.cumsum(latency + 300, axis=0) - 1e6 - rng.random() * 550_000
+        inside = (ends > 0) & (ends <= 44e6)
+        found = _rate(latency[inside], ends[inside], 44e6)
+        held += found.low <= truth <= found.high
+        assert found.relative_half_width < 0.02
+    assert held >= 180

@@ -1,16 +1,19 @@
 """Tokens, the time between them, and which requests keep a promise: exact figures of made-up records."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.records.records import COLUMNS, Records, from_rows
+from inferometer.stats.measurement import AskedLengths, Estimate, Lane
 from inferometer.stats.slo import kept, parse_slo
-from inferometer.stats.streams import Tokens, join_tokens
+from inferometer.stats.streams import Tokens, join_tokens, lanes
 
 MS = 1_000_000
+RATE = Estimate(1.0)
 START = 1000  # when all were sent, and due unless said otherwise
 
 
@@ -23,6 +26,9 @@ class Answered:
     tokens: int = 0
     prompt: int = 0
     due: int = 0
+    step: int = 0
+    reasoning: int = 0
+    cached: int = 0
 
 
 def records(*answers: Answered) -> Records:
@@ -38,6 +44,9 @@ def records(*answers: Answered) -> Records:
             "stamps": len(answer.times),
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt,
+            "step": answer.step,
+            "reasoning_tokens": answer.reasoning,
+            "cached_tokens": answer.cached,
         }
         rows.append([row[name] for name in COLUMNS])
     times = [(START + time) * MS for answer in answers for time in answer.times]
@@ -55,14 +64,14 @@ def test_the_servers_count_comes_first():
     assert found.output.values().tolist() == [7, 3]
     assert found.prompt.values().tolist() == [5, 1]
     assert found.between_ns.values().tolist() == [5 * MS]  # from 10 to 40 came six more
-    assert found.from_events == 0
+    assert found.sums.from_events == 0
 
 
 def test_without_it_the_events_of_a_stream_are_counted():
     found = tokens(Answered(50, (10, 20, 40)), Answered(60, (30,)), Answered(70))
     assert found.output.values().tolist() == [3, 1, 0]
     assert found.between_ns.values().tolist() == [15 * MS]
-    assert found.from_events == 2
+    assert found.sums.from_events == 2
 
 
 def test_figures_over_windows():
@@ -72,11 +81,100 @@ def test_figures_over_windows():
     ]
     whole = join_tokens(parts)
     assert whole is not None
-    figures = whole.figures(2000 * MS)
+    figures = whole.figures(2000 * MS, RATE)
     assert (figures.output, figures.output_per_s, figures.prompt, figures.prompt_per_s) == (7, 3.5, 2, 1.0)
     assert (figures.per_answer.min_ns, figures.per_answer.max_ns, figures.from_events) == (2, 5, 1)
     assert (figures.between.min_ns, figures.between.max_ns) == (5 * MS, 10 * MS)
     assert join_tokens([]) is None
+
+
+def test_prefill_runs_to_the_first_token_and_decode_to_the_last():
+    found = tokens(
+        Answered(60, (10, 20, 40), tokens=7, prompt=100),  # the end mark comes later, and is in neither
+        Answered(30, (30,), tokens=1, prompt=20),
+        Answered(500, tokens=9, prompt=50),  # all at once: it has no phases
+    ).figures(1000 * MS, RATE)
+    assert found.prefill is not None
+    assert found.decode is not None
+    assert (found.prefill.time_ns, found.prefill.tokens) == (40 * MS, 120)
+    assert (found.prefill.share, found.prefill.per_s) == (40 / 70, 3000.0)
+    assert (found.decode.time_ns, found.decode.tokens) == (30 * MS, 6)
+    assert (found.decode.share, found.decode.per_s) == (30 / 70, 200.0)
+
+
+def test_whole_answers_have_no_phases():
+    found = tokens(Answered(50, tokens=5)).figures(1000 * MS, RATE)
+    assert (found.prefill, found.decode) == (None, None)
+
+
+def test_a_user_gets_the_tokens_of_an_answer_over_all_its_time():
+    found = tokens(Answered(2000, (500, 2000), tokens=100), Answered(1000, tokens=10)).figures(
+        1000 * MS, RATE
+    )
+    assert found.per_user is not None
+    assert found.per_user.mean.value == 30.0
+    assert (found.per_user.percentile(1), found.per_user.percentile(99)) == (10.0, 50.0)
+    assert tokens(Answered(50)).figures(1000 * MS, RATE).per_user is None
+
+
+def test_answers_are_held_to_the_length_that_their_requests_ask_for():
+    found = Tokens()
+    asked = np.array([10, 0])
+    answers = [
+        Answered(10, tokens=10),
+        Answered(10, tokens=4),
+        Answered(10, tokens=9),
+        Answered(10, tokens=12),
+        Answered(10, (1, 2, 3)),  # not counted by the server: events may hold more than one token
+        Answered(10, tokens=3, step=1),  # asks for no length
+    ]
+    found.add(records(*answers), asked)
+    figures = found.figures(1000 * MS, RATE)
+    assert figures.asked == AskedLengths(asked=4, early=2, over=1, missing_tokens=7, extra_tokens=2)
+    assert figures.asked.exact == 1
+    assert tokens(*answers).figures(1000 * MS, RATE).asked is None
+
+
+def test_reasoning_and_cached_tokens_are_added_up():
+    found = join_tokens([tokens(Answered(10, tokens=9, prompt=8, reasoning=5, cached=3))] * 2)
+    assert found is not None
+    figures = found.figures(1000 * MS, RATE)
+    assert (figures.output, figures.reasoning, figures.prompt, figures.cached) == (18, 10, 16, 6)
+
+
+def test_prompts_fall_into_classes_of_powers_of_two():
+    answers = [Answered(90, (wait, wait + 10), tokens=2, prompt=length) for length, wait in
+               ((100, 10), (127, 20), (128, 30), (1000, 40))]  # fmt: skip
+    found = tokens(*answers).figures(1000 * MS, RATE).classes
+    assert [(row.low, row.high, row.count) for row in found] == [
+        (100, 127, 2),
+        (128, 128, 1),
+        (1000, 1000, 1),
+    ]
+    assert [row.first.max_ns for row in found] == [20 * MS, 30 * MS, 40 * MS]
+    assert [row.between.max_ns for row in found] == [10 * MS] * 3
+
+
+def test_there_are_few_classes_of_prompts_and_none_where_all_are_alike():
+    many = [Answered(90, tokens=2, prompt=2**power) for power in range(12)]
+    found = tokens(*many).figures(1000 * MS, RATE).classes
+    assert len(found) == 6
+    assert sum(row.count for row in found) == 12
+    assert all(one.high < other.low for one, other in pairwise(found))
+    alike = [Answered(90, tokens=2, prompt=length) for length in (128, 255)]
+    assert tokens(*alike).figures(1000 * MS, RATE).classes == ()
+
+
+def test_tokens_per_second_are_as_sure_as_requests_and_lengths_are():
+    found = tokens(*[Answered(10, tokens=50)] * 64).figures(1000 * MS, Estimate(64.0, 60.8, 70.4))
+    assert found.output_interval is not None
+    low, high = found.output_interval.low, found.output_interval.high
+    assert (found.output_interval.value, low, high) == pytest.approx((3200.0, 3040.0, 3520.0))
+
+
+def test_lanes_follow_single_requests():
+    found = lanes(records(Answered(60, (10, 50), tokens=7, prompt=3, due=-5)), 990 * MS)
+    assert found == (Lane(5 * MS, 10 * MS, 20 * MS, 70 * MS, 3, 7),)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from inferometer.report.format import (
     has_schedule,
     level_label,
     level_value,
+    plain_number,
     plural,
     rate,
     share,
 )
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 
 NEARLY = 0.1  # share by which a lighter load may be below the best one to be worth a word
@@ -27,15 +28,15 @@ def answer(result: Result) -> str:
     if found is None:
         return ""
     level, measurement = found
-    times = ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
+    times = _times(measurement)
     if has_schedule(result.effective):
         return f"{_whole(measurement)}, {rate(measurement.infer_per_s)} on average, {times}."
     if level.mode in ("concurrency", RISING):
         where = level_label(level.mode, level.value)
         if (periodic := result.effective.periodic) is not None:
-            where = f"concurrency {periodic[0]:g} to {Range(*periodic).last}"
+            where = f"concurrency {plain_number(periodic[0])} to {Range(*periodic).last}"
         more = _beyond(result, level, measurement)
-        return f"{rate(measurement.infer_per_s)} at {where}, {times}{more}."
+        return f"{_throughput(measurement)} at {where}, {times}{more}."
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
         return (
@@ -44,6 +45,27 @@ def answer(result: Result) -> str:
     spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
     more = f"; not with {level_value(spoilt[0].mode, spoilt[0].value)}" if spoilt else ""
     return f"Keeps up with {asked}: {times}{more}."
+
+
+def _throughput(measurement: Measurement) -> str:
+    """In tokens where there are some: answers may be of any length."""
+    tokens = measurement.tokens
+    if tokens is None or not tokens.output:
+        return rate(measurement.infer_per_s)
+    return rate(tokens.output_interval or Estimate(tokens.output_per_s), "tokens/s")
+
+
+def _times(measurement: Measurement) -> str:
+    """Of streamed text how long the first token and each after it took, else the latency."""
+    tokens, streaming = measurement.tokens, measurement.streaming
+    if tokens is None or streaming is None or not streaming.first.count:
+        return ", ".join(f"{name} {duration(ns)}" for name, ns in middle_and_tail(measurement.latency))
+    shown = (("first token after", streaming.first), ("then one every", tokens.between))
+    return ", ".join(
+        f"{words} {' and '.join(f'{name} {duration(ns)}' for name, ns in middle_and_tail(times))}"
+        for words, times in shown
+        if times.count
+    )
 
 
 def middle_and_tail(latency: Distribution) -> tuple[tuple[str, int], tuple[str, int]]:

@@ -10,7 +10,16 @@ from typing import Any
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.report.document import Bar, Bars, Block, Column, Depth, Section, Segment, Table, text_columns
 from inferometer.report.documents.levels import Rows, best, few, load_column, longest, measured
-from inferometer.report.format import NONE, bar, duration, level_label, level_value, share
+from inferometer.report.format import (
+    NONE,
+    bar,
+    duration,
+    level_label,
+    level_value,
+    plain_number,
+    share,
+    significant,
+)
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 
@@ -199,7 +208,7 @@ def _request_table(title: str, found: Measurement, models: Sequence[ModelTime]) 
 def _calls(row: ModelTime) -> str:
     if not row.calls:  # no model, but a piece outside of them
         return ""
-    return f"{row.calls:g}" if row.calls == round(row.calls) else f"{row.calls:.2f}"
+    return plain_number(row.calls) if row.calls == round(row.calls) else f"{row.calls:,.2f}"
 
 
 def in_order(rows: tuple[ModelTime, ...], model: Mapping[str, Any]) -> tuple[ModelTime, ...]:
@@ -238,8 +247,8 @@ def _model_bars(rows: Sequence[ModelTime], where: str) -> Bars:
     total = sum(row.ns for row in rows)
     bars = []
     for row in rows:
-        words = [] if abs(row.calls - 1) < 0.02 else [f"{row.calls:.3g} calls per request"]
-        words += [f"batches of {row.batch:.3g}"] if row.batch > 1.005 else []
+        words = [] if abs(row.calls - 1) < 0.02 else [f"{significant(row.calls, 3)} calls per request"]
+        words += [f"batches of {significant(row.batch, 3)}"] if row.batch > 1.005 else []
         text = f"{duration(row.ns)} · {share(_ratio(row.ns, total))}"
         bars.append(Bar(row.name, _segments(row.pieces), text, ", ".join(words)))
     note = "Per request of the whole pipeline; the share is of all steps together."

@@ -60,6 +60,7 @@ from inferometer.report.format import (
     plural,
     quantity,
     share,
+    small,
     when,
 )
 from inferometer.stats.result import Result
@@ -314,7 +315,7 @@ def _output_cells(row: OutputSimilarity) -> tuple[str, ...]:
 
 
 def _small(value: float | None) -> str:
-    return NONE if value is None else "0" if value == 0 else f"{value:.2e}"
+    return NONE if value is None else small(value)
 
 
 def _throughput_section(comparison: Comparison) -> Section | None:

@@ -53,7 +53,17 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.measurement import facts, host_section, settings_section
 from inferometer.report.documents.timeline import timeline_section
-from inferometer.report.format import GIB, NONE, change_text, duration, plural, quantity, share, when
+from inferometer.report.format import (
+    GIB,
+    NONE,
+    change_text,
+    duration,
+    plural,
+    quantity,
+    share,
+    significant,
+    when,
+)
 from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
 
@@ -177,7 +187,9 @@ def _gpu_words(gpu: GpuFigures) -> str:
     )
     told = [busy]
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
-        told.append(f"{gpu.memory_used_bytes / GIB:.3g} of {gpu.memory_total_bytes / GIB:.3g} GiB used")
+        told.append(
+            f"{significant(gpu.memory_used_bytes / GIB, 3)} of {significant(gpu.memory_total_bytes / GIB, 3)} GiB used"
+        )
     if gpu.power_w is not None:
         told.append(f"{gpu.power_w:.0f} W")
     if gpu.clock_mhz is not None:
@@ -241,7 +253,7 @@ def _steps(steps: tuple[StepFigures, ...]) -> Table:
     rows = tuple(
         (
             _name(step),
-            f"{step.calls:.3g}",
+            significant(step.calls, 3),
             *map(duration, (step.service_ns, step.queue_ns, step.compute_ns)),
             *map(share, (step.compute_share, step.light_share)),
             _batch(step),

@@ -3,7 +3,7 @@ their latency against throughput, and its distribution. A comparison and a diagn
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from inferometer.base.notes import Note
@@ -53,6 +53,7 @@ LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide 
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
 CURVES = 5
 SHOWN = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+EXACT = frozenset(p / 100 for p in SHOWN)  # shares that can be pointed at
 RATE_AXIS = ChartAxis("throughput (infer/s)")
 
 _USELESS = {"all failed", "no answer", "no reply", "server gone"}
@@ -135,8 +136,9 @@ def load_column(level: Level) -> Column:
 
 def levels_section(result: Result) -> Section | None:
     """A row for each level; where load had due times, a second table of rates."""
-    # A search visits levels in an order of its own.
-    levels = sorted(result.levels, key=lambda row: row.value) if result.finding else result.levels
+    # A search and a sweep visit levels in an order of their own.
+    is_chosen = result.finding is not None or bool(result.asked.get("sweep"))
+    levels = sorted(result.levels, key=lambda row: row.value) if is_chosen else result.levels
     if not levels:
         return None
     chosen = result.effective.percentile
@@ -153,7 +155,7 @@ def levels_section(result: Result) -> Section | None:
         *text_columns("Verdict"),
     )
     periodic = result.effective.periodic
-    ramp = "" if periodic is None else f"{periodic[0]:g}..{Range(*periodic).last}"
+    ramp = "" if periodic is None else f"{plain_number(periodic[0])}..{Range(*periodic).last}"
     words = [verdict_words(level, result.finding) for level in levels]
     rows = tuple(
         (ramp or level_value(level.mode, level.value), *_cells(level.measurement, shown), said)
@@ -376,13 +378,17 @@ def distribution_section(result: Result) -> Section | None:
     note = "Each step to the right leaves out nine of ten of the remaining requests: 90 %, 99 %, 99.9 % ..."
     if len(drawn) < len(rows):
         note += f" {len(drawn)} of the {len(rows)} levels are drawn; the table has all."
-    curves = []
-    for number, (level, found) in enumerate(drawn):
-        shade = 5 if len(drawn) == 1 else 1 + round(number * 4 / (len(drawn) - 1))
-        curves.append((level_label(level.mode, level.value), found.latency, f"load-{shade}"))
+    curves = load_curves([(level, found.latency) for level, found in drawn])
     chart = distribution_chart("Share of requests answered within a latency", curves, note)
     blocks = (chart, _distribution_table(rows))
     return Section("distribution", "Latency distribution", "", blocks, is_detail=True)
+
+
+def load_curves(rows: Sequence[tuple[Level, Distribution]]) -> Iterator[tuple[str, Distribution, str]]:
+    """Name and colour of the curve of each load, for `distribution_chart`."""
+    for number, (level, times) in enumerate(rows):
+        shade = 5 if len(rows) == 1 else 1 + round(number * 4 / (len(rows) - 1))
+        yield level_label(level.mode, level.value), times, f"load-{shade}"
 
 
 def few(rows: Rows, most: int) -> Rows:
@@ -393,22 +399,36 @@ def few(rows: Rows, most: int) -> Rows:
     return tuple(rows[round(number * last / (most - 1))] for number in range(most))
 
 
-def distribution_chart(title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "") -> Chart:
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a distribution is of: the time, and what takes it. Times below `least_ns` are not drawn."""
+
+    time: str = "latency"
+    of: str = "requests"
+    least_ns: float = 0.0
+
+
+LATENCY = Timed()
+
+
+def distribution_chart(
+    title: str, curves: Iterable[tuple[str, Distribution, str]], note: str = "", timed: Timed = LATENCY
+) -> Chart:
     """A curve for each (name, distribution, colour)."""
-    exact = {p / 100 for p in SHOWN}
     lines = []
-    for name, latency, its_colour in curves:
+    for name, times, its_colour in curves:
         points = tuple(
-            ChartPoint(part, ns, f"{name}: {_percent(part)} within {duration(ns)}" if part in exact else "")
-            for part, ns in percentile_curve(latency)
+            ChartPoint(part, ns, f"{name}: {_percent(part)} within {duration(ns)}" if part in EXACT else "")
+            for part, ns in percentile_curve(times)
+            if ns >= timed.least_ns
         )
         lines.append(ChartLine(name, (points,), its_colour))
-    x = ChartAxis("share of requests", _percent, Spread.TAIL)
-    return Chart(title, x, time_axis("latency", lines), tuple(lines), note=note)
+    x = ChartAxis(f"share of {timed.of}", _percent, Spread.TAIL)
+    return Chart(title, x, time_axis(timed.time, lines), tuple(lines), note=note)
 
 
 def _percent(part: float) -> str:
-    return f"{part * 100:.6g} %"
+    return f"{plain_number(part * 100)} %"
 
 
 def percentile_curve(latency: Distribution) -> tuple[tuple[float, float], ...]:
@@ -444,6 +464,6 @@ def _distribution_table(rows: Rows) -> Table:
         cells = (duration(known[p]) if p in known else NONE for p in shown)
         ends = duration(found.latency.min_ns), duration(found.latency.max_ns)
         lines.append((level_value(level.mode, level.value), ends[0], *cells, ends[1]))
-    names = ("Fastest", *(f"p{p:g}" for p in shown), "Slowest")
+    names = ("Fastest", *(f"p{plain_number(p)}" for p in shown), "Slowest")
     columns = (load_column(rows[0][0]), *map(Column, names))
     return Table("Latency distribution", columns, tuple(lines), Depth.DETAIL)

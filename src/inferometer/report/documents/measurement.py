@@ -35,6 +35,7 @@ from inferometer.report.documents.levels import (
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import is_course, timeline_section
+from inferometer.report.documents.token_requests import lanes_section, token_times_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
 from inferometer.report.format import (
     GIB,
@@ -82,6 +83,8 @@ def measurement_document(result: Result) -> Document:
     sections = (
         tokens_section(result),
         prompts_section(result),
+        lanes_section(result),
+        token_times_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
         promise_section(result),
@@ -100,7 +103,7 @@ def measurement_document(result: Result) -> Document:
         facts=facts(result),
         verdict=_verdict(result),
         tone=_tone(result),
-        figures=(*_figures(result), *token_figures(result)),
+        figures=(*token_figures(result), *_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
 
@@ -123,7 +126,7 @@ def _schedule(result: Result) -> str:
     effective = result.effective
     count = plural(effective.request_count, "request")
     time = duration((effective.schedule_s or 0.0) * NS_PER_S)
-    speed = f" at speed {effective.speed:g}" if effective.speed != 1 else ""
+    speed = f" at speed {plain_number(effective.speed)}" if effective.speed != 1 else ""
     return f"{effective.schedule}{speed}: {count} in {time}"
 
 

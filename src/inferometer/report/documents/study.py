@@ -19,7 +19,7 @@ from inferometer.report.document import (
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.documents.study_charts import curves, line, predicted_chart, rising
 from inferometer.report.documents.study_facts import effect_sentence, main_effects
-from inferometer.report.format import plural
+from inferometer.report.format import plain_number, plural
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
@@ -180,7 +180,7 @@ def best_table(study: Study, rows: Sequence[RankedVariant], *, with_gpus: bool) 
 def _metric(trial: Trial, tag: str, places: int | None = None) -> str:
     def text(value: float | None) -> str:
         if value is not None and places is None:
-            return f"{round(value, 3):g}"
+            return plain_number(round(value, 3))
         return facts.number_text(value, places or 0)
 
     combined = text(trial.combined(tag))

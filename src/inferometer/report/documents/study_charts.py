@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.levels import error_bar, line_colour
 from inferometer.report.documents.study_facts import estimate, load_text
+from inferometer.report.format import plain_number
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
@@ -95,7 +96,7 @@ def _beyond(study: Study, series: Sequence[ChartLine], x: str) -> tuple[Span, ..
     most = max(point.x for row in series for run in row.runs for point in run)
     if limit is None or most <= limit:
         return ()
-    return (Span(limit, most, f"beyond {limit:g}", is_faded=True),)
+    return (Span(limit, most, f"beyond {plain_number(limit)}", is_faded=True),)
 
 
 def predicted_chart(study: Study) -> Chart | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.report.format import difference, plural
+from inferometer.report.format import difference, plain_number, plural, significant
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.stats.measurement import Estimate
 from inferometer.tune import model_config
@@ -23,7 +23,7 @@ def constraint_text(row: Constraint) -> str:
     """`Max p99 Latency: 10 ms`."""
     metric = BY_TAG[row.tag]
     bound, value = ("Max", row.high) if row.high is not None else ("Min", row.low)
-    return f"{bound} {metric.title}: {0.0 if value is None else value:g} {metric.unit}".strip()
+    return f"{bound} {metric.title}: {plain_number(0.0 if value is None else value)} {metric.unit}".strip()
 
 
 def constraint_texts(goals: Sequence[Goal]) -> tuple[str, ...]:
@@ -302,4 +302,4 @@ def effect_sentence(effects: tuple[Effect, ...]) -> str:
 
 def _shown(value: float) -> str:
     """With enough digits to tell values apart that differ by a hundredth."""
-    return f"{value:,.1f}" if value >= 100 else f"{value:.4g}"
+    return f"{value:,.1f}" if value >= 100 else significant(value, 4)

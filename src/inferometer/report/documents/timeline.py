@@ -83,7 +83,12 @@ def timeline_section(result: Result) -> Section | None:
         first = _rates(rows)
     else:
         first = _throughput(rows)
-    found = (first, _latency(rows, chosen)) if is_answered else (first,)
+    tokens = _tokens(rows) if any(row.window.output_tokens for row in rows) else None
+    found = (
+        first,
+        *(() if tokens is None else (tokens,)),
+        *((_latency(rows, chosen),) if is_answered else ()),
+    )
     charts = (replace(chart, spans=spans) for chart in found)
     return Section("timeline", "Timeline", " ".join(words), (*charts, _table(rows, chosen)), is_detail=True)
 
@@ -145,6 +150,24 @@ def _throughput(rows: tuple[_Row, ...]) -> Chart:
         x=ChartAxis("seconds"),
         y=RATE_AXIS,
         series=(line, *_failures(rows)),
+        height=250,
+    )
+
+
+def _tokens(rows: tuple[_Row, ...]) -> Chart:
+    """Of answers that ended in a window, whenever their tokens came."""
+
+    def point(row: _Row) -> ChartPoint:
+        per_s = row.window.output_tokens * NS_PER_S / row.window.duration_ns
+        tip = f"{_tip(row)}, {quantity(per_s)} tokens/s"
+        return ChartPoint(row.middle_s, per_s, tip, is_doubtful=not row.is_counted)
+
+    runs = tuple(tuple(map(point, group)) for group in _by_level(rows))
+    return Chart(
+        title="Output tokens of the answers that ended in each window",
+        x=ChartAxis("seconds"),
+        y=ChartAxis("output tokens/s"),
+        series=(ChartLine("tokens", runs, "blue", has_marks=len(rows) <= MARKED),),
         height=250,
     )
 

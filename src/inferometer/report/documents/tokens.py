@@ -1,4 +1,5 @@
-"""Servers that make text: tokens per second, how long the first one takes, and what each level kept of a promise."""
+"""Servers that make text: tokens per second of the server and of a user, how long the first one takes, and what each
+level kept of a promise."""
 
 from collections.abc import Iterator
 
@@ -12,13 +13,24 @@ from inferometer.report.document import (
     Section,
     Table,
 )
-from inferometer.report.documents.levels import best, load_column, measured, time_axis
+from inferometer.report.documents.levels import (
+    Rows,
+    best,
+    error_bar,
+    hollow,
+    is_doubtful,
+    load_column,
+    longest,
+    measured,
+    time_axis,
+)
 from inferometer.report.format import (
     NONE,
     at_percentile,
     duration,
     level_label,
     level_value,
+    load_name,
     quantity,
     share,
 )
@@ -31,28 +43,38 @@ TOKEN_RATE = "output tokens/s"
 
 def tokens_section(result: Result) -> Section | None:
     """A row for each level, and the wait for the first token against the tokens per second; None without tokens."""
-    rows = [(level, found) for level, found in measured(result) if found.tokens is not None]
+    rows = token_rows(result)
     if not rows:
         return None
     has_prompts = any(found.tokens is not None and found.tokens.prompt for _, found in rows)
     has_goodput = any(found.goodput is not None for _, found in rows)
     columns = (
         load_column(rows[0][0]),
-        *map(Column, ("Tokens/s", "TTFT p50", "TTFT p99", "Gap p50", "Gap p99", "Per answer")),
-        *((Column("Per prompt"),) if has_prompts else ()),
-        *map(Column, ("Goodput/s", "Kept") if has_goodput else ()),
+        *map(Column, ("Tokens/s", "Per user", "TTFT p50", "TTFT p99", "Gap p50", "Gap p99")),
+        Column("Per answer", rank=2),
+        *((Column("Per prompt", rank=3),) if has_prompts else ()),
+        *(Column(name, rank=1) for name in ("Goodput/s", "Kept") if has_goodput),
     )
     cells = tuple(
         tuple(_cells(level, found, has_prompts=has_prompts, has_goodput=has_goodput)) for level, found in rows
     )
     title = "Tokens"
     table = Table(title, columns, cells)
-    lead = "TTFT is the time to the first token, a gap the time from one token to the next."
+    words = [
+        _trade_off_words(rows),
+        "TTFT is the time to the first token, a gap the time from one token to the next.",
+        "Per user is what one request gets: its tokens over all the time it took.",
+    ]
     tokens = rows[-1][1].tokens
     if tokens is not None:
-        lead = f"{lead} {token_origin(tokens)}"
-    chart = _chart(rows)
-    return Section("tokens", title, lead, (table,) if chart is None else (chart, table))
+        words.append(token_origin(tokens))
+    charts = (chart for chart in (_trade_off(rows), _chart(rows)) if chart is not None)
+    return Section("tokens", title, " ".join(filter(None, words)), (*charts, table))
+
+
+def token_rows(result: Result) -> Rows:
+    """Each load that had good answers with tokens, once and by load."""
+    return longest(tuple(row for row in measured(result) if row[1].tokens is not None))
 
 
 def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: bool) -> Iterator[str]:
@@ -60,6 +82,7 @@ def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: 
     assert tokens is not None  # such levels are left out
     yield level_value(level.mode, level.value)
     yield quantity(tokens.output_per_s)
+    yield NONE if tokens.per_user is None else quantity(tokens.per_user.mean.value)
     for times in (first, tokens.between):
         for p in (50, 99):
             yield NONE if times is None else at_percentile(times, p)
@@ -72,7 +95,53 @@ def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: 
         yield NONE if kept is None else share(kept.share)
 
 
-def _chart(rows: list[tuple[Level, Measurement]]) -> Chart | None:
+def _trade_off(rows: Rows) -> Chart | None:
+    """What the server gives against what a user gets, one point for each level; None for a single one."""
+    points = tuple(
+        ChartPoint(
+            x=tokens.per_user.mean.value,
+            y=tokens.output_per_s,
+            tip=f"{level_label(level.mode, level.value)}: {quantity(tokens.output_per_s)} tokens/s, "
+            f"{quantity(tokens.per_user.mean.value)} per user",
+            label=level_value(level.mode, level.value),
+            x_limits=error_bar(tokens.per_user.mean),
+            y_limits=None if tokens.output_interval is None else error_bar(tokens.output_interval),
+            is_doubtful=is_doubtful(level),
+        )
+        for level, found in rows
+        if (tokens := found.tokens) is not None and tokens.per_user is not None
+    )
+    if len(points) < 2:
+        return None
+    name = load_name(rows[0][0].mode)
+    return Chart(
+        title="Tokens per second: the server against one user",
+        x=ChartAxis("output tokens/s per user"),
+        y=ChartAxis("output tokens/s of the server"),
+        series=(ChartLine("all users together against each of them", (points,), "blue"),),
+        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
+    )
+
+
+def _trade_off_words(rows: Rows) -> str:
+    """What more load costs each user and brings all of them, from end to end."""
+    known = [
+        (level, tokens.output_per_s, tokens.per_user.mean.value)
+        for level, found in rows
+        if (tokens := found.tokens) is not None and tokens.per_user is not None
+    ]
+    if len(known) < 2:
+        return ""
+    (light, least, alone), (heavy, most, crowded) = known[0], max(known, key=lambda row: row[1])
+    if heavy.value <= light.value:
+        return ""
+    return (
+        f"From {level_label(light.mode, light.value)} to {level_value(heavy.mode, heavy.value)} the server goes from "
+        f"{quantity(least)} to {quantity(most)} tokens/s, and each user from {quantity(alone)} to {quantity(crowded)}."
+    )
+
+
+def _chart(rows: Rows) -> Chart | None:
     """TTFT over the tokens per second, one point for each level; None for a single one, or without streams."""
     lines = tuple(
         ChartLine(f"TTFT p{p}", (points,), colour)
@@ -86,7 +155,7 @@ def _chart(rows: list[tuple[Level, Measurement]]) -> Chart | None:
     return Chart(title, ChartAxis(TOKEN_RATE), time_axis("time to first token", lines), lines, note=note)
 
 
-def _points(rows: list[tuple[Level, Measurement]], p: int) -> Iterator[ChartPoint]:
+def _points(rows: Rows, p: int) -> Iterator[ChartPoint]:
     for level, found in rows:
         if found.tokens is None or found.streaming is None or not found.streaming.first.count:
             continue
@@ -106,6 +175,10 @@ def token_figures(result: Result) -> Iterator[Figure]:
     if tokens.output:
         detail = f"{lengths(tokens.per_answer, '..')} per answer, {where}"
         yield Figure("Tokens/s", quantity(tokens.output_per_s), detail)
+    if tokens.per_user is not None:
+        slow = tokens.per_user.percentile(1)
+        detail = f"p1 {quantity(slow)}, {where}" if slow else where
+        yield Figure("Tokens/s per user", quantity(tokens.per_user.mean.value), detail)
     if streaming is not None and streaming.first.count:
         times = streaming.first
         yield Figure("TTFT p50", at_percentile(times, 50), f"p99 {at_percentile(times, 99)}, {where}")

@@ -20,7 +20,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.documents.study_charts import header, line, value_of
-from inferometer.report.format import plural
+from inferometer.report.format import plain_number, plural
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.tune.scoring import RankedVariant, passes
 from inferometer.tune.study import Study
@@ -193,7 +193,7 @@ def _load_columns(trials: Sequence[Trial], *, is_offline: bool) -> list[tuple[st
 
 
 def _cell(value: float | None, places: int) -> str:
-    return f"{value:g}" if value is not None and places == 0 else facts.number_text(value, places)
+    return plain_number(value) if value is not None and places == 0 else facts.number_text(value, places)
 
 
 def _percentiles(ranked: RankedVariant) -> Iterator[Table]:

@@ -29,16 +29,109 @@ def test_every_form_has_them(written):
 
 
 def test_there_is_a_row_for_each_level():
-    chart, table = section(sample_text()).blocks
+    *charts, table = section(sample_text()).blocks
     assert [row[0] for row in table.rows] == ["1", "2", "3", "4"]
-    assert table.rows[-1][1] == "4,800"
-    assert table.rows[-1][6:] == ("96 (12..200)", "512", "40.0", "80 %")
-    assert [line.name for line in chart.series] == ["TTFT p50", "TTFT p99"]
-    assert [figure.label for figure in document(sample_text()).figures][-3:] == [
+    assert table.rows[-1][1:3] == ("4,800", "60.0")
+    assert table.rows[-1][7:] == ("96 (12..200)", "512", "40.0", "80 %")
+    assert [line.name for line in charts[-1].series] == ["TTFT p50", "TTFT p99"]
+    assert [figure.label for figure in document(sample_text()).figures][:4] == [
         "Tokens/s",
+        "Tokens/s per user",
         "TTFT p50",
         "Goodput",
     ]
+
+
+def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
+    (line,) = section(sample_text()).blocks[0].series
+    (points,) = line.runs
+    assert [(point.x, point.label) for point in points] == [
+        (90.0, "1"),
+        (80.0, "2"),
+        (70.0, "3"),
+        (60.0, "4"),
+    ]
+    assert points[-1].y == 4800
+    assert points[-1].x_limits == (55.0, 65.0)
+    assert "each user from 90.0 to 60.0" in section(sample_text()).lead
+
+
+def test_a_single_level_is_no_trade_off():
+    result = sample_text()
+    (table,) = section(replace(result, levels=result.levels[:1])).blocks
+    assert len(table.rows) == 1
+
+
+def test_a_terminal_of_80_columns_has_what_people_look_for():
+    out = io.StringIO()
+    show(document(sample_text()), Console(file=out, width=80))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines)
+    for word in ("Tokens/s", "TTFT", "Gap p50", "Gap p99", "user"):
+        assert word in words
+
+
+def test_files_from_before_there_were_users_have_none():
+    result = sample_text()
+    levels = tuple(
+        replace(
+            level,
+            measurement=replace(
+                level.measurement, tokens=replace(level.measurement.tokens, per_user=None), lanes=()
+            ),
+        )
+        for level in result.levels
+    )
+    found = replace(result, levels=levels)
+    *_, table = section(found).blocks
+    assert {row[2] for row in table.rows} == {"-"}
+    assert section(found, "lanes") is None
+
+
+def test_requests_are_drawn_from_when_they_were_due_to_their_end():
+    (chart,) = section(sample_text(), "lanes").blocks
+    assert [line.name for line in chart.series] == ["to the first token", "tokens"]
+    first, tokens = chart.series
+    assert [(point.x, point.y) for point in first.runs[1]] == [(0.04, 2), (0.07, 2)]
+    assert [point.x for point in tokens.runs[1]] == [0.07, pytest.approx(0.07 + 12 * 0.096)]
+    assert "96 tokens in 1.15 s" in tokens.runs[1][0].tip
+
+
+def test_a_request_that_was_sent_late_waits_first():
+    result = sample_text()
+    level = result.levels[-1]
+    lanes = tuple(replace(lane, due_ns=lane.due_ns - 5_000_000) for lane in level.measurement.lanes)
+    changed = replace(level, measurement=replace(level.measurement, lanes=lanes))
+    (chart,) = section(replace(result, levels=(changed,)), "lanes").blocks
+    assert chart.series[0].name == "waits since it was due"
+    assert [point.x for point in chart.series[0].runs[0]] == [0.0, 0.005]
+
+
+def test_first_tokens_gaps_and_lengths_are_curves():
+    titles = [chart.title for chart in section(sample_text(), "token-times").blocks]
+    assert [title.split()[2] for title in titles[:2]] == ["requests", "gaps"]
+    (answers,) = section(sample_text(), "token-times").blocks[2].series  # all prompts are as long
+    assert (answers.name, [point.x for point in answers.runs[0]]) == ("answers", [12.0, 96.0, 150.0, 200.0])
+
+
+def test_gaps_of_tokens_that_come_together_are_not_drawn():
+    result = sample_text()
+    level = result.levels[-1]
+    streaming = level.measurement.streaming
+    together = replace(streaming.gaps, min_ns=0)
+    found = replace(level.measurement, streaming=replace(streaming, gaps=together))
+    chart = section(replace(result, levels=(replace(level, measurement=found),)), "token-times").blocks[1]
+    assert "not drawn" in chart.note
+    assert min(point.y for point in chart.series[0].runs[0]) > 0
+
+
+def test_tokens_over_time_are_those_of_answers_that_ended():
+    charts = section(sample_text(), "timeline").blocks
+    chart = next(block for block in charts if block.title.startswith("Output tokens"))
+    level = sample_text().levels[0]
+    window = level.windows[0]
+    assert chart.series[0].runs[0][0].y == pytest.approx(96 * window.request_count * 1e9 / window.duration_ns)
 
 
 def test_nothing_is_said_of_tokens_where_there_are_none():
@@ -51,6 +144,6 @@ def test_answers_that_are_no_streams_have_no_time_to_the_first_token():
         replace(level, measurement=replace(level.measurement, streaming=None, goodput=None))
         for level in result.levels
     )
-    (table,) = section(replace(result, levels=levels)).blocks
-    assert table.rows[0][2:4] == ("-", "-")
+    *_, table = section(replace(result, levels=levels)).blocks
+    assert table.rows[0][3:5] == ("-", "-")
     assert "Goodput/s" not in [column.name for column in table.columns]
