@@ -253,14 +253,14 @@ RULES = (
             )
         ),
         "--cancel-after is for requests that stand alone: a cancelled one would leave its sequence, session or ramp "
-        "without an answer.",
+        "without an answer",
         "leave it out",
     ),
     Rule(
         lambda a: (
             "cancel_after_s" in a and (kind_of(a) == "triton_c_api" or ("streaming" in a and is_grpc(a)))
         ),
-        "--cancel-after ends the connection or the call of a request, and this one shares its stream with others.",
+        "--cancel-after ends the connection or the call of a request, and this one shares its stream with others",
         "leave it out, or measure over HTTP",
     ),
     Rule(
