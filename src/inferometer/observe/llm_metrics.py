@@ -7,6 +7,7 @@ server that does not say something leaves it unknown: nothing is guessed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from inferometer.wire.prometheus import MetricLine
@@ -212,7 +213,7 @@ def was_restarted(readings: Sequence[LlmReading]) -> bool:
     """Whether a counter fell, or another server answered, from one look to the next."""
     return any(
         before.server != after.server or any(_fell(before, after, noun) for noun in COUNTERS)
-        for before, after in zip(readings, readings[1:], strict=False)
+        for before, after in pairwise(readings)
     )
 
 
