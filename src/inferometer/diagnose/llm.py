@@ -295,9 +295,14 @@ def _verdict(found: _Evidence) -> Verdict:
             f"Reading prompts is the limit: {_prompt_words(found)} take {share(prefill)} of the server's time at "
             f"{_load(found.top)}.",
         )
+    doubt = ""
+    if found.kv_is_full is None:
+        doubt = (
+            " A full KV cache that stops requests halfway would look the same, and the server does not say."
+        )
     return Verdict(
         DECODE,
-        f"Making tokens is the limit: {_token_words(found)}; prompts take only {share(prefill)} of the time.",
+        f"Making tokens is the limit: {_token_words(found)}; prompts take only {share(prefill)} of the time.{doubt}",
     )
 
 

@@ -258,7 +258,7 @@ def _metrics_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
     present, plan = llm.present_max, raw.point.plan
     # The two gauges are not read at one moment: a request can be in both.
     if isinstance(plan, Closed) and present is not None and present > plan.concurrency * 1.1 + 1:
-        text = f"the server had {quantity(present)} requests, and at most {plan.concurrency} were from here"
+        text = f"the server had {present:,.0f} requests, and at most {plan.concurrency} were from here"
         yield Remark(Note.OTHER_CLIENTS, text)
 
 

@@ -41,6 +41,7 @@ _KIND_RULES: KindRules = {
         _no_metrics,
     ),
     "openai": (
+        _no_metrics,
         Rule(
             lambda given: "streaming" in given,
             "Streaming is only allowed with gRPC protocol and Triton C API.",
@@ -56,7 +57,6 @@ _KIND_RULES: KindRules = {
             "Only async calls are supported with --service-kind openai. Use --async.",
         ),
         _no_batches,
-        _no_metrics,
     ),
     "dynamic_grpc": (
         _only_grpc,
