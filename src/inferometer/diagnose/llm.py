@@ -18,6 +18,7 @@ where `per_request` is what no batch makes cheaper (the prefill, and the part of
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from inferometer.base.units import NS_PER_S, duration, quantity, rough, share
 from inferometer.diagnose.diagnosis import (
@@ -48,6 +49,7 @@ WORTH = 0.1  # predicted gain from which waiting is what limits
 WAITING = 0.1  # of the load in the server's queue, from which requests wait
 FULL = 0.9  # of the KV cache in use at some moment
 HALF = 0.5  # of the server's time, from which the prompts are what limits
+FALLING = 0.2  # of throughput from one load to the next, which is told
 LIGHTEST = 2  # requests at once, up to which hardly any waits for another
 
 _SETTINGS = {
@@ -216,9 +218,8 @@ def _streams(level: ServingLevel) -> float | None:
 def _in_service(level: ServingLevel, levels: Sequence[ServingLevel]) -> float:
     """Requests that the server computes for; all of them as long as it is not known that some wait."""
     server = level.server
-    if server is not None and server.running_mean is not None and server.waiting_mean is not None:
-        waiting = min(server.waiting_mean, level.concurrency - 1.0)
-        return max(1.0, level.concurrency - waiting)
+    if server is not None and server.running_mean is not None:
+        return min(float(level.concurrency), max(1.0, server.running_mean))
     first_s, light_s = level.first_s, levels[0].first_s
     waited_s = 0.0 if first_s is None or light_s is None else max(0.0, first_s - light_s)
     return min(float(level.concurrency), max(1.0, level.requests_per_s * (level.latency_s - waited_s)))
@@ -498,6 +499,13 @@ def _curve(found: _Evidence) -> Iterator[CurvePoint]:
 
 def _notes(found: _Evidence) -> Iterator[str]:
     server = found.top.server
+    for before, after in pairwise(found.levels):
+        if after.requests_per_s < (1 - FALLING) * before.requests_per_s:
+            yield (
+                f"Throughput fell from {quantity(before.requests_per_s)} requests/s at {_load(before)} to "
+                f"{quantity(after.requests_per_s)} at {after.concurrency}: the server gets slower under load, or "
+                "something else disturbed it"
+            )
     if server is None:
         yield (
             "The server's own metrics are not known, so running, waiting and the KV cache are judged by what the "

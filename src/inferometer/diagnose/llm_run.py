@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_S
+from inferometer.base.units import NS_PER_S, rough
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.llm import GROWING, conclude_llm
 from inferometer.diagnose.serving import ServingLevel, maybe_serving_level
@@ -62,9 +62,20 @@ def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -
         suggestions=found.suggestions,
         curve=found.curve,
         results=(result,),
-        notes=(*blind, *found.notes),
+        notes=(*blind, *found.notes, *_crowded(result)),
         serving=found.serving,
     )
+
+
+def _crowded(result: Result) -> Iterator[str]:
+    """That other programs took the machine's time, with the most that they did."""
+    rows = [level.host for level in result.levels if level.host is not None and level.host.is_crowded]
+    if rows:
+        host = max(rows, key=lambda row: row.others or 0.0)
+        yield (
+            f"Other programs kept {rough(host.others or 0.0)} of this machine's {host.cores} cores busy meanwhile: "
+            "figures and predictions are as restless as they are"
+        )
 
 
 def refuse_changes(*, is_applied: bool, cores: float | None) -> None:

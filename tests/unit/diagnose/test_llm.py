@@ -186,6 +186,14 @@ def test_prompts_out_of_the_prefix_cache_are_told_of() -> None:
     assert any("80 % of the prompt tokens came out of the prefix cache" in note for note in notes)
 
 
+def test_throughput_that_falls_is_told_of() -> None:
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
+    slower = replace(levels[-1], requests_per_s=levels[-2].requests_per_s / 2)
+    notes = conclude_llm([*levels[:-1], slower], "tiny").notes
+    assert [note.startswith("Throughput fell from") for note in notes] == [True]
+    assert conclude_llm(levels, "tiny").notes == ()
+
+
 def test_a_server_that_does_not_tell_of_its_kv_cache_leaves_two_causes() -> None:
     """As llama.cpp since it no longer does."""
     levels = simulated_sweep(EngineSettings(slots=4), Traffic(200, 100), seed=1, dialect=LLAMA_CPP)
