@@ -80,7 +80,7 @@ def test_a_diagnosis_keeps_its_evidence_in_its_file_and_shows_it() -> None:
     assert from_json(to_json(made), "file", Diagnosis) == made
     text = markdown(diagnosis_document(made))
     for words in (
-        *("The queue is the limit: 4 requests run at once", "wait of 8"),
+        *("The queue is the limit: 4 requests run at once", "wait of 16"),
         *("Each limit by itself", "prefill", "decode", "kv cache", "client"),
         *("Let 8 run at once (--max-running-requests)", "sequences of this length fit into the KV cache"),
     ):
@@ -91,5 +91,5 @@ def test_a_diagnosis_keeps_its_evidence_in_its_file_and_shows_it() -> None:
 def test_a_diagnosis_as_a_table_has_a_row_for_each_load() -> None:
     header, *rows = csv_text(diagnosis()).splitlines()
     assert header.startswith("Model,Concurrency,Requests/s,Latency,TTFT,Token gap,Output tokens/s")
-    assert [row.split(",")[1] for row in rows] == ["1", "2", "4", "8"]
+    assert [row.split(",")[1] for row in rows] == ["1", "2", "4", "8", "16"]
     assert {row.split(",")[-1] for row in rows} == {"queue"}

@@ -456,7 +456,7 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     lines = _curves(diagnosis, "latency_ns", duration)
     times = time_axis("mean latency", lines[:1])
     latency = Chart("Mean latency, measured and as the model has it", load, times, lines, height=290)
-    lead = "How well the queueing model describes what was measured: the predictions are as good as this fit."
+    lead = "How well the model describes what was measured: the predictions are as good as this fit."
     blocks = (throughput, latency, _curve_table(diagnosis))
     return Section("curve", "The model behind the predictions", lead, blocks, is_detail=True)
 
