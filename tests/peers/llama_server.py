@@ -93,6 +93,7 @@ def main() -> None:
     params.n_parallel = 4
     params.n_gpu_layers = 0
     params.warmup = False
+    params.endpoint_metrics = True
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.n_threads_http = 8

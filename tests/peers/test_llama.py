@@ -138,3 +138,31 @@ def test_sessions_are_chats(llama: str, run: Callable, tmp_path: Path) -> None:
     found = ended.measurement
     assert (found["request_count"], found["sequences"]["count"]) == (9, 3)
     assert found["tokens"]["per_prompt"]["max_ns"] > found["tokens"]["per_prompt"]["min_ns"]
+
+
+def test_what_it_says_of_itself_is_read(llama: str, run: Callable) -> None:
+    """It has four slots, and more requests than that are deferred. Of its KV cache it says nothing."""
+    words = ("--streaming", "--collect-metrics", "--metrics-interval", "20", "-c", "8", "--duration", "2s")
+    ended = run("inferometer", "measure", llama, *words, "--prompt-tokens", "20", "--output-tokens", "40")
+    assert ended.code == 0, ended.stderr + ended.stdout
+    found = ended.measurement["metrics"]["llm"]
+    assert (found["server"], found["running_max"], found["was_restarted"]) == ("llama.cpp", 4, False)
+    assert 1 <= found["waiting_max"] <= 4
+    assert found["present_max"] <= 8
+    assert (found["kv_cache_max"], found["kv_tokens"], found["preemptions"]) == (None, None, None)
+    # Both count the same tokens, over nearly the same time; requests end in waves.
+    assert found["generated_per_s"] == pytest.approx(ended.measurement["tokens"]["output_per_s"], rel=0.5)
+    assert found["prompt_per_s"] > 0
+    assert "The metrics of llama.cpp" in ended.stdout
+
+
+def test_it_is_diagnosed(llama: str, run: Callable) -> None:
+    words = ("-c", "1,2,4,16", "--duration", "1s", "--prompt-tokens", "20", "--output-tokens", "40")
+    ended = run("inferometer", "diagnose", llama, *words)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    assert ended.result["serving"]["server"] == "llama.cpp"
+    assert ended.result["serving"]["levels"][-1]["server"]["running_max"] == 4
+    checks = {row["kind"]: row["state"] for row in ended.result["serving"]["checks"]}
+    assert checks["kv cache"] == "not known"
+    # On a small CPU either its slots or its tokens are what limits; never prompts of 20 tokens.
+    assert ended.result["verdict"]["kind"] in ("queue", "decode", "client")

@@ -23,7 +23,8 @@ COMMAND = Command(
     "inferometer diagnose",
     "URL [MODEL] [options]",
     "Measure a model at a few loads, say which step limits it and why, and predict what would help: "
-    "more instances, batches, another transport. With --apply try it out on the server.",
+    "more instances, batches, another transport. With --apply try it out on the server. Of a server that makes text: "
+    "prefill, decode, the KV cache or its queue.",
     DiagnoseOptions,
     shared=(*MODERN, *PREVIEW),
     refused=DIAGNOSE_REFUSED,
@@ -31,6 +32,10 @@ COMMAND = Command(
         ("localhost:8000 simple", "what limits it, and what would help"),
         ("localhost:8000 simple --apply", "try it out; the server is left as it was"),
         ("localhost:8000 simple --apply --keep", "and leave the server with what is better"),
+        (
+            "localhost:8000/v1/chat/completions --output-tokens 64",
+            "an LLM server, with its metrics if it has any",
+        ),
         ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with a page"),
     ),
     epilog="--duration is the time for one load (3 s by default), --concurrency the loads (1:8 and on while it grows "

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
+from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
 from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
 
@@ -27,6 +28,7 @@ GPU_MEMORY = "gpu memory"  # no other instance fits into its memory
 KINDS = (
     *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN),
     *(GPU, LAUNCH, FEED, COPY, GPU_MEMORY),
+    *(PREFILL, DECODE, KV_CACHE),  # of servers that make text
 )
 
 INSTANCES = "instances"
@@ -170,6 +172,7 @@ class Diagnosis:
     after: Verdict | None = None  # once trials were kept: what limits it now
     is_restored: bool | None = None  # once something was applied: whether the original configuration is back
     notes: tuple[str, ...] = ()  # what could not be seen, and what that means
+    serving: Serving | None = None  # only of servers that make text
 
     @property
     def best(self) -> ChangeTrial | None:

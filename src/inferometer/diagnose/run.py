@@ -10,6 +10,7 @@ from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.investigation import Investigation, probe_batches
+from inferometer.diagnose.llm_run import diagnose_llm, refuse_changes
 from inferometer.diagnose.observation import Observation, observation
 from inferometer.diagnose.reconfigure import Config, FixedModelsError, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
@@ -24,6 +25,7 @@ from inferometer.observe.statistics import BatchCounters, batch_counters, execut
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.services.discovery import ModelControl
+from inferometer.services.kind import KINDS
 from inferometer.services.originals import Originals
 from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
@@ -60,6 +62,8 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     Whatever happens, the server has its original configurations again afterwards, unless it is to keep others.
     """
     trials = _examine(asked, watcher)
+    if isinstance(trials, Diagnosis):
+        return Outcome(trials)
     if asked.budget_s is None or watcher.is_interrupted():
         return Outcome(trials.diagnosis)
     end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
@@ -89,8 +93,10 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
 
 
-def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
-    """Measure the sweep, and once a batch where batches are possible but not seen; no change is tried yet."""
+def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
+    """Measure the sweep, and once a batch where batches are possible but not seen; no change is tried yet.
+
+    The diagnosis itself where no change can be tried: of a server that makes text."""
     options = asked.options
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
@@ -100,6 +106,9 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials":
     most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
     asking = changed(options, concurrency=Range(1, most))
     setup = prepare(asking, command=COMMAND)
+    if KINDS[setup.options.service_kind].has_tokens:
+        refuse_changes(is_applied=asked.budget_s is not None, cores=asked.cores)
+        return diagnose_llm(setup, wanted, watcher)
     if asked.budget_s is not None and isinstance(setup.service, ModelControl):
         with _originals(setup, setup.service, watcher) as left:
             setup = prepare(asking, command=COMMAND) if left.has_put_back else setup

@@ -233,7 +233,7 @@ RULES = (
     ),
     *map(_needs_metrics, ("metrics_url", "metrics_interval_ms")),
     Rule(
-        lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", AUTO),
+        lambda a: "collect_metrics" in a and kind_of(a) not in ("triton", "torchserve", "openai", AUTO),
         "The --collect-metrics option is only supported with Triton client backend.",
         "leave it out",
     ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
-from inferometer.load.plan import Open, Plan
+from inferometer.load.plan import Closed, Open, Plan
 from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
@@ -226,6 +226,7 @@ def _remarks(
         return
     yield from machine_remarks(found)
     yield from host_remarks(raw.host, found)
+    yield from _metrics_remarks(raw, found)
     if not found.request_count:
         return
     if raw.timing is not None:
@@ -242,6 +243,23 @@ def _remarks(
     if before is not None and after is not None:
         fewest, most = bounds(before, after)
         yield from _count_remarks(raw.settings.model, found.server, fewest, most)
+
+
+def _metrics_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
+    """That an LLM server began anew, or works for others as well."""
+    llm = None if found.metrics is None else found.metrics.llm
+    if llm is None:
+        return
+    if llm.was_restarted:
+        text = (
+            "the server's metrics began again from zero: it was restarted, and what it counted is not known"
+        )
+        yield Remark(Note.METRICS_MISSING, text)
+    present, plan = llm.present_max, raw.point.plan
+    # The two gauges are not read at one moment: a request can be in both.
+    if isinstance(plan, Closed) and present is not None and present > plan.concurrency * 1.1 + 1:
+        text = f"the server had {present:,.0f} requests, and at most {plan.concurrency} were from here"
+        yield Remark(Note.OTHER_CLIENTS, text)
 
 
 def _without_statistics(raw: RawLevel) -> Iterator[Remark]:

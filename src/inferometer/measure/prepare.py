@@ -32,7 +32,7 @@ from inferometer.measure.unused import check_given, check_tls, check_use, check_
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import HostMeter, describe_host, is_this_host
 from inferometer.observe.metrics import Sample
-from inferometer.observe.poller import MetricsEndpoint, warnings_about
+from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_about
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
@@ -304,18 +304,27 @@ def _metrics(
     options: Options, server: Endpoint, habits: Habits
 ) -> tuple[MetricsEndpoint | None, tuple[str, ...]]:
     """Where the metrics are, and what is to say after a first look at them."""
-    if not options.collect_metrics or options.service_kind != "triton":  # others count in their own way
-        return None, ()
-    if options.metrics_url is None:
-        endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
-    else:
+    kind = KINDS[options.service_kind]
+    if not options.collect_metrics or not (options.service_kind == "triton" or kind.has_tokens):
+        return None, ()  # others count in their own way
+    metrics = metrics_endpoint(options, server)
+    warnings = llm_warnings if kind.has_tokens else habits.metrics_warnings
+    return metrics, warnings(metrics.look())
+
+
+def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
+    """Where the metrics are said to be, or usually are: LLM servers have them at the address of their answers."""
+    if options.metrics_url is not None:
         endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
         endpoint = replace(endpoint, prefix=endpoint.prefix or "/metrics")
+    elif KINDS[options.service_kind].has_tokens:
+        endpoint = replace(server, prefix="/metrics")
+    else:
+        endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
     # Headers may be secrets of the server's; another host need not know them.
     headers = options.headers if endpoint.host == server.host else ()
     host = HostMeter() if is_this_host(server.host) else None
-    metrics = MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
-    return metrics, habits.metrics_warnings(metrics.look())
+    return MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
 
 
 def _without_effect(options: Options) -> Iterator[str]:

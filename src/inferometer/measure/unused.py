@@ -233,7 +233,8 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "bodies": ("http", "torchserve", "dynamic_grpc", "openai"),
     **dict.fromkeys(("grpc_method", "proto", "proto_paths"), ("dynamic_grpc",)),
     **dict.fromkeys(("triton_directory", "model_repository"), ("triton_c_api",)),
-    **dict.fromkeys(("asynchronous", "metrics_interval_ms", *_SEQUENCES), _TRITON),
+    **dict.fromkeys(("asynchronous", *_SEQUENCES), _TRITON),
+    "metrics_interval_ms": (*_TRITON, "openai"),
     "version": (*_TRITON, "tfserving", "torchserve"),
 }
 """By field the only kinds of servers for which it has an effect."""

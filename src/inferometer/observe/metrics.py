@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.observe.host import Gpu, HostSample
+from inferometer.observe.llm_metrics import LlmReading, maybe_llm_reading
 from inferometer.wire.prometheus import metric_lines
 
 GPU_METRICS = {
@@ -46,13 +47,15 @@ class Sample:
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     host: HostSample | None = None
+    llm: LlmReading | None = None
 
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
     gpus: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     queues: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     cpu: dict[str, Any] = {}
-    for row in metric_lines(text):
+    lines = tuple(metric_lines(text))
+    for row in lines:
         value = round(row.value) if row.name.endswith("_bytes") else row.value
         if row.name in GPU_METRICS and "gpu_uuid" in row.labels:
             gpus[row.labels["gpu_uuid"]][GPU_METRICS[row.name]] = value
@@ -68,6 +71,7 @@ def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
         gpus={uuid: Gpu(**values) for uuid, values in gpus.items()},
         queues={key: Queue(**values) for key, values in queues.items()},
         host=host,
+        llm=maybe_llm_reading(lines),
         **cpu,
     )
 

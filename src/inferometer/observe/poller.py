@@ -141,3 +141,11 @@ def warnings_about(first: Sample) -> tuple[str, ...]:
     if not first.gpus and not first.queues and first.cpu_share is None:
         return ("WARNING: The metrics endpoint answers, but with no metrics of a Triton server.",)
     return ()
+
+
+def llm_warnings(first: Sample) -> tuple[str, ...]:
+    """The same of an LLM server."""
+    if first.llm is None:
+        known = "vLLM, SGLang, TensorRT-LLM or llama.cpp"
+        return (f"WARNING: The metrics endpoint answers, but with no metrics of {known}.",)
+    return ()

@@ -808,7 +808,10 @@ class Options:
     )
     collect_metrics: bool = option("--collect-metrics", "Collect the server's Prometheus metrics.")
     metrics_url: str | None = option(
-        "--metrics-url", "Where the metrics are.", text("URL"), shown="port 8002 of the server"
+        "--metrics-url",
+        "Where the metrics are.",
+        text("URL"),
+        shown="port 8002 of a Triton, /metrics of an LLM server",
     )
     metrics_interval_ms: int = option(
         "--metrics-interval",

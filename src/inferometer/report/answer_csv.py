@@ -8,6 +8,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
 from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.diagnose.serving import Serving
 from inferometer.report.csv import main_csv, spreadsheet_cell
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.saved import Report
@@ -78,6 +79,8 @@ def _comparison(found: Comparison) -> Iterator[Row]:
 
 
 def _diagnosis(found: Diagnosis) -> Iterator[Row]:
+    if found.serving is not None:
+        yield from _serving(found, found.serving)
     for step in found.steps:
         yield (
             ("Model", found.model),
@@ -105,6 +108,27 @@ def _arrivals(found: Inspection) -> Iterator[Row]:
             ("Requests", row.requests),
             ("Prompt tokens", row.input_tokens),
             ("Answer tokens", row.output_tokens),
+        )
+
+
+def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
+    """A row for each load of a server that makes text."""
+    for row in serving.levels:
+        server = row.server
+        yield (
+            ("Model", found.model),
+            ("Concurrency", row.concurrency),
+            ("Requests/s", row.requests_per_s),
+            ("Latency", row.latency_ns / NS_PER_US),
+            ("TTFT", None if row.first_ns is None else row.first_ns / NS_PER_US),
+            ("Token gap", None if row.between_ns is None else row.between_ns / NS_PER_US),
+            ("Output tokens/s", row.output_per_s),
+            ("Prompt tokens/s", row.prompt_per_s),
+            ("Running", None if server is None else server.running_mean),
+            ("Waiting", None if server is None else server.waiting_mean),
+            ("KV cache", None if server is None else server.kv_cache_max),
+            ("Preemptions", None if server is None else server.preemptions),
+            ("Limit", found.verdict.kind),
         )
 
 

@@ -312,7 +312,8 @@ def metrics_sentences(metrics: ServerMetrics) -> Iterator[str]:
         _maybe_share("CPU", metrics.cpu_share),
         _memory(metrics.memory_used_bytes, metrics.memory_total_bytes),
     )
-    yield f"Server metrics ({plural(metrics.polls, 'look')}): {server or 'nothing about CPU and memory'}"
+    if server or metrics.llm is None:  # LLM servers have a section of their own
+        yield f"Server metrics ({plural(metrics.polls, 'look')}): {server or 'nothing about CPU and memory'}"
     for queue in metrics.queues:
         yield f"{queue.model} version {queue.version}: {_queue(queue)}"
     host = metrics.host

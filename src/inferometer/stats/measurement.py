@@ -327,6 +327,36 @@ class HostFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class LlmServerFigures:
+    """What an LLM server said of itself over the merged windows; None is what it does not say.
+
+    Numbers of tokens and requests are of the time between the first look and the last one.
+    """
+
+    server: str  # vLLM, SGLang, TensorRT-LLM or llama.cpp
+    seconds: float  # between the first look and the last one
+    running_mean: float | None = None
+    running_max: float | None = None
+    waiting_mean: float | None = None
+    waiting_max: float | None = None
+    present_max: float | None = None  # running and waiting in one look
+    slots: int | None = None  # most requests that run at once, as configured
+    kv_cache_mean: float | None = None  # 0 to 1
+    kv_cache_max: float | None = None
+    kv_tokens: int | None = None  # capacity of the KV cache
+    preemptions: int | None = None
+    prefix_queries: int | None = None  # tokens
+    prefix_hits: int | None = None
+    prefix_share: float | None = None  # hits of queries
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    accepted_share: float | None = None  # of draft tokens
+    prompt_per_s: float | None = None  # tokens
+    generated_per_s: float | None = None
+    was_restarted: bool = False  # then nothing that is counted is known
+
+
+@dataclass(frozen=True, slots=True)
 class ServerMetrics:
     """What the server's metrics endpoint said over the merged windows."""
 
@@ -337,6 +367,7 @@ class ServerMetrics:
     memory_total_bytes: int | None
     queues: tuple[QueueFigures, ...]
     host: HostFigures | None
+    llm: LlmServerFigures | None = None  # only of servers that make text
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from inferometer.stats.intervals import (
     percentile_estimates,
     rate_interval,
 )
+from inferometer.stats.llm_server import maybe_llm_server
 from inferometer.stats.measurement import (
     ClientCost,
     Estimate,
@@ -200,6 +201,7 @@ def server_metrics(samples: Sequence[Sample]) -> ServerMetrics:
         memory_total_bytes=_first(sample.memory_total_bytes for sample in samples),
         queues=tuple(row for row in queues if row.requests or row.pending_max),
         host=_host(samples),
+        llm=maybe_llm_server(samples),
     )
 
 

@@ -22,6 +22,10 @@ def _is_without_data(given: Given) -> bool:
 
 _no_grpc, _no_batches = KINDS["openai"].rules
 _only_grpc, _no_method, *_others = KINDS["dynamic_grpc"].rules
+_no_metrics = Rule(
+    lambda given: "collect_metrics" in given,
+    "The --collect-metrics option is only supported with Triton client backend.",
+)
 _KIND_RULES: KindRules = {
     "tfserving": (
         Rule(lambda given: not is_grpc(given), "tfserving supports only grpc. Use -i grpc."),
@@ -34,12 +38,10 @@ _KIND_RULES: KindRules = {
             "torchserve needs an input data file. Give one with --input-data.",
         ),
         *KINDS["torchserve"].rules,
-        Rule(
-            lambda given: "collect_metrics" in given,
-            "The --collect-metrics option is only supported with Triton client backend.",
-        ),
+        _no_metrics,
     ),
     "openai": (
+        _no_metrics,
         Rule(
             lambda given: "streaming" in given,
             "Streaming is only allowed with gRPC protocol and Triton C API.",

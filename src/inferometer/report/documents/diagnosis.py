@@ -52,6 +52,7 @@ from inferometer.report.documents.levels import (
     time_axis,
 )
 from inferometer.report.documents.measurement import facts, host_section, settings_section
+from inferometer.report.documents.serving import advice_blocks, server_section, serving_blocks
 from inferometer.report.documents.timeline import timeline_section
 from inferometer.report.format import (
     GIB,
@@ -95,6 +96,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
 
 def _measured_sections(result: Result) -> Iterator[Section]:
     for section in (
+        server_section(result),
         time_section(result),
         distribution_section(result),
         timeline_section(result),
@@ -122,6 +124,8 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     yield Figure("Throughput", f"{quantity(diagnosis.throughput)} infer/s", where)
     yield Figure("Mean latency", duration(diagnosis.latency_ns), where)
     bounds = [(step.bound, step.name) for step in diagnosis.steps if step.bound is not None]
+    checks = () if diagnosis.serving is None else diagnosis.serving.checks
+    bounds += [(row.bound, row.kind) for row in checks if row.bound is not None and row.state == "limits"]
     if bounds:
         bound, name = min(bounds, key=lambda row: row[0])
         yield Figure("Bound", f"{quantity(bound)} infer/s", f"set by {name}")
@@ -155,6 +159,8 @@ def _limits_section(diagnosis: Diagnosis) -> Section:
     if diagnosis.steps:
         steps = (_busy(diagnosis.steps), _shares(diagnosis), _steps(diagnosis.steps))
         blocks = (*blocks, *steps, _said(_around(diagnosis)))
+    if diagnosis.serving is not None:
+        blocks = (*blocks, *serving_blocks(diagnosis.serving))
     return Section("limits", "What limits it", "", blocks)
 
 
@@ -274,6 +280,9 @@ def _batch(step: StepFigures) -> str:
 
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     rows = diagnosis.suggestions
+    advice = () if diagnosis.serving is None else tuple(advice_blocks(diagnosis.serving))
+    if not rows and advice:
+        return Section("suggestions", "What would help", "", advice)
     if not rows and diagnosis.steps:
         nothing = _said("No change of the settings is predicted to bring more.")
         return Section("suggestions", "What would help", "", (nothing,))
@@ -281,8 +290,10 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
         return None
     texts = tuple(Message(suggestion_words(row), _capital(row.why) + ".", Tone.PLAIN) for row in rows)
     lead = "Predicted by a queueing model fitted to the measured service times; the best first."
+    if diagnosis.serving is not None:
+        lead = "Predicted by what a request costs the server, fitted to the loads that were measured."
     said = Messages(texts, is_ranked=True)
-    blocks: tuple[Block, ...] = (_gains(diagnosis), said, _predictions(rows), *_settings(rows))
+    blocks: tuple[Block, ...] = (_gains(diagnosis), said, *advice, _predictions(rows), *_settings(rows))
     return Section("suggestions", "What would help", lead, blocks)
 
 
@@ -457,7 +468,7 @@ def _curve_section(diagnosis: Diagnosis) -> Section | None:
     lines = _curves(diagnosis, "latency_ns", duration)
     times = time_axis("mean latency", lines[:1])
     latency = Chart("Mean latency, measured and as the model has it", load, times, lines, height=290)
-    lead = "How well the queueing model describes what was measured: the predictions are as good as this fit."
+    lead = "How well the model describes what was measured: the predictions are as good as this fit."
     blocks = (throughput, latency, _curve_table(diagnosis))
     return Section("curve", "The model behind the predictions", lead, blocks, is_detail=True)
 

@@ -34,6 +34,7 @@ from inferometer.report.documents.levels import (
 )
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
+from inferometer.report.documents.serving import server_section
 from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.documents.token_requests import lanes_section, token_times_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
@@ -87,6 +88,7 @@ def measurement_document(result: Result) -> Document:
         token_times_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
+        server_section(result),
         promise_section(result),
         time_section(result),
         distribution_section(result),

@@ -1,0 +1,521 @@
+"""What limits a server that makes text: figures of a few loads in, verdict and predictions out. Pure.
+
+Such a server computes for all its requests together. A prompt costs the time `prefill`, once; after that every step
+makes one token for each of the n requests in service, and takes longer the more there are. A request therefore costs
+the server
+
+    1 / throughput = per_request + shared / n
+
+where `per_request` is what no batch makes cheaper (the prefill, and the part of a step that grows with n), and
+`shared` what all requests in service have in common. The two are fitted to the loads that were measured. Then
+
+* the lightest load shows the prefill: the time to its first token, less one step. Throughput x prefill is the share
+  of the server's time that prompts take (the utilisation law), and 1 / prefill the throughput they allow;
+* when the number in service stops growing while the load does, requests wait outside. That limits only if more in
+  service would bring more by the fit. What stops it is the KV cache where that is full, else a setting.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from inferometer.base.units import NS_PER_S, duration, quantity, rough, share
+from inferometer.diagnose.diagnosis import (
+    CLIENT,
+    CONCURRENCY,
+    LIGHT,
+    QUEUE,
+    UNKNOWN,
+    Change,
+    CurvePoint,
+    Suggestion,
+    Verdict,
+)
+from inferometer.diagnose.serving import (
+    DECODE,
+    KV_CACHE,
+    PREFILL,
+    SLOTS,
+    LimitCheck,
+    Serving,
+    ServingLevel,
+    State,
+)
+from inferometer.observe.llm_metrics import LLAMA_CPP, SGLANG, TENSORRT_LLM, VLLM
+
+GROWING = 0.1  # of throughput when the load doubles, from which more load still brings more
+WORTH = 0.1  # predicted gain from which waiting is what limits
+WAITING = 0.1  # of the load in the server's queue, from which requests wait
+FULL = 0.9  # of the KV cache in use at some moment
+HALF = 0.5  # of the server's time, from which the prompts are what limits
+FALLING = 0.2  # of throughput from one load to the next, which is told
+LIGHTEST = 2  # requests at once, up to which hardly any waits for another
+
+_SETTINGS = {
+    VLLM: "--max-num-seqs",
+    SGLANG: "--max-running-requests",
+    TENSORRT_LLM: "max_batch_size",
+    LLAMA_CPP: "--parallel",
+}
+_MEMORY = {
+    VLLM: "--gpu-memory-utilization, or --kv-cache-dtype fp8, which halves what a token needs",
+    SGLANG: "--mem-fraction-static, or --kv-cache-dtype fp8_e5m2, which halves what a token needs",
+    TENSORRT_LLM: "kv_cache_free_gpu_mem_fraction, or an 8-bit KV cache, which halves what a token needs",
+    LLAMA_CPP: "--ctx-size, or --cache-type-k and --cache-type-v q8_0, which halve what a token needs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LlmConclusion:
+    """What the figures of a sweep say."""
+
+    verdict: Verdict
+    serving: Serving
+    suggestions: tuple[Suggestion, ...]
+    curve: tuple[CurvePoint, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCost:
+    """Of a request to the server, by how many are in service."""
+
+    per_request_s: float
+    shared_s: float
+
+    def throughput(self, in_service: float) -> float:
+        each_s = self.per_request_s + self.shared_s / max(in_service, 1.0)
+        return 1 / each_s if each_s > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Everything that verdicts, checks and suggestions are made of."""
+
+    model: str
+    levels: tuple[ServingLevel, ...]
+    client: str | None  # why the client was the limit
+    cost: RequestCost
+    prefill_s: float | None
+    at_once: (
+        float | None
+    )  # requests in service at the top, when others wait; None when none do or it is not known
+    is_told: bool  # by the server's metrics, not only by what the client sees
+    kv_is_full: bool | None
+    fitting: int | None
+    growth: float | None  # of throughput, for a doubled load
+
+    @property
+    def top(self) -> ServingLevel:
+        return self.levels[-1]
+
+    @property
+    def best(self) -> float:
+        return max(level.requests_per_s for level in self.levels)
+
+    @property
+    def server(self) -> str | None:
+        return None if self.top.server is None else self.top.server.server
+
+    @property
+    def prefill_share(self) -> float | None:
+        return None if self.prefill_s is None else min(1.0, self.top.requests_per_s * self.prefill_s)
+
+    def with_in_service(self, in_service: float) -> float:
+        """Throughput that the fit expects, as a factor on what was measured at the top."""
+        assert self.at_once is not None
+        return self.best * max(1.0, self.cost.throughput(in_service) / self.cost.throughput(self.at_once))
+
+    @property
+    def gain_of_more(self) -> float:
+        """Of twice as many in service."""
+        return 0.0 if self.at_once is None else self.with_in_service(2 * self.at_once) / self.best - 1
+
+
+def conclude_llm(levels: Sequence[ServingLevel], model: str, client: str | None = None) -> LlmConclusion:
+    """Of at least one load that was measured; `client` says why this tool was the limit at the top, if it was."""
+    found = _evidence(tuple(sorted(levels, key=lambda level: level.concurrency)), model, client)
+    verdict = _verdict(found)
+    checks = tuple(_checks(found, verdict.kind))
+    serving = Serving(
+        levels=found.levels,
+        checks=checks,
+        server=found.server,
+        at_once=None if found.at_once is None else round(found.at_once),
+        fitting=found.fitting,
+        advice=tuple(_advice(found, verdict.kind)),
+    )
+    suggestions = tuple(row for row in _suggestions(found, verdict.kind) if row.gain > 0)
+    return LlmConclusion(verdict, serving, suggestions, tuple(_curve(found)), tuple(_notes(found)))
+
+
+# --- the evidence
+
+
+def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) -> _Evidence:
+    top, best = levels[-1], max(level.requests_per_s for level in levels)
+    prefill_s = _maybe_prefill_s(levels, best)
+    told = _told_at_once(top)
+    at_once = told if told is not None else _seen_at_once(levels, prefill_s)
+    return _Evidence(
+        model=model,
+        levels=levels,
+        client=client,
+        cost=_fit([(_in_service(level, levels), level.requests_per_s) for level in levels], prefill_s),
+        prefill_s=prefill_s,
+        at_once=at_once,
+        is_told=told is not None,
+        kv_is_full=_kv_is_full(top),
+        fitting=_maybe_fitting(levels),
+        growth=_growth(levels),
+    )
+
+
+def _maybe_prefill_s(levels: Sequence[ServingLevel], best: float) -> float | None:
+    """What a prompt costs the server, off the lightest load. Several prompts may be read together, or be cached: it is
+    never so much that the measured throughput would be impossible."""
+    light = levels[0]
+    if light.first_s is None or light.concurrency > LIGHTEST:
+        return None
+    step_s = 0.0 if light.between_s is None else light.between_s
+    return min(max(0.0, light.first_s - step_s), 1 / best)
+
+
+def _told_at_once(top: ServingLevel) -> float | None:
+    """By the server: how many run while others wait."""
+    server = top.server
+    if server is None or server.running_mean is None or server.waiting_mean is None:
+        return None
+    if server.waiting_mean < max(WAITING * top.concurrency, 0.5) or not server.running_max:
+        return None
+    # A full KV cache holds now more sequences, now fewer; of slots all are taken but for moments.
+    return max(1.0, server.running_mean) if _kv_is_full(top) else server.running_max
+
+
+def _seen_at_once(levels: Sequence[ServingLevel], prefill_s: float | None) -> float | None:
+    """By the client: streams that get tokens at once (Little's law), when twice the load makes them no more, nor
+    slower, although prompts leave the server time."""
+    if len(levels) < 2 or (levels[-1].server is not None and levels[-1].server.waiting_mean is not None):
+        return None  # the server says that none wait
+    before, top = levels[-2:]
+    was, now = _streams(before), _streams(top)
+    if was is None or now is None or before.between_ns is None or top.between_ns is None:
+        return None
+    has_more = top.concurrency >= 1.5 * before.concurrency
+    is_flat = now <= 1.15 * was and top.between_ns <= 1.15 * before.between_ns
+    prompts = 0.0 if prefill_s is None else top.requests_per_s * prefill_s
+    is_outside = now + prompts < 0.8 * top.concurrency
+    return now + prompts if has_more and is_flat and is_outside else None
+
+
+def _streams(level: ServingLevel) -> float | None:
+    if level.output_per_s is None or level.between_s is None:
+        return None
+    return level.output_per_s * level.between_s
+
+
+def _in_service(level: ServingLevel, levels: Sequence[ServingLevel]) -> float:
+    """Requests that the server computes for; all of them as long as it is not known that some wait."""
+    server = level.server
+    if server is not None and server.running_mean is not None:
+        return min(float(level.concurrency), max(1.0, server.running_mean))
+    first_s, light_s = level.first_s, levels[0].first_s
+    waited_s = 0.0 if first_s is None or light_s is None else max(0.0, first_s - light_s)
+    return min(float(level.concurrency), max(1.0, level.requests_per_s * (level.latency_s - waited_s)))
+
+
+def _fit(points: Sequence[tuple[float, float]], prefill_s: float | None) -> RequestCost:
+    """Least squares of the relative error, with neither part below zero and prompts never cheaper than seen."""
+    rows = [(1 / n, 1 / throughput, throughput**2) for n, throughput in points]  # 1/n, cost, weight
+    whole = sum(weight for *_, weight in rows)
+    mean_x = sum(x * weight for x, _, weight in rows) / whole
+    mean_y = sum(y * weight for _, y, weight in rows) / whole
+    spread = sum(weight * (x - mean_x) ** 2 for x, _, weight in rows) / whole
+    if spread < 1e-12:  # one load: nothing is known of what is shared
+        return RequestCost(mean_y, 0.0)
+    slope = sum(weight * (x - mean_x) * (y - mean_y) for x, y, weight in rows) / whole / spread
+    per_request_s = min(max(mean_y - slope * mean_x, prefill_s or 0.0), mean_y)
+    return RequestCost(per_request_s, (mean_y - per_request_s) / mean_x)
+
+
+def _kv_is_full(top: ServingLevel) -> bool | None:
+    server = top.server
+    if server is None or server.kv_cache_max is None:
+        return None
+    return server.kv_cache_max >= FULL or bool(server.preemptions)
+
+
+def _maybe_fitting(levels: Sequence[ServingLevel]) -> int | None:
+    """Sequences of this length that fit into the KV cache: by its size, or by how much those that run take of it."""
+    top = levels[-1]
+    server = top.server
+    if server is None:
+        return None
+    most = max((level.server.running_max or 0.0 for level in levels if level.server is not None), default=0.0)
+    if server.kv_tokens and top.prompt_tokens and top.answer_tokens:
+        return max(math.floor(server.kv_tokens / (top.prompt_tokens + top.answer_tokens)), math.floor(most))
+    if server.kv_cache_mean and server.running_mean:
+        return max(math.floor(server.running_mean / server.kv_cache_mean), math.floor(most))
+    return None
+
+
+def _growth(levels: Sequence[ServingLevel]) -> float | None:
+    if len(levels) < 2:
+        return None
+    before, top = levels[-2:]
+    doublings = math.log2(top.concurrency / before.concurrency)
+    return math.pow(top.requests_per_s / before.requests_per_s, 1 / doublings) - 1
+
+
+# --- the verdict
+
+
+def _verdict(found: _Evidence) -> Verdict:
+    if found.client is not None:
+        return Verdict(CLIENT, f"This tool is the limit, not the server: {found.client}.")
+    if found.at_once is not None and found.gain_of_more >= WORTH:
+        return _outside(found, found.at_once)
+    if found.growth is not None and found.growth >= GROWING:
+        return Verdict(
+            LIGHT,
+            f"Nothing limits it yet: {_load(found.top)} brought {share(found.growth)} more than half as many did.",
+        )
+    if found.growth is None and found.at_once is None:
+        return Verdict(UNKNOWN, "One load does not say what limits: give several, such as -c 1:16:x2.")
+    if found.prefill_share is None:
+        return Verdict(
+            UNKNOWN,
+            "More load brings no more, but without the time to the first token of a light load it is not known "
+            "whether prompts or answers take the server's time.",
+        )
+    prefill = found.prefill_share
+    if prefill >= HALF:
+        return Verdict(
+            PREFILL,
+            f"Reading prompts is the limit: {_prompt_words(found)} take {share(prefill)} of the server's time at "
+            f"{_load(found.top)}.",
+        )
+    doubt = ""
+    if found.kv_is_full is None:
+        doubt = (
+            " A full KV cache that stops requests halfway would look the same, and the server does not say."
+        )
+    return Verdict(
+        DECODE,
+        f"Making tokens is the limit: {_token_words(found)}; prompts take only {share(prefill)} of the time.{doubt}",
+    )
+
+
+def _outside(found: _Evidence, at_once: float) -> Verdict:
+    """Requests wait although the server would make more of them at once."""
+    number = f"{round(at_once):,}"
+    if found.kv_is_full:
+        fits = "" if found.fitting is None else f"; {found.fitting:,} sequences of this length fit"
+        return Verdict(
+            KV_CACHE,
+            f"The KV cache is the limit: it is full with {number} requests, and the others wait{fits}.",
+        )
+    waits = f"The queue is the limit: {number} requests run at once, and the others wait"
+    if found.kv_is_full is None:
+        cause = "for a slot or for room in the KV cache: the server does not say which"
+        return Verdict(QUEUE, f"{waits} {cause}.")
+    return Verdict(QUEUE, f"{waits} although the KV cache has room: the server is set to so many.")
+
+
+def _load(level: ServingLevel) -> str:
+    return f"{level.concurrency} at once"
+
+
+def _prompt_words(found: _Evidence) -> str:
+    top = found.top
+    each = "prompts" if not top.prompt_tokens else f"prompts of {quantity(top.prompt_tokens)} tokens"
+    return each if found.prefill_s is None else f"{each} ({duration(found.prefill_s * NS_PER_S)} each)"
+
+
+def _token_words(found: _Evidence) -> str:
+    light, top = found.levels[0], found.top
+    if top.output_per_s is None or top.between_ns is None or light.between_ns is None:
+        return f"more load than {_load(top)} brings no more"
+    return (
+        f"{quantity(top.output_per_s)} tokens/s is what it makes, however many ask, and a token takes "
+        f"{duration(top.between_ns)} instead of {duration(light.between_ns)}"
+    )
+
+
+# --- each limit by itself
+
+
+def _checks(found: _Evidence, verdict: str) -> Iterator[LimitCheck]:
+    yield _prefill_check(found, verdict)
+    yield _decode_check(found, verdict)
+    yield _kv_check(found, verdict)
+    yield _queue_check(found, verdict)
+    limits = found.client is not None
+    text = found.client or "this tool kept up with its own load"
+    yield LimitCheck(CLIENT, "limits" if limits else "has room", text, bound=found.best if limits else None)
+
+
+def _prefill_check(found: _Evidence, verdict: str) -> LimitCheck:
+    light, top = found.levels[0], found.top
+    part = found.prefill_share
+    if part is None or light.first_ns is None or top.first_ns is None:
+        return LimitCheck(PREFILL, "not known", "no time to the first token of a light load was measured")
+    speed = "" if top.prompt_per_s is None else f", {quantity(top.prompt_per_s)} prompt tokens/s"
+    text = (
+        f"first token after {duration(light.first_ns)} at {_load(light)}, {duration(top.first_ns)} at "
+        f"{top.concurrency}{speed}; prompts take {share(part)} of the server's time"
+    )
+    bound = None if not found.prefill_s else max(1 / found.prefill_s, found.best)
+    return LimitCheck(PREFILL, "limits" if verdict == PREFILL else "has room", text, part, bound)
+
+
+def _decode_check(found: _Evidence, verdict: str) -> LimitCheck:
+    light, top = found.levels[0], found.top
+    if top.between_ns is None or light.between_ns is None or top.output_per_s is None:
+        return LimitCheck(DECODE, "not known", "the answers were not streamed, or have one token each")
+    text = (
+        f"a token every {duration(light.between_ns)} at {_load(light)}, {duration(top.between_ns)} at "
+        f"{top.concurrency}; {quantity(top.output_per_s)} tokens/s in all"
+    )
+    bound = None if found.cost.per_request_s <= 0 else max(1 / found.cost.per_request_s, found.best)
+    state: State = "limits" if verdict == DECODE else "not known" if verdict == UNKNOWN else "has room"
+    return LimitCheck(DECODE, state, text, bound=bound if len(found.levels) > 1 else None)
+
+
+def _kv_check(found: _Evidence, verdict: str) -> LimitCheck:
+    server = found.top.server
+    if server is None or server.kv_cache_max is None:
+        why = "the server's metrics were not read" if server is None else f"{server.server} does not say it"
+        return LimitCheck(KV_CACHE, "not known", f"its use is not known: {why}")
+    words = [f"at most {share(server.kv_cache_max)} in use"]
+    if server.preemptions is not None:
+        words.append(f"{server.preemptions:,} preemptions")
+    if found.fitting is not None:
+        more = max(0, found.fitting - math.floor(server.running_max or 0))
+        words.append(f"{found.fitting:,} sequences of this length fit, {more:,} more than ran")
+    state: State = "limits" if verdict == KV_CACHE else "has room"
+    bound = found.best if verdict == KV_CACHE else None
+    return LimitCheck(KV_CACHE, state, ", ".join(words), server.kv_cache_max, bound)
+
+
+def _queue_check(found: _Evidence, verdict: str) -> LimitCheck:
+    server, top = found.top.server, found.top
+    if server is not None and server.running_mean is not None and server.waiting_mean is not None:
+        text = f"{rough(server.running_mean)} run and {rough(server.waiting_mean)} wait of {top.concurrency}"
+        if server.slots:
+            text += f", {server.slots:,} may run"
+    elif found.at_once is not None:
+        text = (
+            f"tokens come for {rough(found.at_once)} requests at once, however many of {top.concurrency} ask"
+        )
+    else:
+        text = "what waits inside the server is not known without its metrics"
+        return LimitCheck(QUEUE, "not known", text)
+    if verdict == QUEUE:
+        return LimitCheck(QUEUE, "limits", text, 1.0, found.best)
+    if found.at_once is not None:
+        text += f"; twice as many would bring {share(found.gain_of_more)} more"
+    return LimitCheck(QUEUE, "has room", text)
+
+
+# --- what would help
+
+
+def _suggestions(found: _Evidence, verdict: str) -> Iterator[Suggestion]:
+    if verdict in (QUEUE, KV_CACHE) and found.at_once is not None:
+        yield _more_at_once(found, verdict, found.at_once)
+    elif verdict == PREFILL and found.top.prompt_tokens:
+        yield _shorter(found, "prompt tokens", found.top.prompt_tokens, found.prefill_s or 0.0)
+    elif verdict == DECODE and found.top.answer_tokens:
+        made_s = max(0.0, 1 / found.best - (found.prefill_s or 0.0))
+        yield _shorter(found, "answer tokens", found.top.answer_tokens, made_s)
+    elif verdict == LIGHT:
+        load = 2 * found.top.concurrency
+        expected = found.best * max(
+            1.0, found.cost.throughput(load) / found.cost.throughput(found.top.concurrency)
+        )
+        change = Change(CONCURRENCY, found.model, str(found.top.concurrency), str(load))
+        yield _suggestion(found, change, f"ask for {load} at once", load, expected, "the load is light")
+
+
+def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
+    """Twice as many; of slots no more than fit into the KV cache."""
+    before, after = round(at_once), 2 * round(at_once)
+    if verdict == QUEUE and found.kv_is_full is False and found.fitting is not None:
+        after = min(after, max(found.fitting, before))
+    load = max(found.top.concurrency, after)
+    expected = found.with_in_service(after)
+    measured = (
+        f"fitted to the throughput at {', '.join(str(level.concurrency) for level in found.levels)} at once"
+    )
+    if verdict == KV_CACHE:
+        where = _MEMORY.get(found.server or "", "more memory for it, or fewer bits for each of its numbers")
+        change = Change(KV_CACHE, found.model, f"{before} sequences", f"{after} sequences")
+        return _suggestion(
+            found, change, f"make room for {after} in the KV cache ({where})", load, expected, measured
+        )
+    setting = _SETTINGS.get(found.server or "", "the server's limit of requests at once")
+    change = Change(SLOTS, found.model, str(before), str(after))
+    return _suggestion(found, change, f"let {after} run at once ({setting})", load, expected, measured)
+
+
+def _shorter(found: _Evidence, what: str, tokens: float, cost_s: float) -> Suggestion:
+    """With half of them. Where half of the time is spent on something, half of that is won."""
+    expected = 1 / (1 / found.best - cost_s / 2)
+    change = Change(what, found.model, quantity(tokens), quantity(tokens / 2))
+    way = (
+        "or half of each out of the prefix cache" if what == "prompt tokens" else "or two of them in one step"
+    )
+    text = f"{what.partition(' ')[0]}s of half the length, {way}"
+    why = f"a request costs the server {duration(NS_PER_S / found.best)}, {duration(cost_s * NS_PER_S)} of it for these"
+    return _suggestion(found, change, text, found.top.concurrency, expected, why)
+
+
+def _suggestion(
+    found: _Evidence, change: Change, text: str, load: int, expected: float, why: str
+) -> Suggestion:
+    return Suggestion(
+        change, text, load, expected, load / expected * NS_PER_S, expected / found.best - 1, why
+    )
+
+
+def _advice(found: _Evidence, verdict: str) -> Iterator[str]:
+    """Without a prediction: nothing that was measured tells how much it brings."""
+    if verdict == PREFILL:
+        yield "Prefix caching where prompts begin alike; prefill on GPUs of its own; more tensor parallelism."
+    elif verdict == DECODE:
+        yield "Weights of fewer bits; speculative decoding; more tensor parallelism, or another replica."
+    elif verdict == QUEUE and found.kv_is_full is None and found.server is None:
+        yield "Let the server give its metrics (--metrics-url): they say whether slots or the KV cache are full."
+
+
+def _curve(found: _Evidence) -> Iterator[CurvePoint]:
+    for level in found.levels:
+        throughput = found.cost.throughput(_in_service(level, found.levels))
+        latency_ns = level.concurrency / throughput * NS_PER_S
+        yield CurvePoint(level.concurrency, throughput, latency_ns, level.requests_per_s, level.latency_ns)
+
+
+def _notes(found: _Evidence) -> Iterator[str]:
+    server = found.top.server
+    for before, after in pairwise(found.levels):
+        if after.requests_per_s < (1 - FALLING) * before.requests_per_s:
+            yield (
+                f"Throughput fell from {quantity(before.requests_per_s)} requests/s at {_load(before)} to "
+                f"{quantity(after.requests_per_s)} at {after.concurrency}: the server gets slower under load, or "
+                "something else disturbed it"
+            )
+    if server is None:
+        yield (
+            "The server's own metrics are not known, so running, waiting and the KV cache are judged by what the "
+            "client sees, or not at all"
+        )
+        return
+    if server.was_restarted:
+        yield "The server was restarted while it was measured: what it counts is not known"
+    if server.prefix_share is not None and server.prefix_share > 0.2:
+        yield (
+            f"{share(server.prefix_share)} of the prompt tokens came out of the prefix cache: prompts that do not "
+            "repeat cost more prefill than these"
+        )

@@ -1,0 +1,160 @@
+"""Measure a server that makes text at a few loads, read what it says of itself meanwhile, and conclude."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S, rough
+from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
+from inferometer.diagnose.llm import GROWING, conclude_llm
+from inferometer.diagnose.serving import ServingLevel, maybe_serving_level
+from inferometer.load.plan import Closed
+from inferometer.measure.checks import changed
+from inferometer.measure.instrument import LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.prepare import Setup, metrics_endpoint, prepare
+from inferometer.measure.run import make_instrument, start_workers
+from inferometer.options.options import Options
+from inferometer.options.values import Range
+from inferometer.stats.result import Result
+from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
+
+LEVELS = (1, 2, 4, 8)
+MOST = 256  # an unasked sweep goes no further
+LOOKS_MS = 200  # between two looks at the server's metrics
+WAVES = 4  # a load is measured for at least so many answers after each other
+LONGEST_NS = 60 * NS_PER_S  # unless the user asks for more
+
+
+def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -> Diagnosis:
+    """`setup` knows what the server is; `wanted` are the loads, None lets the sweep find its end."""
+    most = MOST if wanted is None else max(wanted)
+    setup = prepare(_asking(setup.options, most), command=COMMAND)
+    setup, blind = _with_metrics(setup)
+    for message in setup.messages:
+        watcher.said(message)
+    watcher.prepared(setup.result.effective)
+    watcher.planned(len(LEVELS if wanted is None else wanted), None)
+    rows, result = _sweep(setup, watcher, wanted)
+    if not rows:
+        raise PeerError(
+            f"no request to '{setup.options.model}' ended well, so there is nothing to diagnose",
+            remedy=f"try `inferometer measure -m {setup.options.model}`, which shows the failures",
+        )
+    top = rows[-1]
+    limits = [remark.text for remark in result.levels[-1].remarks if remark.note is Note.CLIENT_LIMITED]
+    found = conclude_llm(rows, setup.model.name, limits[0] if limits else None)
+    return Diagnosis(
+        tool=result.tool,
+        command=COMMAND,
+        started_at=result.started_at,
+        model=setup.model.name,
+        verdict=found.verdict,
+        concurrency=top.concurrency,
+        throughput=top.requests_per_s,
+        latency_ns=top.latency_ns,
+        steps=(),
+        client_ns=0.0,
+        overhead_ns=0.0,
+        machine=Machine(None, None, None, None),
+        suggestions=found.suggestions,
+        curve=found.curve,
+        results=(result,),
+        notes=(*blind, *found.notes, *_crowded(result)),
+        serving=found.serving,
+    )
+
+
+def _crowded(result: Result) -> Iterator[str]:
+    """That other programs took the machine's time, with the most that they did."""
+    rows = [level.host for level in result.levels if level.host is not None and level.host.is_crowded]
+    if rows:
+        host = max(rows, key=lambda row: row.others or 0.0)
+        yield (
+            f"Other programs kept {rough(host.others or 0.0)} of this machine's {host.cores} cores busy meanwhile: "
+            "figures and predictions are as restless as they are"
+        )
+
+
+def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
+    """What can be asked of a diagnosis, but not of one of a server that makes text."""
+    if is_applied:
+        raise UsageError(
+            "--apply loads a model with another configuration, and OpenAI-style servers have no call for that",
+            remedy="leave it out, and start the server with what is suggested",
+        )
+    if cores is not None:
+        raise UsageError("--cores is not used for OpenAI-style servers", remedy="leave it out")
+
+
+def _asking(options: Options, most: int) -> Options:
+    """Streamed, so that the first token is seen; with looks at the metrics that a short load has enough of."""
+    fields: dict[str, object] = {"concurrency": Range(1, most), "streaming": True}
+    if "metrics_interval_ms" not in options.given:
+        return replace(changed(options, **fields), metrics_interval_ms=LOOKS_MS)
+    return changed(options, **fields)
+
+
+def _with_metrics(setup: Setup) -> tuple[Setup, tuple[str, ...]]:
+    """The server's metrics, where it has any; if they were asked for, `prepare` has read them already."""
+    if setup.metrics is not None:
+        return setup, ()
+    metrics = metrics_endpoint(setup.options, setup.traffic.wiring.endpoint)
+    try:
+        first = metrics.look()
+    except PeerError as error:
+        return setup, (f"The server's metrics could not be read: {error.message}",)
+    if first.llm is None:
+        return setup, ("The server's metrics are none of vLLM, SGLang, TensorRT-LLM or llama.cpp",)
+    return replace(setup, metrics=metrics), ()
+
+
+# --- measuring
+
+
+def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tuple[list[ServingLevel], Result]:
+    rows: list[ServingLevel] = []
+    result = setup.result
+    with start_workers(setup) as load:
+        instrument = make_instrument(setup, load, watcher)
+        for concurrency in _planned(wanted, rows):
+            load.apply(Closed(0))  # the first requests after a change are not in the level
+            began_ns = instrument.clock()
+            warm_up(instrument, Closed(concurrency, count=concurrency))
+            wave_ns = instrument.clock() - began_ns
+            # The load goes on into the level: with a queue the first answers are quicker than all later ones.
+            warm_up(instrument, Closed(concurrency), longest_ns=wave_ns)
+            point = LoadPoint("concurrency", concurrency, Closed(concurrency))
+            level = measure_level(instrument, _long_enough(setup, wave_ns), point)
+            result = replace(result, levels=(*result.levels, level))
+            row = maybe_serving_level(level)
+            if row is not None:
+                rows.append(row)
+            if level.is_cut_short or watcher.is_interrupted():
+                break
+    return rows, result
+
+
+def _long_enough(setup: Setup, wave_ns: int) -> LevelSettings:
+    """A time that the user did not give is stretched, so that answers come several times in a row."""
+    settings = setup.level_settings
+    if not isinstance(settings.rule, Precision) or "duration_s" in setup.options.given:
+        return settings
+    duration_ns = settings.rule.duration_ns
+    longer_ns = max(duration_ns, min(WAVES * wave_ns, LONGEST_NS))
+    windows = 1 if settings.window_ns is None else max(1, duration_ns // settings.window_ns)
+    return replace(
+        settings, rule=replace(settings.rule, duration_ns=longer_ns), window_ns=longer_ns // windows
+    )
+
+
+def _planned(wanted: Sequence[int] | None, rows: Sequence[ServingLevel]) -> Iterator[int]:
+    yield from LEVELS if wanted is None else wanted
+    if wanted is not None:
+        return
+    load = LEVELS[-1]
+    while load < MOST and len(rows) > 1 and rows[-1].requests_per_s > rows[-2].requests_per_s * (1 + GROWING):
+        load *= 2
+        yield load

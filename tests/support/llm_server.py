@@ -1,0 +1,93 @@
+"""The engine of `tests.support.llm_engine` behind an OpenAI-style address on loopback, in real time."""
+
+import json
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Self
+
+from tests.support.llm_engine import AskedSequence, Engine, EngineSettings, metrics_page
+from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, delta, usage
+from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, answer_json
+
+
+@dataclass(slots=True, eq=False)
+class _Asked(AskedSequence):
+    tokens: "queue.SimpleQueue[bool]" = field(default_factory=queue.SimpleQueue)  # True is the last
+
+
+class LlmServer:
+    """Streams of chat completions. Use as a context manager. `dialect` None has no metrics."""
+
+    def __init__(self, settings: EngineSettings, *, dialect: str | None, answer_tokens: int = 16) -> None:
+        self.server = ScriptedServer(self._act)
+        self._engine = Engine(settings)
+        self._dialect = dialect
+        self._answer_tokens = answer_tokens
+        self._news = threading.Condition()
+        self._is_ended = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    def __enter__(self) -> Self:
+        self.server.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._news:
+            self._is_ended = True
+            self._news.notify_all()
+        self._thread.join()
+        self.server.__exit__()
+
+    def _work(self) -> None:
+        due_s = time.monotonic()
+        while True:
+            with self._news:
+                while self._engine.is_idle and not self._is_ended:
+                    self._news.wait()
+                    due_s = time.monotonic()
+                if self._is_ended:
+                    return
+                due_s += self._engine.step()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            with self._news:
+                running = list(self._engine.running)
+                self._engine.finish_step(due_s)
+            for sequence in running:
+                assert isinstance(sequence, _Asked)
+                sequence.tokens.put(sequence.is_done)
+
+    def _act(self, request: Request) -> Act:
+        if request.path == "/v1/models":
+            return answer_json({"object": "list", "data": [{"id": "tiny"}]})
+        if request.path == "/metrics" and self._dialect is not None:
+            with self._news:
+                return answer(metrics_page(self._engine, self._dialect).encode())
+        if request.method != "POST":
+            return answer_json({"error": {"message": "no such path"}}, 404)
+        payload = json.loads(request.body)
+        words = len(payload["messages"][0]["content"].split())
+        return lambda wire: self._answer(wire, _Asked(words, payload.get("max_tokens", self._answer_tokens)))
+
+    def _answer(self, wire: Wire, asked: _Asked) -> None:
+        with self._news:
+            self._engine.add(asked)
+            self._news.notify_all()
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        wire.send(chunk(ROLE))
+        is_last = False
+        while not is_last:
+            try:
+                is_last = asked.tokens.get(timeout=0.1)
+            except queue.Empty:
+                if wire.ended.is_set():
+                    return
+                continue
+            wire.send(chunk(delta("a ")))
+        wire.send(chunk(END + usage(asked.answer, asked.prompt) + DONE) + LAST_CHUNK)

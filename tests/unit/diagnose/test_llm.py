@@ -1,0 +1,208 @@
+"""Planted limits of a simulated LLM server, with and without its metrics: each is named, over seeds and settings."""
+
+import functools
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from inferometer.diagnose.diagnosis import CLIENT, LIGHT, QUEUE, UNKNOWN
+from inferometer.diagnose.llm import LlmConclusion, conclude_llm
+from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, ServingLevel
+from inferometer.observe.llm_metrics import LLAMA_CPP, VLLM
+from tests.support.llm_engine import (
+    DIALECTS,
+    EngineSettings,
+    Traffic,
+    simulated_level,
+    simulated_sweep,
+)
+
+PLANTED: dict[str, tuple[str, EngineSettings, Traffic]] = {
+    "long prompts": (
+        PREFILL,
+        EngineSettings(prefill_per_s=3_000, step_s=0.005, step_per_sequence_s=0.00002),
+        Traffic(2_000, 20),
+    ),
+    "medium prompts, several in a step": (
+        PREFILL,
+        EngineSettings(prefill_per_s=4_000, step_s=0.002, step_per_sequence_s=0.00002),
+        Traffic(400, 12),
+    ),
+    "a step as long as its batch": (
+        DECODE,
+        EngineSettings(step_s=0.004, step_per_sequence_s=0.004),
+        Traffic(100, 100),
+    ),
+    "a step that grows slowly": (
+        DECODE,
+        EngineSettings(step_s=0.008, step_per_sequence_s=0.002, prefill_per_s=50_000),
+        Traffic(300, 80),
+    ),
+    "four slots": (QUEUE, EngineSettings(slots=4), Traffic(200, 100)),
+    "six slots": (QUEUE, EngineSettings(slots=6), Traffic(200, 60)),
+    "sixteen slots": (QUEUE, EngineSettings(slots=16, step_per_sequence_s=0.00005), Traffic(100, 50)),
+    "a small KV cache": (KV_CACHE, EngineSettings(kv_tokens=6_000), Traffic(400, 100)),
+    "a KV cache that long answers fill": (KV_CACHE, EngineSettings(kv_tokens=8_000), Traffic(100, 300)),
+    "nothing": (LIGHT, EngineSettings(step_per_sequence_s=0.0, prefill_per_s=1e7), Traffic(100, 60)),
+}
+SEEDS = (1, 2, 3)
+
+
+@functools.cache
+def swept(name: str, seed: int, dialect: str | None) -> LlmConclusion:
+    _, settings, traffic = PLANTED[name]
+    most = 32 if name == "nothing" else 256
+    return conclude_llm(simulated_sweep(settings, traffic, seed=seed, dialect=dialect, most=most), "tiny")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_limit_is_named(name: str, seed: int) -> None:
+    kind = PLANTED[name][0]
+    for dialect in DIALECTS if seed == SEEDS[0] else (VLLM,):
+        found = swept(name, seed, dialect)
+        assert found.verdict.kind == kind, (dialect, found.verdict.sentence)
+        limiting = [row.kind for row in found.serving.checks if row.state == "limits"]
+        assert limiting == ([] if kind == LIGHT else [kind])
+        assert found.serving.server == dialect
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", PLANTED)
+def test_without_metrics_the_client_names_it_as_far_as_it_can_be_seen(name: str, seed: int) -> None:
+    found = swept(name, seed, None)
+    kind = PLANTED[name][0]
+    # What waits for room looks like what waits for a slot, and preemptions like slow tokens: both are said.
+    seen = {KV_CACHE: (QUEUE, DECODE)}.get(kind, (kind,))
+    assert found.verdict.kind in seen, found.verdict.sentence
+    if kind in (KV_CACHE, QUEUE, DECODE):
+        assert "the server does not say" in found.verdict.sentence
+    states = {row.kind: row.state for row in found.serving.checks}
+    assert states[KV_CACHE] == "not known"
+    assert any("metrics are not known" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("name", "seed"), tuple(itertools.product(PLANTED, SEEDS)))
+def test_no_bound_and_no_prediction_is_below_what_was_measured(name: str, seed: int) -> None:
+    for dialect in (VLLM, None):
+        found = swept(name, seed, dialect)
+        best = max(level.requests_per_s for level in found.serving.levels)
+        assert all(row.bound >= best * (1 - 1e-9) for row in found.serving.checks if row.bound is not None)
+        assert all(row.throughput >= best for row in found.suggestions)
+        most = (
+            max(level.server.running_max or 0 for level in found.serving.levels if level.server)
+            if dialect
+            else 0
+        )
+        assert found.serving.fitting is None or found.serving.fitting >= most
+
+
+@pytest.mark.parametrize("name", ["four slots", "six slots", "sixteen slots"])
+@pytest.mark.parametrize("dialect", [VLLM, None])
+def test_more_slots_bring_what_is_predicted(name: str, dialect: str | None) -> None:
+    _, settings, traffic = PLANTED[name]
+    (suggestion,) = swept(name, 1, dialect).suggestions
+    assert int(suggestion.change.before) == settings.slots
+    wider = replace(settings, slots=int(suggestion.change.after))
+    rows = [
+        simulated_level(wider, traffic, suggestion.concurrency, seed=seed, dialect=None)
+        for seed in range(5, 9)
+    ]
+    measured = sum(row.requests_per_s for row in rows) / len(rows)
+    assert suggestion.throughput == pytest.approx(measured, rel=0.15)
+
+
+def test_a_larger_kv_cache_brings_what_is_predicted() -> None:
+    _, settings, traffic = PLANTED["a small KV cache"]
+    (suggestion,) = swept("a small KV cache", 1, VLLM).suggestions
+    wider = replace(settings, kv_tokens=2 * settings.kv_tokens)
+    row = simulated_level(wider, traffic, suggestion.concurrency, seed=9, dialect=None)
+    assert suggestion.throughput == pytest.approx(row.requests_per_s, rel=0.2)
+
+
+def test_how_many_sequences_fit_is_the_size_by_their_length() -> None:
+    traffic = Traffic(400, 100, spread=0.0)
+    levels = simulated_sweep(EngineSettings(kv_tokens=60_000, slots=4), traffic, seed=1, dialect=VLLM)
+    found = conclude_llm(levels, "tiny")
+    assert found.serving.fitting == 120
+    check = next(row for row in found.serving.checks if row.kind == KV_CACHE)
+    assert "120 sequences of this length fit, 116 more than ran" in check.evidence
+
+
+def test_more_slots_than_fit_into_the_kv_cache_are_not_suggested() -> None:
+    settings = EngineSettings(kv_tokens=5_000, slots=8)
+    found = conclude_llm(simulated_sweep(settings, Traffic(350, 60), seed=1, dialect=VLLM), "tiny")
+    assert found.verdict.kind == QUEUE
+    (suggestion,) = found.suggestions
+    assert (suggestion.change.before, int(suggestion.change.after)) == ("8", found.serving.fitting)
+
+
+def test_a_limit_of_slots_is_no_limit_where_more_would_bring_nothing() -> None:
+    """Eight slots of a server whose step takes as long as its batch."""
+    settings = EngineSettings(slots=8, step_s=0.004, step_per_sequence_s=0.004)
+    found = conclude_llm(simulated_sweep(settings, Traffic(100, 100), seed=1, dialect=VLLM), "tiny")
+    assert found.verdict.kind == DECODE
+
+
+def test_a_client_that_is_the_limit_is_named_before_everything_else() -> None:
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
+    found = conclude_llm(levels, "tiny", "a worker was busy all the time")
+    assert found.verdict.kind == CLIENT
+    assert "a worker was busy all the time" in found.verdict.sentence
+    assert found.suggestions == ()
+
+
+def test_one_load_says_nothing_without_metrics_and_the_queue_with_them() -> None:
+    settings, traffic = EngineSettings(slots=4), Traffic(200, 100)
+    blind = simulated_level(settings, traffic, 16, seed=1, dialect=None)
+    assert conclude_llm([blind], "tiny").verdict.kind == UNKNOWN
+    told = simulated_level(settings, traffic, 16, seed=1, dialect=VLLM)
+    found = conclude_llm([told], "tiny")
+    assert found.verdict.kind == UNKNOWN  # whether more slots would bring more takes a second load
+    assert next(row for row in found.serving.checks if row.kind == QUEUE).evidence.startswith(
+        "4 run and 12 wait"
+    )
+
+
+def test_answers_that_are_not_streamed_leave_prompts_and_tokens_unknown() -> None:
+    levels = [
+        ServingLevel(load, per_s, 1e9 * load / per_s)
+        for load, per_s in ((1, 10.0), (2, 19.0), (4, 20.0), (8, 20.0))
+    ]
+    found = conclude_llm(levels, "tiny")
+    assert found.verdict.kind == UNKNOWN
+    assert {row.kind: row.state for row in found.serving.checks if row.kind != CLIENT} == dict.fromkeys(
+        (PREFILL, DECODE, KV_CACHE, QUEUE), "not known"
+    )
+
+
+def test_prompts_out_of_the_prefix_cache_are_told_of() -> None:
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
+    top = levels[-1]
+    assert top.server is not None
+    warm = replace(top, server=replace(top.server, prefix_share=0.8))
+    notes = conclude_llm([*levels[:-1], warm], "tiny").notes
+    assert any("80 % of the prompt tokens came out of the prefix cache" in note for note in notes)
+
+
+def test_throughput_that_falls_is_told_of() -> None:
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
+    slower = replace(levels[-1], requests_per_s=levels[-2].requests_per_s / 2)
+    notes = conclude_llm([*levels[:-1], slower], "tiny").notes
+    assert [note.startswith("Throughput fell from") for note in notes] == [True]
+    assert conclude_llm(levels, "tiny").notes == ()
+
+
+def test_a_server_that_does_not_tell_of_its_kv_cache_leaves_two_causes() -> None:
+    """As llama.cpp since it no longer does."""
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(200, 100), seed=1, dialect=LLAMA_CPP)
+    silent = [
+        replace(level, server=replace(level.server, kv_cache_max=None, kv_cache_mean=None))
+        for level in levels
+        if level.server is not None
+    ]
+    found = conclude_llm(silent, "tiny")
+    assert found.verdict.kind == QUEUE
+    assert "the server does not say which" in found.verdict.sentence
+    assert "--parallel" in found.suggestions[0].text
