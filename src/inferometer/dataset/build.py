@@ -20,12 +20,18 @@ from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
 
-def build(model: ModelSpec, options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
+def build(
+    model: ModelSpec,
+    options: DataOptions,
+    *,
+    is_scheduled: bool = False,
+    output_tokens: int | str | None = None,
+) -> Dataset:
     """The dataset for the model; every mistake in options or files is a UsageError."""
     if is_scheduled:
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
-        return build_payloads(options, is_scheduled=is_scheduled)
+        return build_payloads(options, is_scheduled=is_scheduled, output_tokens=output_tokens)
     if any(spec.datatype == "MESSAGE" for spec in model.inputs):
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)

@@ -7,6 +7,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import Tensor
+from inferometer.model.unique import Unique
 
 Step = tuple[Tensor, ...]
 Streams = tuple[tuple[Step, ...], ...]
@@ -21,13 +22,15 @@ class Dataset:
 
     `expected` holds for every step the outputs that must come back; an empty step is not checked. The shape of
     an expected tensor is a guess where neither model nor data gives one: its bytes are what counts. `times_ms` are
-    those of a fixed schedule, one for each step of stream 0.
+    those of a fixed schedule, one for each step of stream 0. `unique` fills the places that texts have for a unique
+    start.
     """
 
     origin: str
     streams: Streams
     expected: Streams | None = None
     times_ms: tuple[float, ...] | None = None
+    unique: Unique | None = None
 
     @property
     def is_given(self) -> bool:

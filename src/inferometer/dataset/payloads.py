@@ -1,14 +1,13 @@
 """Requests whose body is a JSON document: given whole, made of prompts in a file, or made of generated prompts.
 
 A step holds one of the tensors `payload` (the body itself, compact JSON), `messages` (a chat, JSON) and `prompt`
-(text). Beside a payload the data may say `session_id`, and `delay`: the milliseconds between the answer and the next
-turn of its session.
+(text). Beside the last two it may hold `max_tokens`, the most tokens of the answer. Beside a payload the data may say
+`session_id`, and `delay`: the milliseconds between the answer and the next turn of its session.
 """
 
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -24,18 +23,19 @@ from inferometer.dataset.dataset import (
     read_bytes,
     split_lines,
 )
+from inferometer.dataset.prompts import make_prompts, with_lengths, with_unique_starts
 from inferometer.model.spec import Tensor
 from inferometer.options.options import DataOptions
 from inferometer.options.values import GENERATED
 
-POOL = 128  # different prompts that are made: servers may remember the beginnings of those they have seen
-WORDS_OF_A_PROMPT = 100
 _PROMPT_KEYS = ("prompt", "text", "text_input", "input")
 _LONGEST_MS = 1e15
 _EXAMPLE = 'write {"data": [{"payload": [{"model": "..."}]}]}'
 
 
-def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Dataset:
+def build_payloads(
+    options: DataOptions, *, is_scheduled: bool = False, output_tokens: int | str | None = None
+) -> Dataset:
     """One stream of steps, or the streams that the data file has."""
     files = [source for source in options.sources if source not in GENERATED]
     sources = {
@@ -46,20 +46,14 @@ def build_payloads(options: DataOptions, *, is_scheduled: bool = False) -> Datas
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", remedy="give one of them")
+    if not files and options.prompts is None:
+        return make_prompts(options, output_tokens)
     if files:
-        return _read_payloads(files, is_scheduled=is_scheduled)
-    if options.prompts is not None:
-        return Dataset("files", (_read_prompts(options.prompts),))
-    return Dataset("random", (_make_prompts(options),))
-
-
-def _make_prompts(options: DataOptions) -> tuple[Step, ...]:
-    length = WORDS_OF_A_PROMPT if options.prompt_tokens is None else options.prompt_tokens
-    steps = []
-    for number in range(POOL):
-        random = Random(options.seed << 32 | number)
-        steps.append(_prompt(" ".join(random.choice(WORDS) for _ in range(length))))
-    return tuple(steps)
+        dataset = _read_payloads(files, is_scheduled=is_scheduled)
+    else:
+        steps = with_lengths(_read_prompts(str(options.prompts)), output_tokens, options.seed)
+        dataset = Dataset("files", (steps,))
+    return with_unique_starts(dataset, options) if options.unique_prompts else dataset
 
 
 def _prompt(text: str) -> Step:
@@ -172,23 +166,6 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
     if not is_right:
         raise UsageError(f"{MALFORMED} '{key}' must be a list with {what} {where}")
     return found  # type: ignore[no-any-return]
-
-
-# --- common short words, most of which are one token to most models
-
-_LIST = """
-the of and to in is you that it he was for on are as with his they at be this have from or one had by word but
-not what all were we when your can said there use an each which she do how their if will up other about out many
-then them these so some her would make like him into time has look two more write go see number no way could
-people my than first water been call who oil its now find long down day did get come made may part over new sound
-take only little work know place year live me back give most very after thing our just name good man think say
-great where help through much before line right too mean old any same tell boy follow came want show also around
-form three small set put end does another well large must big even such because turn here why ask went men read
-need land different home us move try kind hand picture again change off play spell air away animal house point
-page letter mother answer found study still learn should world
-"""
-
-WORDS = tuple(_LIST.split())
 
 
 # --- calls of a gRPC method

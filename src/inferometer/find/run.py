@@ -121,7 +121,7 @@ def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Resul
             levels = result.levels if level is None else (*result.levels, level)
             result = replace(result, levels=levels, finding=finding)
             yield result
-        yield end_load(result, load, watcher)
+        yield end_load(setup, result, load, watcher)
 
 
 @dataclass(slots=True)

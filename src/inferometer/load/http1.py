@@ -1,15 +1,19 @@
 """HTTP/1.1 connections of one worker: one per slot, kept alive, opened when first needed."""
 
+import re
 import ssl
+import time
 from collections.abc import Sequence
 from itertools import count
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
+from inferometer.base.units import NS_PER_US
 from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
+from inferometer.model.unique import COUNTER_BITS, MARK, Unique
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import ReplyDecoder
@@ -31,9 +35,11 @@ class Http1Link(SocketLink):
         self.is_flushed = True  # a request that is given up closes its connection
         self.reader = wiring.reader
         self.conversations = wiring.conversations
-        self.requests: Sequence[Request] | NumberedRequests = (
-            NumberedRequests(requests, wiring.first_id()) if wiring.has_ids else requests
-        )
+        self.requests: Sequence[Request] | NumberedRequests | UniqueRequests = requests
+        if wiring.has_ids:
+            self.requests = NumberedRequests(requests, wiring.first_id())
+        elif wiring.unique is not None:
+            self.requests = UniqueRequests(requests, wiring.unique, first_number(wiring.worker))
         self._connections: list[_Connection] = []
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
@@ -100,6 +106,36 @@ class NumberedRequests:
         if not after:
             return before
         return b"".join((before, (b'"%d"' % next(self._numbers)).ljust(len(ID_PLACE)), after))
+
+
+class UniqueRequests:
+    """Every request with another start of its text, made each time it is sent; one without a place for it as it is."""
+
+    def __init__(self, requests: Sequence[Request], unique: Unique, first: int) -> None:
+        self._numbers = count(first)
+        self._unique = unique
+        self._parts = [_around_place(request, unique.width) for request in requests]
+
+    def __getitem__(self, step: int) -> Request:
+        before, digits, after = self._parts[step]
+        if not digits:
+            return before
+        return b"".join((before, self._unique.start(next(self._numbers), digits), after))
+
+
+def _around_place(request: Request, width: int) -> tuple[Request, int, Request]:
+    """What stands before the place and behind it, and how many words the place has."""
+    head = re.search(b"\r\n\r\n", request)
+    place = re.compile(b"%s{%d,}" % (MARK.encode(), width)).search(request, head.end() if head else 0)
+    if place is None:
+        return request, 0, b""
+    return request[: place.start()], (place.end() - place.start()) // width, request[place.end() :]
+
+
+def first_number(worker: int) -> int:
+    """Later runs begin with higher numbers, as long as there are fewer than a million requests a second: nothing that
+    a server remembers of one comes again in the next. Workers have ranges of their own."""
+    return worker << COUNTER_BITS | time.time_ns() // NS_PER_US % (1 << COUNTER_BITS)
 
 
 class _Connection(SocketConnection):

@@ -13,6 +13,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.options.commands import WINDOWS
+from inferometer.options.lengths import parse_lengths
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import AUTO, DURATION_S, OPTIONS, PARTS, Options, value_of
 from inferometer.options.values import Range
@@ -69,6 +70,11 @@ def _is_open(given: Given) -> bool:
 
 def _runs_down(given: Given) -> bool:
     return any(field in given and (given[field].end or 1) < given[field].start for field in _RANGES)
+
+
+def _has_pairs(given: Given) -> bool:
+    asked = given.get("data.prompt_tokens")
+    return asked is not None and parse_lengths("--prompt-tokens", asked).has_pairs
 
 
 def _counts(given: Given) -> int:
@@ -139,6 +145,16 @@ RULES = (
     Rule(
         lambda a: "connections" in a and _is_without_grpc(a),
         "--connections is only for gRPC: over HTTP each request in flight has a connection of its own.",
+    ),
+    Rule(
+        lambda a: "output_tokens" in a and _has_pairs(a),
+        "--prompt-tokens says how long the answers are, and so does --output-tokens.",
+        "leave --output-tokens out",
+    ),
+    Rule(
+        lambda a: "data.unique_prompts" in a and "data.repeat_prompts" in a,
+        "--unique-prompts and --repeat-prompts are opposites.",
+        "give one of them",
     ),
     Rule(lambda a: "streaming" in a and "synchronous" in a, "can not use streaming with synchronous API"),
     Rule(

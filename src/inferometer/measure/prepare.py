@@ -24,6 +24,7 @@ from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
+from inferometer.measure.prompts import RunPrompts, maybe_prompts
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.measure.unused import check_given, check_tls, check_use, check_validation
@@ -73,6 +74,7 @@ class Setup:
     journal: RequestJournal | None = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
+    prompts: RunPrompts | None = None  # of servers that read text
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -159,7 +161,12 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = build(model, options.data, is_scheduled=options.fixed_schedule)
+        dataset = build(
+            model,
+            options.data,
+            is_scheduled=options.fixed_schedule,
+            output_tokens=options.output_tokens,
+        )
     check_validation(options, dataset)
     if habits.data_read is not None:
         habits.data_read(Effective(**_data(dataset)))
@@ -179,7 +186,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         model=model,
         traffic=replace(
             traffic,
-            wiring=replace(traffic.wiring, streams=streams),
+            wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
             else Validation(requests.expected, *options.validate_tolerance, options.validate_sample),
@@ -214,6 +221,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         metrics=metrics,
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
+        prompts=maybe_prompts(options, dataset, steps),
     )
 
 

@@ -51,16 +51,18 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
         if limited.is_interrupted() and not watcher.is_interrupted():
             remark = Remark(Note.TIME_LIMIT, f"the time limit of {limit_s:g} s was reached")
             result = replace(result, remarks=(*result.remarks, remark))
-        yield end_load(result, load, limited)
+        yield end_load(setup, result, load, limited)
 
 
-def end_load(result: Result, load: Load, watcher: Watcher) -> Result:
-    """End the load; the result with an account of all its requests."""
+def end_load(setup: Setup, result: Result, load: Load, watcher: Watcher) -> Result:
+    """End the load; the result with an account of all its requests and of their prompts."""
     try:
         cut = load.stop(is_urgent=watcher.is_interrupted())
     except LocalError as error:
         return _without_worker(result, load, error)
-    result = replace(result, account=account(result.levels, load.totals()))
+    totals = load.totals()
+    prompts = None if setup.prompts is None else setup.prompts.figures(totals)
+    result = replace(result, account=account(result.levels, totals), prompts=prompts)
     if not cut:
         return result
     requests = "1 request was" if cut == 1 else f"{cut:,} requests were"

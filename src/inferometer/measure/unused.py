@@ -12,7 +12,7 @@ from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
 from inferometer.measure.checks import AGENDAS, DUE, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.commands import WINDOWS
+from inferometer.options.commands import PROMPTS, WINDOWS
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED
@@ -129,6 +129,23 @@ _WITH_OTHERS = (
         "give a file that has it with --data",
     ),
     _Unused(
+        ("data.prefix_pool", "data.prefix_zipf"),
+        _lacks("data.prefix_tokens"),
+        "is about shared prefixes",
+        "give their length with --prefix-tokens",
+    ),
+    _Unused(
+        ("data.prefix_zipf",),
+        lambda given: given.get("data.prefix_pool", 1) == 1,
+        "is about several prefixes, and there is one",
+        "give more with --prefix-pool",
+    ),
+    _Unused(
+        ("data.prefix_tokens", "data.repeat_prompts"),
+        lambda given: names_data(given) or "data.prompts" in given,
+        "is for prompts that are made, and these are given",
+    ),
+    _Unused(
         ("data.string_length",),
         _has("data.string_data"),
         "is for random strings, and --string-data gives one",
@@ -176,7 +193,7 @@ _RATES_AND_WORKERS = (
 
 _TRITON = ("triton", "triton_c_api")
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("endpoint", "output_tokens", "data.prompts", "data.prompt_tokens"), ("openai",)),
+    **dict.fromkeys(("endpoint", "output_tokens", "data.prompts", *PROMPTS), ("openai",)),
     "signature": ("tfserving",),
     "management_url": ("torchserve",),
     **dict.fromkeys(("method", "path"), ("http",)),

@@ -49,6 +49,15 @@ WINDOWS = (
     "stability_percentage",
     "max_trials",
 )
+PROMPTS = (
+    "data.prompt_tokens",
+    "data.tokenizer",
+    "data.prefix_tokens",
+    "data.prefix_pool",
+    "data.prefix_zipf",
+    "data.unique_prompts",
+    "data.repeat_prompts",
+)
 _ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 FIND_REFUSED: Mapping[str, str] = {
@@ -96,7 +105,7 @@ TUNE_REFUSED: Mapping[str, str] = {
                 "endpoint",
                 "output_tokens",
                 "data.prompts",
-                "data.prompt_tokens",
+                *PROMPTS,
                 "method",
                 "path",
             ),

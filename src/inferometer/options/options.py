@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from inferometer.options.lengths import lengths
 from inferometer.options.option import (
     Groups,
     Option,
@@ -29,6 +30,7 @@ from inferometer.options.values import (
     decimal,
     duration,
     existing_file,
+    existing_path,
     header,
     identifiers,
     levels,
@@ -203,11 +205,48 @@ class DataOptions:
         '"prompt" or "messages".',
         existing_file,
     )
-    prompt_tokens: int | None = ours(
+    prompt_tokens: int | str | None = ours(
         "--prompt-tokens",
-        "Length of the prompts made for --service-kind openai: so many common words, each about a token.",
-        whole(least=1),
+        "Length in tokens of the prompts made for --service-kind openai: a number, 'normal(512, 128)' or "
+        "'lognormal(512, 128)' with mean and standard deviation of the lengths, 'uniform(100, 200)', a weighted list "
+        "'128:60, 2048:40', one of pairs with the length of the answer '128/128:60, 2048/256:40', or @FILE with a "
+        "number or a pair in each line. Without --tokenizer a token is a common word.",
+        lengths(pairs=True),
         shown="100",
+    )
+    tokenizer: str | None = only_ours(
+        "--tokenizer",
+        "Tokenizer of the model, for prompts of an exact number of tokens: a local tokenizer.json or the folder that "
+        "holds one. Tokens that the server adds, such as those of a chat template, are not counted.",
+        existing_path,
+    )
+    prefix_tokens: int | None = only_ours(
+        "--prefix-tokens",
+        "Begin every prompt that is made with a shared text of so many tokens, as a system prompt is; --prompt-tokens "
+        "come after it.",
+        whole(least=1),
+    )
+    prefix_pool: int | None = only_ours(
+        "--prefix-pool",
+        "How many such texts there are; each prompt begins with one.",
+        whole(least=1),
+        shown="1",
+    )
+    prefix_zipf: float | None = only_ours(
+        "--prefix-zipf",
+        "How uneven their popularity is: the n-th is used in proportion to 1/n^S.",
+        decimal("S", least=0),
+        shown="0, all alike",
+    )
+    unique_prompts: bool = only_ours(
+        "--unique-prompts",
+        "Begin every request with words that no other one has, so that no cache of prefixes can know it. Prompts that "
+        "are made have that anyway, after their shared prefix; with this option those of files get it too, a few "
+        "tokens more.",
+    )
+    repeat_prompts: bool = only_ours(
+        "--repeat-prompts",
+        "Send the prompts that are made again and again as they are, so that a cache of prefixes can know them.",
     )
 
 
@@ -359,10 +398,11 @@ class Options:
         text("PATH"),
         default="",
     )
-    output_tokens: int | None = ours(
+    output_tokens: int | str | None = ours(
         "--output-tokens",
-        "Most tokens of an answer, in the requests made for --service-kind openai.",
-        whole(least=1),
+        "Most tokens of an answer, in the requests made for --service-kind openai: a number, or a distribution, list "
+        "or file as with --prompt-tokens, but without pairs.",
+        lengths(pairs=False),
     )
     method: str | None = ours(
         "--method",

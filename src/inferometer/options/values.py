@@ -381,6 +381,15 @@ def existing_file(name: str, word: str) -> str:
     return word
 
 
+@reads("PATH")
+def existing_path(name: str, word: str) -> str:
+    if not os.path.exists(word):
+        raise refusal(
+            name, f"There is no '{word}'", remedy="give the path of a readable file or of the folder it is in"
+        )
+    return word
+
+
 @reads("FILE")
 def new_file(name: str, word: str) -> str:
     if os.path.exists(word):

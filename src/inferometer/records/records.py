@@ -1,6 +1,6 @@
 """Requests as numpy columns, in the order in which they ended."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,9 @@ class Totals:
     cut_off: int = 0  # still running at the end, and cancelled
     unsent: int = 0  # of those that failed or were cut off: no byte went out, since no connection was made
     resent: int = 0  # times a request was sent again: the server had closed the connection or refused it
+    steps: Column = field(
+        default_factory=NO_TIMES.copy, compare=False, repr=False
+    )  # how often each request of the dataset ended
 
     def and_records(self, records: Records) -> "Totals":
         good = int(np.count_nonzero(records.status == status.OK))
@@ -153,4 +156,13 @@ class Totals:
             failed=self.failed + len(records) - good - cut_off,
             cut_off=self.cut_off + cut_off,
             unsent=self.unsent + int(np.count_nonzero(records.sent_ns == 0)),
+            steps=_summed(self.steps, np.bincount(records.step)),
         )
+
+
+def _summed(one: Column, other: Column) -> Column:
+    """Counts by number; the shorter one has none of the rest."""
+    found = np.zeros(max(len(one), len(other)), dtype=np.int64)
+    found[: len(one)] += one
+    found[: len(other)] += other
+    return found

@@ -77,8 +77,9 @@ class OpenAi(Service):
             payload["messages"] = json.loads(tensors["messages"])
         else:
             payload |= self._asking(tensors["prompt"].decode("utf-8", "replace"))
-        if "input" not in payload and self._options.output_tokens is not None:
-            payload["max_tokens"] = self._options.output_tokens
+        asked = int(tensors["max_tokens"]) if "max_tokens" in tensors else self._options.output_tokens
+        if "input" not in payload and asked is not None:
+            payload["max_tokens"] = asked
         if "input" not in payload and self._options.streaming:
             payload |= {"stream": True, "stream_options": {"include_usage": True}}
         return encode_json(payload)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from inferometer.model.spec import Tensor
+from inferometer.model.unique import Unique
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
@@ -101,6 +102,7 @@ class Wiring:
     outputs: OutputReader | None = None  # reads the outputs of a reply to be compared; None is KServe v2
     conversations: Conversations | None = None  # HTTP: the turns of a sequence carry what was said before
     has_ids: bool = False  # every request carries another id; on streams they always do
+    unique: Unique | None = None  # HTTP: fills the place that requests have for a unique start
     worker: int = 0  # whose it is, of so many
     workers: int = 1
 

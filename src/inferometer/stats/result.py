@@ -12,6 +12,7 @@ from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
 from inferometer.stats.measurement import Level
+from inferometer.stats.prompts import PromptFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class Result:
     remarks: tuple[Remark, ...] = ()
     finding: Finding | None = None
     account: Account | None = None  # known when the load is over
+    prompts: PromptFigures | None = None  # of servers that read text
 
     def __post_init__(self) -> None:
         """What reports compute with is what it was written as; all the rest of the mappings is only shown."""

@@ -12,7 +12,8 @@ from random import Random
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.payloads import WORDS, build_payloads
+from inferometer.dataset.payloads import build_payloads
+from inferometer.dataset.tokens import COMMON
 from inferometer.measure.address import url_of, with_scheme, written_address
 from inferometer.measure.checks import with_api_key
 from inferometer.options.commands import TuneOptions
@@ -92,7 +93,7 @@ class Prompts:
             return [_text(self.file, step[0].name, step[0].data) for step in steps]
         random = Random(self.seed)
         lengths = [max(1, round(random.gauss(self.mean, self.deviation))) for _ in range(self.count)]
-        return [" ".join(random.choices(WORDS, k=length)) for length in lengths]
+        return [" ".join(random.choices(COMMON, k=length)) for length in lengths]
 
     def steps(self, model: str, inputs: Collection[str]) -> list[Mapping[str, Any]]:
         """A request each for a Triton model with these inputs, by the names that vLLM and TensorRT-LLM give them."""

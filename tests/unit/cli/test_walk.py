@@ -32,6 +32,7 @@ from tests.support.openai import FakeOpenAi
 from tests.support.reports import sample_diagnosis, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
+from tests.support.vocabularies import word_level
 
 WITHOUT_OPTIONS = ("help", "completion")
 WALKED: dict[str, Command] = {
@@ -68,6 +69,7 @@ FILES = {
     "trace.jsonl": '{"timestamp": 0}\n{"timestamp": 50}\n',
     "gaps": "1000\n3000\n",
     "prompts": "hello\n",
+    "tokenizer.json": word_level().to_str(),
     "sessions.json": json.dumps({"data": [{"session_id": ["a"], "payload": [{"model": "tiny"}]}]}),
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
@@ -171,7 +173,10 @@ LINES = (
     "GRPC fake --grpc --streaming",
     "GRPC fake --grpc --streaming --periodic-concurrency-range 1:2 --request-period 2 --export e.json",
     "OPENAI tiny --service-kind openai --endpoint v1/completions --prompt-tokens 5 --output-tokens 3",
-    "OPENAI tiny --service-kind openai --prompts prompts",
+    "OPENAI tiny --service-kind openai --tokenizer tokenizer.json",
+    "OPENAI tiny --service-kind openai --prefix-tokens 5 --prefix-pool 3 --prefix-zipf 2",
+    "OPENAI tiny --service-kind openai --repeat-prompts",
+    "OPENAI tiny --service-kind openai --prompts prompts --unique-prompts",
     "OPENAI tiny --service-kind openai --session-concurrency 1 --data sessions.json",
     "TFSERVING resnet50 --service-kind tfserving --model-signature-name other",
     "TORCHSERVE m --service-kind torchserve --management-url TORCHSERVE --body hello",

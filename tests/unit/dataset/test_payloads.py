@@ -113,7 +113,7 @@ def test_prompts_that_are_refused(content: str, sentence: str, file):
 
 
 def test_prompts_that_are_made_have_their_length_and_differ():
-    (prompts,) = texts(build(MODEL, DataOptions(prompt_tokens=7)))
+    (prompts,) = texts(build(MODEL, DataOptions(prompt_tokens=7, repeat_prompts=True)))
     assert {len(row["prompt"].split()) for row in prompts} == {7}
     assert len({row["prompt"] for row in prompts}) == len(prompts) > 100
 

@@ -32,6 +32,7 @@ from inferometer.report.documents.levels import (
     promise_section,
     throughput_section,
 )
+from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.timeline import is_course, timeline_section
 from inferometer.report.documents.tokens import token_figures, tokens_section
@@ -80,6 +81,7 @@ def measurement_document(result: Result) -> Document:
     is_over_time = is_course(result.effective)
     sections = (
         tokens_section(result),
+        prompts_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
         promise_section(result),

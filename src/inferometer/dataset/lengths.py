@@ -1,0 +1,141 @@
+"""Lengths of prompts and answers, drawn as they were asked for: same seed, same lengths."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import is_digits
+from inferometer.dataset.dataset import read_bytes, split_lines
+from inferometer.options.lengths import LONGEST, Lengths, log_parameters, parse_lengths
+
+Pair = tuple[int, int | None]
+"""Tokens of a prompt, and of its answer where that is said."""
+
+_INPUTS = ("input", "input_tokens", "input_length", "prompt", "prompt_tokens", "prompt_length", "isl", "in")
+_OUTPUTS = (
+    "output",
+    "output_tokens",
+    "output_length",
+    "answer",
+    "completion",
+    "completion_tokens",
+    "osl",
+    "out",
+)
+_SHAPE = "write a number in each line, or a pair prompt,answer; a first line may name the columns"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLengths:
+    """What was asked of prompts and of answers; `output` is None where the server decides, or the prompts say."""
+
+    prompt: int | str
+    output: int | str | None = None
+
+
+def draw_pairs(asked: AskedLengths, count: int, seed: int) -> list[Pair]:
+    """So many; a file gives all it has, in its order."""
+    prompts = parse_lengths("--prompt-tokens", asked.prompt)
+    pairs = _pairs(prompts, count, Random(f"prompts {seed}"), "--prompt-tokens")
+    if asked.output is None:
+        return pairs
+    if any(output is not None for _, output in pairs):
+        raise UsageError(
+            f"--prompt-tokens {asked.prompt} says how long the answers are, and so does --output-tokens {asked.output}",
+            remedy="leave --output-tokens out",
+        )
+    return [
+        (prompt, output)
+        for (prompt, _), output in zip(pairs, draw_outputs(asked.output, len(pairs), seed), strict=True)
+    ]
+
+
+def draw_outputs(asked: int | str, count: int, seed: int) -> list[int]:
+    """Lengths of so many answers; those of a file are repeated."""
+    name = "--output-tokens"
+    pairs = _pairs(parse_lengths(name, asked), count, Random(f"outputs {seed}"), name)
+    if any(output is not None for _, output in pairs):
+        raise UsageError(f"{name} {asked} has pairs of lengths", remedy="give it with --prompt-tokens")
+    return [pairs[number % len(pairs)][0] for number in range(count)]
+
+
+def _pairs(lengths: Lengths, count: int, draw: Random, name: str) -> list[Pair]:
+    if lengths.kind == "file":
+        return list(_read(lengths.path, name))
+    if lengths.kind == "listed":
+        weights = [choice.weight for choice in lengths.choices]
+        drawn = draw.choices(lengths.choices, weights, k=count)
+        return [(choice.prompt, choice.output) for choice in drawn]
+    once = _DRAWS[lengths.kind](lengths, draw)
+    return [(_length(once, name), None) for _ in range(count)]
+
+
+_DRAWS: Mapping[str, Callable[[Lengths, Random], Callable[[], float]]] = {
+    "constant": lambda asked, draw: lambda: asked.first,
+    "normal": lambda asked, draw: lambda: draw.gauss(asked.first, asked.second),
+    "lognormal": lambda asked, draw: lambda: draw.lognormvariate(*log_parameters(asked.first, asked.second)),
+    "uniform": lambda asked, draw: lambda: draw.randint(int(asked.first), int(asked.second)),
+}
+
+
+def _length(once: Callable[[], float], name: str) -> int:
+    """Rounded; what is below 1 is drawn again."""
+    while True:
+        found = once()
+        if found > LONGEST:
+            raise UsageError(
+                f"{name}: a length of {found:.0f} tokens was drawn, more than {LONGEST:,}",
+                remedy="ask for a smaller deviation",
+            )
+        if round(found) >= 1:
+            return round(found)
+
+
+# --- files
+
+
+def _read(path: str, name: str) -> Iterator[Pair]:
+    lines = [line.decode("utf-8", "replace") for line in split_lines(read_bytes(path))]
+    rows = [
+        (number, [cell.strip() for cell in row])
+        for number, row in enumerate(csv.reader(lines), start=1)
+        if any(cell.strip() for cell in row)
+    ]
+    columns: Sequence[int] = range(2)
+    if rows and not any(is_digits(cell) for cell in rows[0][1]):
+        columns = _columns(path, name, rows.pop(0)[1])
+    elif any(len(cells) > 2 for _, cells in rows):
+        raise UsageError(f"{name} @{path}: there are more than two columns without names", remedy=_SHAPE)
+    if not rows:
+        raise UsageError(f"{name} @{path}: there is no length in it", remedy=_SHAPE)
+    for number, cells in rows:
+        found = [cells[at] for at in columns if at < len(cells)]
+        if len(found) < min(len(columns), len(rows[0][1])) or not all(map(_is_length, found)):
+            raise UsageError(
+                f"{name} @{path}: line {number} has '{','.join(cells)}', where lengths from 1 to {LONGEST:,} belong",
+                remedy=_SHAPE,
+            )
+        prompt, *output = map(int, found)
+        yield prompt, output[0] if output else None
+
+
+def _is_length(cell: str) -> bool:
+    return is_digits(cell) and 1 <= int(cell) <= LONGEST
+
+
+def _columns(path: str, name: str, titles: list[str]) -> Sequence[int]:
+    """Where the lengths stand, by names; of one or two columns any names will do."""
+    low = [title.lower().replace(" ", "_") for title in titles]
+    found = [
+        next((at for at, title in enumerate(low) if title in known), -1) for known in (_INPUTS, _OUTPUTS)
+    ]
+    if found[0] >= 0:
+        return [at for at in found if at >= 0]
+    if len(titles) <= 2:
+        return range(len(titles))
+    raise UsageError(
+        f"{name} @{path}: no column is called {_INPUTS[1]} ({', '.join(titles)})",
+        remedy=f"name the columns {_INPUTS[1]} and {_OUTPUTS[1]}",
+    )

@@ -1,0 +1,211 @@
+"""Prompts that are made: their lengths, the prefixes they share, and the unique start of each request.
+
+prefix, one of a pool     unique start     words at random
+shared by many requests   of every send    of every prompt
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import encode_json
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.lengths import AskedLengths, Pair, draw_outputs, draw_pairs
+from inferometer.dataset.tokens import Tokenizer, open_tokenizer
+from inferometer.model.spec import Tensor
+from inferometer.model.unique import MARK, Unique, maybe_unique
+from inferometer.options.lengths import parse_lengths
+from inferometer.options.options import DataOptions
+
+POOL = 128  # different prompts of one length that are made
+DRAWN = 2048  # of drawn lengths: so many that their quantiles are those of the distribution
+MOST_TOKENS = 8_000_000  # of all prompts together; there are fewer of long ones,
+FEWEST = 16  # but so many at least
+LONGEST_FILE = 50_000_000  # tokens of all prompts whose lengths stand in a file: each line is one
+TOKENS_OF_A_PROMPT = 100
+_OF_A_TEXT = ("prompt", "input")
+
+
+def make_prompts(options: DataOptions, output: int | str | None) -> Dataset:
+    """As many as it takes for the lengths that were asked for."""
+    tokenizer = open_tokenizer(options.tokenizer)
+    unique = None if options.repeat_prompts else _unique(tokenizer)
+    prefixes = _prefixes(options, tokenizer)
+    pairs = _lengths(options, output)
+    drawn = _chosen(options, len(pairs))
+    steps = []
+    for number, ((tokens, answer), prefix) in enumerate(zip(pairs, drawn, strict=True)):
+        draw = Random(options.seed << 32 | number)
+        start = 0 if unique is None else min(tokens, unique.tokens)
+        place = "" if unique is None else unique.place(start)
+        text = f"{prefixes[prefix]}{place}{tokenizer.text(tokens - start, draw)}"
+        steps.append((_tensor("prompt", text), *_asking(answer)))
+    return Dataset("random", (tuple(steps),), unique=unique)
+
+
+def with_lengths(steps: Sequence[Step], output: int | str | None, seed: int) -> tuple[Step, ...]:
+    """Given prompts, with the lengths of answers that were asked for as a distribution."""
+    if not isinstance(output, str):  # one number is the same in every request
+        return tuple(steps)
+    drawn = draw_outputs(output, len(steps), seed)
+    return tuple((*step, *_asking(answer)) for step, answer in zip(steps, drawn, strict=True))
+
+
+def _asking(answer: int | None) -> Step:
+    return () if answer is None else (_tensor("max_tokens", str(answer)),)
+
+
+def _tensor(name: str, text: str) -> Tensor:
+    return Tensor(name, "JSON", (1,), text.encode("utf-8", "replace"))
+
+
+def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
+    asked = TOKENS_OF_A_PROMPT if options.prompt_tokens is None else options.prompt_tokens
+    kinds = {parse_lengths("--prompt-tokens", asked).kind}
+    if isinstance(output, str):
+        kinds.add(parse_lengths("--output-tokens", output).kind)
+    is_drawn = kinds != {"constant"}
+    lengths = AskedLengths(asked, output if isinstance(output, str) else None)
+    pairs = draw_pairs(lengths, DRAWN if is_drawn else POOL, options.seed)
+    ends = list(accumulate(tokens + (options.prefix_tokens or 0) for tokens, _ in pairs))
+    if parse_lengths("--prompt-tokens", asked).kind != "file":
+        return pairs[: max(FEWEST, sum(end <= MOST_TOKENS for end in ends))]
+    if ends[-1] > LONGEST_FILE:
+        raise UsageError(
+            f"--prompt-tokens {asked}: all prompts together have {ends[-1]:,} tokens, more than {LONGEST_FILE:,}",
+            remedy="give a file with fewer lines",
+        )
+    return pairs
+
+
+# --- prefixes
+
+
+def _prefixes(options: DataOptions, tokenizer: Tokenizer) -> list[str]:
+    """The texts; an empty one where none is asked for."""
+    if options.prefix_tokens is None:
+        return [""]
+    return [
+        tokenizer.text(options.prefix_tokens, Random(f"prefix {number} {options.seed}"))
+        for number in range(options.prefix_pool or 1)
+    ]
+
+
+def _chosen(options: DataOptions, count: int) -> list[int]:
+    """Which prefix each prompt has: the n-th most popular of a pool is drawn with weight 1/n^s."""
+    pool = options.prefix_pool or 1
+    weights = [rank ** -(options.prefix_zipf or 0.0) for rank in range(1, pool + 1)]
+    return Random(f"prefixes {options.seed}").choices(range(pool), weights, k=count)
+
+
+# --- unique starts
+
+
+def _unique(tokenizer: Tokenizer) -> Unique:
+    found = maybe_unique(tokenizer.words)
+    if found is None:
+        raise UsageError(
+            f"no unique starts can be made with the tokenizer {tokenizer.name}: no two of its words have one width",
+            remedy="add --repeat-prompts, or leave --tokenizer out",
+        )
+    return found
+
+
+def with_unique_starts(dataset: Dataset, options: DataOptions) -> Dataset:
+    """Prompts of the user's, each with a place for a unique start before its first text."""
+    unique = _unique(open_tokenizer(options.tokenizer))
+    place = unique.place(unique.tokens)
+    streams = tuple(
+        tuple(_started(step, place, number) for number, step in enumerate(stream))
+        for stream in dataset.streams
+    )
+    return Dataset(dataset.origin, streams, dataset.expected, dataset.times_ms, unique)
+
+
+def _started(step: Step, place: str, number: int) -> Step:
+    found = tuple(_started_tensor(tensor, place) for tensor in step)
+    if found == step:
+        raise UsageError(
+            f"--unique-prompts: step {number} of the data has no text that a unique start could stand before",
+            remedy="leave --unique-prompts out",
+        )
+    return found
+
+
+def _started_tensor(tensor: Tensor, place: str) -> Tensor:
+    if tensor.name == "prompt":
+        return _tensor("prompt", f"{place}\n{tensor.data.decode()}")
+    if tensor.name not in ("messages", "payload"):
+        return tensor
+    document = json.loads(tensor.data)
+    holder, key = _first_text(document)
+    if holder is None:
+        return tensor
+    holder[key] = f"{place}\n{holder[key]}"
+    return Tensor(tensor.name, "JSON", (1,), encode_json(document))
+
+
+def _first_text(document: Any) -> tuple[Any, Any]:
+    """What holds the first text that a model reads, and where; None where there is none."""
+    if isinstance(document, list):
+        found = (_first_text(part) for part in document)
+        return next((pair for pair in found if pair[0] is not None), (None, None))
+    if not isinstance(document, dict):
+        return None, None
+    for key in ("content", "text", *_OF_A_TEXT):
+        if isinstance(document.get(key), str):
+            return document, key
+    for key in ("messages", "content", *_OF_A_TEXT):
+        if isinstance(document.get(key), list):
+            return _first_text(document[key])
+    return None, None
+
+
+# --- what a prompt is, to a reader of its tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """The text of a request. That before its unique start may be shared, that behind it cannot be."""
+
+    before: str
+    start: int = 0  # tokens of the unique start; 0 without one
+    after: str = ""
+
+
+def text_of(step: Step, unique: Unique | None) -> PromptText:
+    """All texts of the step that a model reads, in their order."""
+    text = "\n".join(_texts(step))
+    if unique is None or MARK not in text:
+        return PromptText(text)
+    before, _, rest = text.partition(MARK)
+    after = rest.lstrip(MARK)
+    return PromptText(before, (1 + len(rest) - len(after)) // unique.width, after)
+
+
+def _texts(step: Step) -> list[str]:
+    for tensor in step:
+        if tensor.name == "prompt":
+            return [tensor.data.decode("utf-8", "replace")]
+        if tensor.name in ("messages", "payload"):
+            return list(_strings(json.loads(tensor.data)))
+    return []
+
+
+def _strings(document: Any) -> list[str]:
+    if isinstance(document, list):
+        return [document_text for part in document for document_text in _strings(part)]
+    if isinstance(document, str):
+        return [document]
+    if not isinstance(document, dict):
+        return []
+    return [
+        found
+        for key in ("messages", "content", "text", *_OF_A_TEXT)
+        if key in document
+        for found in _strings(document[key])
+    ]

@@ -1,0 +1,48 @@
+"""The prompts of a run: what was asked of them, and what was sent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferometer.dataset.dataset import Dataset, Step
+from inferometer.dataset.prompts import TOKENS_OF_A_PROMPT, text_of
+from inferometer.dataset.tokens import open_tokenizer
+from inferometer.model.unique import Unique
+from inferometer.options.options import Options
+from inferometer.records.records import Totals
+from inferometer.services.kind import KINDS
+from inferometer.stats.prompts import AskedPrompts, PromptFigures, SentPrompt, prompt_figures
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrompts:
+    """The requests of a run, as long as they are only rendered."""
+
+    asked: AskedPrompts
+    steps: Sequence[Step]
+    unique: Unique | None
+    tokenizer: str | None
+
+    def figures(self, totals: Totals) -> PromptFigures | None:
+        """Of those that were sent."""
+        sent = [
+            SentPrompt(text_of(step, self.unique), int(count))
+            for step, count in zip(self.steps, totals.steps, strict=False)
+            if count
+        ]
+        base = 0 if self.unique is None else len(self.unique.words)
+        return prompt_figures(self.asked, sent, open_tokenizer(self.tokenizer), base)
+
+
+def maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) -> RunPrompts | None:
+    """None where requests have no prompts, or repeat what was said before them."""
+    if not KINDS[options.service_kind].has_tokens or options.session_concurrency is not None:
+        return None
+    data, is_made = options.data, not dataset.is_given
+    length = TOKENS_OF_A_PROMPT if data.prompt_tokens is None else data.prompt_tokens
+    asked = AskedPrompts(
+        asked=str(length) if is_made else "",
+        asked_output="" if options.output_tokens is None else str(options.output_tokens),
+        prefix_tokens=data.prefix_tokens or 0,
+        prefixes=0 if data.prefix_tokens is None else data.prefix_pool or 1,
+    )
+    return RunPrompts(asked, steps, dataset.unique, data.tokenizer)

@@ -1,0 +1,152 @@
+"""Lengths in tokens as they are asked for: a number, a distribution, a weighted list, or a file of them.
+
+    512                             always so many
+    normal(512, 128)                mean and standard deviation
+    lognormal(512, 128)             mean and standard deviation of the lengths themselves, not of their logarithms
+    uniform(100, 200)               every whole number from 100 to 200, both included, is as likely
+    128:60, 2048:40                 128 with weight 60, 2048 with weight 40
+    128/128:60, 2048/256:40         the same with pairs: tokens of the prompt / tokens of the answer
+    @lengths.csv                    line after line: a number, or a pair `prompt,answer`
+
+What is drawn is rounded, and drawn again if it is below 1.
+"""
+
+import math
+import os.path
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.options.values import Values, whole
+
+LONGEST = 10_000_000  # tokens of one text
+_REMEDY = (
+    "write a number, normal(512, 128), lognormal(512, 128), uniform(100, 200), a weighted list such as 128:60, "
+    "2048:40, or @FILE"
+)
+_PAIRS = "128/128:60, 2048/256:40"
+_CALL = re.compile(r"(normal|lognormal|uniform)\(([^()]*)\)")
+_ITEM = re.compile(r"(\d{1,8})(?:/(\d{1,8}))?(?::(\d{1,9}(?:\.\d{1,9})?))?")
+_number = whole(least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A length, or a pair of lengths, of a weighted list."""
+
+    prompt: int
+    output: int | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """`kind` says which of the others count."""
+
+    kind: str  # constant, normal, lognormal, uniform, listed or file
+    first: float = 0.0  # the number, the mean, or the lowest
+    second: float = 0.0  # the deviation, or the highest
+    choices: tuple[Choice, ...] = ()
+    path: str = ""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether the list says lengths of answers too; what a file says is known when it is read."""
+        return any(choice.output is not None for choice in self.choices)
+
+
+def parse_lengths(name: str, asked: int | str) -> Lengths:
+    """Of what was given to this option."""
+    if isinstance(asked, int):
+        return Lengths("constant", asked)
+    word = asked.strip().lower()
+    if word.isdigit():
+        return Lengths("constant", _number.read(name, word))
+    if word.startswith("@"):
+        return Lengths("file", path=_existing(name, asked.strip()[1:]))
+    called = _CALL.fullmatch(word)
+    if called is not None:
+        return _distribution(name, asked, called[1], called[2])
+    return Lengths("listed", choices=tuple(_choice(name, asked, item) for item in word.split(",")))
+
+
+def _existing(name: str, path: str) -> str:
+    if not os.path.isfile(path):
+        raise UsageError(
+            f"{name}: there is no file '{path}'",
+            remedy="give a file with a number in each line, or a pair prompt,answer",
+        )
+    return path
+
+
+def _distribution(name: str, asked: str, kind: str, inside: str) -> Lengths:
+    try:
+        first, second = (float(part) for part in inside.split(","))
+    except ValueError:
+        raise UsageError(f"{name} '{asked}': {kind} takes two numbers", remedy=_EXAMPLES[kind]) from None
+    if not (1 <= first <= LONGEST and 0 <= second <= LONGEST):
+        raise UsageError(
+            f"{name} '{asked}': the numbers of {kind} must be from 1 to {LONGEST:,}, a deviation from 0",
+            remedy=_EXAMPLES[kind],
+        )
+    if kind == "uniform" and not (first <= second and first == int(first) and second == int(second)):
+        raise UsageError(
+            f"{name} '{asked}': uniform takes two whole numbers, the lower first", remedy=_EXAMPLES[kind]
+        )
+    return Lengths(kind, first, second)
+
+
+_EXAMPLES: Mapping[str, str] = {
+    "normal": "write normal(512, 128), with mean and standard deviation",
+    "lognormal": "write lognormal(512, 128), with mean and standard deviation of the lengths themselves",
+    "uniform": "write uniform(100, 200), with the shortest and the longest",
+}
+
+
+def _choice(name: str, asked: str, item: str) -> Choice:
+    found = _ITEM.fullmatch(item.strip())
+    if found is None:
+        raise UsageError(f"{name} '{asked}': '{item.strip()}' is no length", remedy=_REMEDY)
+    prompt, output, weight = found.groups()
+    choice = Choice(int(prompt), None if output is None else int(output), float(weight or 1))
+    if not (1 <= choice.prompt <= LONGEST and 1 <= (choice.output or 1) <= LONGEST and choice.weight > 0):
+        raise UsageError(
+            f"{name} '{asked}': '{item.strip()}' has a length or a weight that is not above 0",
+            remedy=f"write {_PAIRS}",
+        )
+    if (output is None) != ("/" not in asked):
+        raise UsageError(
+            f"{name} '{asked}': '{item.strip()}' is no pair, and others are", remedy=f"write {_PAIRS}"
+        )
+    return choice
+
+
+def lengths(*, pairs: bool) -> Values:
+    """A number stays one; anything else stays the text that was given, which can be read. Pairs are for prompts."""
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise UsageError(f"{name} must be a number or a text, but is {value!r}", remedy=_REMEDY)
+        if isinstance(value, int):
+            _number.check(name, value)
+        elif parse_lengths(name, value).has_pairs and not pairs:
+            raise UsageError(
+                f"{name} '{value}': pairs of lengths are given with --prompt-tokens",
+                remedy=f"write --prompt-tokens '{_PAIRS}' and leave {name} out",
+            )
+
+    def read(name: str, word: str) -> int | str:
+        if re.fullmatch(r"[+-]?\d+", word.strip()):
+            return int(_number.read(name, word))
+        check(name, word)
+        return word
+
+    return Values(read, "LENGTHS", check=check)
+
+
+def log_parameters(mean: float, deviation: float) -> tuple[float, float]:
+    """Mean and deviation of the logarithms of lengths that have this mean and this deviation."""
+    variance = math.log1p((deviation / mean) ** 2)
+    return math.log(mean) - variance / 2, math.sqrt(variance)

@@ -1,0 +1,60 @@
+"""The prompts of a run: how they were counted, what was sent, and what a cache of prefixes could have known."""
+
+from collections.abc import Iterator
+
+from inferometer.report.document import Column, Section, Table, text_columns
+from inferometer.report.documents.levels import best
+from inferometer.report.format import plain_number, plural, share
+from inferometer.stats.prompts import PromptFigures
+from inferometer.stats.result import Result
+
+
+def prompts_section(result: Result) -> Section | None:
+    """Our count and the server's side by side; None where requests have no prompts."""
+    found = result.prompts
+    if found is None:
+        return None
+    columns = (*text_columns("Tokens of a prompt"), *map(Column, ("Mean", "p50", "p99")))
+    rows = [("Sent, by our count", plain_number(round(found.mean, 1)), f"{found.p50:,}", f"{found.p99:,}")]
+    top = best(result)
+    counted = None if top is None or top[1].tokens is None else top[1].tokens.per_prompt
+    if counted is not None and counted.count and counted.max_ns:
+        middle, tail = (counted.percentile_ns(p) for p in (50, 99))
+        rows.append(("The server's own count", plain_number(counted.mean_ns), f"{middle:,}", f"{tail:,}"))
+    title = "Prompts"
+    return Section("prompts", title, " ".join(prompt_sentences(found)), (Table(title, columns, tuple(rows)),))
+
+
+def prompt_sentences(found: PromptFigures) -> Iterator[str]:
+    """How they were counted, what was asked, and what could have been cached."""
+    if found.is_exact:
+        yield f"Counted with the tokenizer {found.tokenizer}, without what the server adds, such as a chat template."
+    else:
+        yield "Counted in words, as no tokenizer was given: --tokenizer makes the counts exact."
+    if found.asked:
+        yield f"Asked for: {found.asked} tokens{_after(found)}."
+    if found.asked_output:
+        yield f"Answers of at most {found.asked_output} tokens."
+    yield f"{_cacheable(found.cacheable_share)} of the prompt tokens could have been cached: {_why(found)}."
+
+
+def _cacheable(part: float) -> str:
+    return "None" if part == 0 else share(part)
+
+
+def _after(found: PromptFigures) -> str:
+    if not found.prefix_tokens:
+        return ""
+    pool = "" if found.prefixes == 1 else f", one of {found.prefixes:,}"
+    return f" after a shared prefix of {found.prefix_tokens:,}{pool}"
+
+
+def _why(found: PromptFigures) -> str:
+    if found.is_unique and found.prefix_tokens:
+        return "those of shared prefixes; what follows them is another text in every request"
+    if found.is_unique:
+        return "every request had a start of its own"
+    return (
+        f"{plural(found.requests, 'request')} were sent of {plural(found.different, 'different prompt')}, and this is "
+        "what they have in common with the beginnings of earlier ones"
+    )

@@ -1,0 +1,133 @@
+"""The prompts that were sent: their lengths, and how much of them a cache of prefixes could have known.
+
+Tokens that a prompt shares with the beginning of an earlier one could have been cached. Over all prompts together those
+are all tokens but the nodes of the tree that the prompts form, whatever their order: a node is a token that is new
+after what stands before it. Neighbours among the sorted texts share the longest beginnings, which gives the nodes.
+
+Unique starts are numbers that count up, the lowest digit first. Of n of them in base b, at most b^d differ in their
+first d digits, so the others share those: a token or two of each, which no cache of blocks can use.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+
+from inferometer.dataset.prompts import PromptText
+from inferometer.dataset.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFigures:
+    """Of all requests of a run that ended. Tokens are those of the texts, without what a server adds."""
+
+    tokenizer: str  # its file, or `words`
+    is_exact: bool  # counted with the tokenizer; else a word counts as a token
+    asked: str  # lengths of the prompts; empty where they were given
+    asked_output: str  # lengths of the answers; empty where none was asked for
+    prefix_tokens: int  # of the text that is shared
+    prefixes: int  # how many such texts there were
+    is_unique: bool  # every request had a start of its own
+    requests: int
+    different: int  # rendered requests that were sent, once or many times
+    tokens: int
+    mean: float
+    p50: int
+    p99: int
+    cacheable: int  # tokens in common with the beginning of an earlier request
+
+    @property
+    def cacheable_share(self) -> float:
+        return self.cacheable / self.tokens if self.tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPrompts:
+    """What was asked of the prompts, as `PromptFigures` has it."""
+
+    asked: str = ""
+    asked_output: str = ""
+    prefix_tokens: int = 0
+    prefixes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """A rendered request, and how often it was sent."""
+
+    text: PromptText
+    count: int
+
+
+def prompt_figures(
+    asked: AskedPrompts, sent: Sequence[SentPrompt], tokenizer: Tokenizer, base: int
+) -> PromptFigures | None:
+    """None where nothing was sent that has a text; `base` is that of the unique starts, 0 without."""
+    count = cache(tokenizer.count)
+    sent = [row for row in sent if row.count and (row.text.before or row.text.start)]
+    if not sent:
+        return None
+    lengths = [count(row.text.before) + row.text.start + count(row.text.after) for row in sent]
+    every = np.repeat(lengths, [row.count for row in sent])
+    p50, p99 = np.percentile(every, (50, 99), method="inverted_cdf")
+    total = int(every.sum())
+    return PromptFigures(
+        tokenizer=tokenizer.name,
+        is_exact=tokenizer.is_exact,
+        asked=asked.asked,
+        asked_output=asked.asked_output,
+        prefix_tokens=asked.prefix_tokens,
+        prefixes=asked.prefixes,
+        is_unique=all(row.text.start > 0 for row in sent),
+        requests=len(every),
+        different=len(sent),
+        tokens=total,
+        mean=total / len(every),
+        p50=int(p50),
+        p99=int(p99),
+        cacheable=total - _new_tokens(sent, base, count),
+    )
+
+
+def _new_tokens(sent: Sequence[SentPrompt], base: int, count: Callable[[str], int]) -> int:
+    """Of each request those behind what it has in common with an earlier one."""
+    new = _nodes({row.text.before for row in sent}, count)
+    groups: dict[tuple[str, int], list[SentPrompt]] = defaultdict(list)
+    for row in sent:
+        if row.text.start:
+            groups[row.text.before, row.text.start].append(row)
+    for (_, digits), rows in groups.items():
+        sends = Counter({row.text.after: row.count for row in rows})
+        requests = sends.total()
+        behind = sum(count(after) * times for after, times in sends.items())
+        # As many numbers as there are, with every text: what is sent beyond that has been sent before.
+        most = base**digits * len(rows)
+        new += sum(min(requests, base**digit) for digit in range(1, digits + 1))
+        new += round(behind * min(1.0, most / requests))
+    return new
+
+
+def _nodes(texts: Iterable[str], count: Callable[[str], int]) -> int:
+    """Tokens of the tree that the texts form."""
+    ordered = sorted(texts)
+    shared = sum(count(_common(one, other)) for one, other in pairwise(ordered))
+    return sum(map(count, ordered)) - shared
+
+
+def _common(one: str, other: str) -> str:
+    """The beginning that both have, up to the end of a word; texts without blanks have no words."""
+    same, other_than = 0, min(len(one), len(other)) + 1  # so many characters are the same, so many are not
+    while other_than - same > 1:
+        middle = (same + other_than) // 2
+        if one[:middle] == other[:middle]:
+            same = middle
+        else:
+            other_than = middle
+    if not any(map(str.isspace, one)):
+        return one[:same]
+    while same and not all(same == len(text) or text[same].isspace() for text in (one, other)):
+        same -= 1
+    return one[:same]

@@ -1,0 +1,105 @@
+"""Tokenizers of every usual build, trained on a few sentences."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from inferometer.dataset.tokens import COMMON
+
+SENTENCES = [" ".join(COMMON[start:] + COMMON[:start]) for start in range(0, len(COMMON), 3)] * 4
+_BEGIN = "<s>"
+_UNKNOWN = "[UNK]"
+
+
+def byte_level() -> Tokenizer:
+    """As GPT-2 and Llama 3 have it: a beginning is added, and long texts would be cut."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    _train(
+        made,
+        trainers.BpeTrainer(
+            vocab_size=900, initial_alphabet=alphabet, special_tokens=[_BEGIN], show_progress=False
+        ),
+    )
+    begin = made.token_to_id(_BEGIN)
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{_BEGIN} $A", special_tokens=[(_BEGIN, begin)]
+    )
+    made.enable_truncation(16)
+    return made
+
+
+def unsplit() -> Tokenizer:
+    """As Llama 2 has it: a blank before every text, and no split at blanks, so that a blank at the start is a token."""
+    trained = Tokenizer(models.BPE(unk_token=_UNKNOWN))
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    _train(trained, trainers.BpeTrainer(vocab_size=700, special_tokens=[_UNKNOWN, "▁▁"], show_progress=False))
+    bare = Tokenizer(trained.model)
+    bare.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    bare.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return bare
+
+
+def unigram() -> Tokenizer:
+    made = Tokenizer(models.Unigram())
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    _train(
+        made,
+        trainers.UnigramTrainer(
+            vocab_size=300, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
+        ),
+    )
+    return made
+
+
+def word_piece() -> Tokenizer:
+    made = Tokenizer(models.WordPiece(unk_token=_UNKNOWN))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    _train(made, trainers.WordPieceTrainer(vocab_size=600, special_tokens=[_UNKNOWN], show_progress=False))
+    return made
+
+
+def word_level() -> Tokenizer:
+    made = Tokenizer(models.WordLevel(unk_token=_UNKNOWN))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    _train(made, trainers.WordLevelTrainer(vocab_size=150, special_tokens=[_UNKNOWN], show_progress=False))
+    return made
+
+
+def letters() -> Tokenizer:
+    """Of bytes alone: no word is a token, and letters are."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    _train(made, trainers.BpeTrainer(vocab_size=256, initial_alphabet=alphabet, show_progress=False))
+    return made
+
+
+def wordless() -> Tokenizer:
+    """Numbers alone: no text of a length can be made of it."""
+    made = Tokenizer(models.WordLevel({_UNKNOWN: 0, "1": 1, "2": 2}, unk_token=_UNKNOWN))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return made
+
+
+BUILDS: dict[str, Callable[[], Tokenizer]] = {
+    build.__name__: build for build in (byte_level, unsplit, unigram, word_piece, word_level, letters)
+}
+
+
+def saved(build: Callable[[], Tokenizer], folder: Path) -> Path:
+    """The file of a newly trained one."""
+    path = folder / "tokenizer.json"
+    build().save(str(path))
+    return path
+
+
+def _train(made: Tokenizer, trainer: object) -> None:
+    made.train_from_iterator(SENTENCES, trainer)
