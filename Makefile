@@ -54,13 +54,19 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'xllamacpp>=0.2' 'gguf>=0.17'
 	@touch $@
 
+# Without a pin torch brings gigabytes of CUDA.
+.venv-transformers/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'transformers[serving]>=5.22,<6' 'torch==2.13.0'
+	@touch $@
+
 .venv-torchserve/.installed:
 	@command -v java > /dev/null || { echo 'TorchServe needs Java 17: apt-get install default-jre-headless'; exit 1; }
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
 	@touch $@
 
-PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-torchserve/.installed
+PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-transformers/.installed .venv-torchserve/.installed
 
 test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
 	$(PYTHON) -m pytest tests/peers
@@ -112,7 +118,7 @@ COUNT ?= 60
 mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tests notice: COUNT=200 SEED=2 for more
 	$(PYTHON) -m tools.mutate --count $(COUNT) --seed $(SEED)
 
-bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk and nginx
+bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm
 	$(PYTHON) -m benchmarks
 
 trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known

@@ -161,6 +161,27 @@ def llama_rerank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Transformers:
+    address: str
+    model: str
+
+
+@pytest.fixture(scope="session")
+def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transformers]:
+    """The server in `transformers`, on a small random model; it finds nothing on a hub."""
+    folder = tmp_path_factory.mktemp("transformers")
+    python, model, log = environment("transformers"), folder / "tiny", folder / "log"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    subprocess.run([python, HERE / "transformers_model.py", model], env=clean, check=True, timeout=DEADLINE_S)
+    (port,) = free_ports(1)
+    words = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    with started([python.parent / "transformers", "serve", model, *words], log, env=clean) as process:
+        wait_until(lambda: answers(port), process, log)
+        yield Transformers(f"127.0.0.1:{port}", str(model))
+
+
+@dataclass(frozen=True, slots=True)
 class TorchServe:
     inference: str
     management: str

@@ -362,7 +362,8 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
         for name in _SENT
         if getattr(asked, name) != getattr(plain, name)
     ]
-    rows += [f"{model} {prompts[model]!r}" for model in sorted(prompts)]
+    for model, made in sorted(prompts.items(), key=lambda row: row[0]):
+        rows += [f"{model} {made!r}", *(f"{model} {text}" for text in (() if made is None else made.later))]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
 
 

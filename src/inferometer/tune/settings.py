@@ -13,7 +13,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.payloads import build_payloads
-from inferometer.dataset.tokens import COMMON
+from inferometer.dataset.tokens import open_tokenizer
 from inferometer.measure.address import url_of, with_scheme, written_address
 from inferometer.measure.checks import with_api_key
 from inferometer.options.commands import TuneOptions
@@ -76,7 +76,7 @@ class ServerAccess:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts of common words, each about a token, or those of a file."""
+    """Prompts of exact lengths by a tokenizer, or of common words, each about a token, or those of a file."""
 
     count: int = 100
     mean: int = 550  # words
@@ -86,14 +86,32 @@ class Prompts:
     output_tokens: int | None = None
     backend: str | None = None  # one of LENGTHS; None: as the model's inputs show
     is_streamed: bool = True
+    # The journal keeps a digest of how this is written; what it did not have at first is added where it is set.
+    tokenizer: str | None = field(default=None, repr=False)  # a tokenizer.json, or its folder
+    prefix_tokens: int = field(default=0, repr=False)  # of the beginning that prompts share,
+    prefixes: int = field(default=1, repr=False)  # and how many such beginnings there are
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """What is set of the fields that are not written."""
+        plain = Prompts()
+        names = ("tokenizer", "prefix_tokens", "prefixes")
+        return tuple(
+            f"{name} {getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(plain, name)
+        )
 
     def texts(self) -> list[str]:
         if self.file is not None:
             (steps,) = build_payloads(DataOptions(prompts=self.file)).streams
             return [_text(self.file, step[0].name, step[0].data) for step in steps]
         random = Random(self.seed)
+        tokenizer = open_tokenizer(self.tokenizer)
         lengths = [max(1, round(random.gauss(self.mean, self.deviation))) for _ in range(self.count)]
-        return [" ".join(random.choices(COMMON, k=length)) for length in lengths]
+        texts = [tokenizer.text(length, random) for length in lengths]
+        if self.prefix_tokens:
+            shared = [tokenizer.text(self.prefix_tokens, random) for _ in range(self.prefixes)]
+            texts = [random.choice(shared) + text for text in texts]
+        return texts if tokenizer.is_exact else [text.strip() for text in texts]
 
     def steps(self, model: str, inputs: Collection[str]) -> list[Mapping[str, Any]]:
         """A request each for a Triton model with these inputs, by the names that vLLM and TensorRT-LLM give them."""

@@ -38,8 +38,15 @@ def test_only_what_is_sent_makes_another_trial(changed, is_same):
 
 def test_other_prompts_make_another_trial():
     options = {"m": Options(model="m")}
-    found = [fingerprint(options, prompts) for prompts in ({}, {"m": Prompts()}, {"m": Prompts(seed=1)})]
-    assert len(set(found)) == 3
+    others = (
+        Prompts(),
+        Prompts(seed=1),
+        Prompts(tokenizer="a"),
+        Prompts(prefix_tokens=2),
+        Prompts(prefixes=2),
+    )
+    found = [fingerprint(options, prompts) for prompts in ({}, *({"m": other} for other in others))]
+    assert len(set(found)) == 6
     assert fingerprint(options, {"m": Prompts()}) == found[1]
 
 

@@ -45,6 +45,9 @@ _PROMPT_FIELDS = {
     "input-file": "file",
     "expected-output-tokens": "output_tokens",
     "backend": "backend",
+    "tokenizer": "tokenizer",
+    "prefix-prompt-length": "prefix_tokens",
+    "num-prefix-prompts": "prefixes",
 }
 """Flags that are fields of `Prompts`."""
 

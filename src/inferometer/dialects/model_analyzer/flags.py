@@ -1,6 +1,7 @@
 """Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
@@ -161,6 +162,17 @@ def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
 # --- GenAI-Perf
 
 
+def _tokenizer(path: str, value: Any) -> str:
+    """A file or folder of this machine."""
+    found = text(path, value)
+    if not Path(found).exists():
+        raise UsageError(
+            f"{path} is '{found}', which is no file or folder here, and nothing is fetched from a hub",
+            remedy="give a tokenizer.json or its folder, or leave it out: a common word counts as a token then",
+        )
+    return found
+
+
 GENAI_FLAGS: Mapping[str, Read] = {
     "backend": choice(*LENGTHS),
     "endpoint": text,
@@ -174,6 +186,9 @@ GENAI_FLAGS: Mapping[str, Read] = {
     "num-of-output-prompts": whole(1),
     "random-seed": whole(0),
     "streaming": flag,
+    "tokenizer": _tokenizer,
+    "prefix-prompt-length": whole(1),
+    "num-prefix-prompts": whole(1),
 }
 # As later versions of GenAI-Perf call them.
 _NEWER = {
@@ -188,10 +203,6 @@ _REFUSED = {
     "input-dataset": (
         "names a dataset of the internet, and nothing is fetched from there",
         "give prompts with input-file, one per line, or let them be made",
-    ),
-    "tokenizer": (
-        "names a tokenizer, and tokens are counted without one: by the server, else as the responses of a stream",
-        "leave it out",
     ),
 }
 
@@ -216,6 +227,17 @@ def genai_flags(path: str, value: Any) -> Mapping[str, Any]:
             f"{path}.input-type and {path}.input-file do not fit",
             remedy="give input-type file with an input-file",
         )
+    if "num-prefix-prompts" in found and "prefix-prompt-length" not in found:
+        raise UsageError(
+            f"{path}.num-prefix-prompts is given without {path}.prefix-prompt-length",
+            remedy="say with prefix-prompt-length how many tokens each of them has",
+        )
+    for name in ("tokenizer", "prefix-prompt-length"):
+        if name in found and "input-file" in found:
+            raise UsageError(
+                f"{path}.{name} is for prompts that are made, and {path}.input-file has them",
+                remedy="leave one of them out",
+            )
     return found
 
 

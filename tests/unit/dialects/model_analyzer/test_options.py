@@ -1,8 +1,12 @@
 """Options, YAML and the rules between them: what is refused, with which words, and that nothing is made then."""
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from inferometer.base.errors import UsageError
+from inferometer.dataset.tokens import COMMON
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, OURS, read_command
 from inferometer.dialects.model_analyzer.values import ints
@@ -260,7 +264,12 @@ REFUSED = [
     *(
         (f"genai_perf_flags {flags}", f"{{model_type: LLM, genai_perf_flags: {flags}}}", [], words)
         for flags, words in (
-            ("{tokenizer: gpt2}", ["genai_perf_flags.tokenizer", "counted without one"]),
+            ("{tokenizer: gpt2}", ["genai_perf_flags.tokenizer", "'gpt2'", "tokenizer.json"]),
+            ("{num-prefix-prompts: 3}", ["genai_perf_flags.num-prefix-prompts", "prefix-prompt-length"]),
+            (
+                "{input-type: file, input-file: a, prefix-prompt-length: 3}",
+                ["genai_perf_flags.prefix-prompt-length", "input-file"],
+            ),
             ("{input-dataset: openorca}", ["genai_perf_flags.input-dataset", "input-file"]),
             ("{concurrency: 3}", ["genai_perf_flags.concurrency", "is not a flag"]),
             ("{service-kind: openai}", ["genai_perf_flags.url"]),
@@ -366,6 +375,25 @@ profile_models:
     assert (third.makes_text, third.prompts, third.options.data.sources) == (True, None, ("zero",))
     plain = job("-m", "r", "--profile-models", "W")
     assert plain.config.model_type == "generic"
+
+
+def test_prompts_of_an_llm_have_exact_lengths_by_its_tokenizer(tmp_path):
+    words = {word: number for number, word in enumerate(("[UNK]", *COMMON))}
+    encoder = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    encoder.pre_tokenizer = WhitespaceSplit()
+    encoder.save(str(tmp_path / "tokenizer.json"))
+    yaml = f"""
+model_type: LLM
+genai_perf_flags: {{tokenizer: {tmp_path}, synthetic-input-tokens-mean: 20, num-dataset-entries: 40,
+                    prefix-prompt-length: 30, num-prefix-prompts: 2}}
+profile_models: [A]
+"""
+    (model,) = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
+    ids = [encoder.encode(text).ids for text in model.prompts.texts()]
+    assert {len(row) for row in ids} == {50}
+    assert 0 not in {number for row in ids for number in row}  # the model knows every word
+    assert len({tuple(row[:30]) for row in ids}) == 2
+    assert len({tuple(row) for row in ids}) == 40
 
 
 def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():
