@@ -13,6 +13,7 @@ from tests.support.commands import fork_server_address
 from tests.support.openai import FakeOpenAi
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer_json
 from tests.support.tfserving import FakeTfServing
+from tests.support.vocabularies import word_level
 
 pytestmark = pytest.mark.live
 
@@ -89,6 +90,7 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
     (work / "src").symlink_to(
         ROOT / "src"
     )  # documents name the example pictures by their place in the repository
+    (work / "tokenizer.json").write_text(word_level().to_str())
     with (
         FakeOpenAi() as openai,
         FakeTriton(control=_plain, model=IRIS) as kserve,
