@@ -19,6 +19,7 @@ from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
+    CoreUse,
     Doubt,
     Estimate,
     HostUse,
@@ -234,7 +235,8 @@ def _remarks(
             yield _rate_remark(pressed, rates)
     elif rates is not None:
         yield from _rate_remarks(rates, found, is_from_start=raw.whole.start_ns == raw.start_ns)
-    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan))
+    ours = None if raw.host is None else raw.host.ours
+    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours)
     if found.server is None:
         yield from _without_statistics(raw)
         return
@@ -299,9 +301,9 @@ def _rate_remark(note: Note, rates: Rates) -> Remark:
     )
 
 
-def client_remarks(found: Measurement, *, is_capped: bool) -> Iterator[Remark]:
+def client_remarks(found: Measurement, *, is_capped: bool, ours: CoreUse | None = None) -> Iterator[Remark]:
     """Whether this tool or this machine is the limit."""
-    limit = client_limit(found, is_capped=is_capped)
+    limit = client_limit(found, is_capped=is_capped, ours=ours)
     if limit is not None:
         yield Remark(Note.CLIENT_LIMITED, limit)
 

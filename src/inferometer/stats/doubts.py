@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import Distribution, Doubt, Estimate, Measurement, WindowFigures
+from inferometer.stats.measurement import CoreUse, Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
 
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
+STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
 SLOW = 5  # times the median: a request that met a stall
 MOST_SLOW = 0.1  # share of groups of requests that met a stall
@@ -104,8 +105,8 @@ def _longer(evidence: DoubtEvidence) -> str:
     return f"about {float(f'{needed_s:.2g}'):,.0f} s of measuring would do"
 
 
-def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
-    """In what way this tool, not the server, holds the figures back."""
+def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse | None = None) -> str | None:
+    """In what way this tool, not the server, holds the figures back; `ours` is what it had of this machine's cores."""
     client = found.client
     if client.cpu_share > BUSY:
         return f"client-limited: the busiest worker used {share(client.cpu_share)} of a core"
@@ -119,6 +120,9 @@ def client_limit(found: Measurement, *, is_capped: bool = False) -> str | None:
         if client.loop_lag_p50_ns > max(NS_PER_MS, LATE_SHARE * first_ns):
             late = duration(client.loop_lag_p50_ns)
             return f"client-limited: what a server sent was read {late} late, half of the time or more"
+        if ours is not None and ours.waiting > STARVED and ours.cores + ours.waiting > BUSY * client.workers:
+            waited = share(ours.waiting / (ours.cores + ours.waiting))
+            return f"client-limited: {waited} of the time that streams needed this tool, it waited for a core"
     return None
 
 

@@ -16,7 +16,7 @@ from inferometer.stats.doubts import (
     two_modes,
 )
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import ClientCost, Estimate, Measurement, Streaming, WindowFigures
+from inferometer.stats.measurement import ClientCost, CoreUse, Estimate, Measurement, Streaming, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE, Series
 
 MS = 1_000_000
@@ -161,6 +161,26 @@ def test_client_is_the_limit_when_it_reads_streams_late(loop_lag_ms, first_ms, i
     said = client_limit(found)
     assert (said is not None) == is_limited
     assert said is None or said.startswith("client-limited: what a server sent was read ")
+
+
+@pytest.mark.parametrize(
+    ("ours", "workers", "is_stream", "is_limited"),
+    [
+        (CoreUse(0.3, 0.65), 1, True, True),
+        (CoreUse(0.3, 0.65), 4, True, False),
+        (CoreUse(0.3, 0.2), 1, True, False),  # it had what it needed most of the time
+        (CoreUse(0.75, 0.2), 1, True, False),
+        (CoreUse(0.3, 0.65), 1, False, False),  # the server waits for the next request
+    ],
+)
+def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, is_stream, is_limited):
+    found = measurement([600.0] * 99, replace(IDLE, workers=workers))
+    if is_stream:
+        first, gaps = spread([50] * 99), spread([10.0] * 99)
+        found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
+    said = client_limit(found, ours=ours)
+    assert (said is not None) == is_limited
+    assert said is None or "it waited for a core" in said
 
 
 DRIFTS = {
