@@ -1,6 +1,7 @@
 """Brute, quick and optuna: what they ask for, against the contract's acceptance cases."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from scripted import N, W, drive, server
@@ -218,7 +219,8 @@ def test_smart_expects_more_of_an_ensemble_whose_members_have_more_instances():
         ModelProblem(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name))
         for name in "AS"
     )
-    task = ModelProblem(automatic("E", ensemble, BOUNDED, cpu_only=True), Goal("E"), members=members)
+    space = replace(automatic("E", ensemble, BOUNDED, cpu_only=True), parameters=())
+    task = ModelProblem(space, Goal("E"), members=members)
     made = candidates.make(SearchProblem((task,), SearchSettings(bounds=BOUNDED)), VariantNames())
     for number, instances in zip(made.which, made.points.instances, strict=True):
         counts = [
