@@ -76,11 +76,11 @@ def test_schedules_send_every_request_once(selftest: tuple) -> None:
     requests = {name: figures["requests"] for name, figures in found.items() if "requests" in figures}
     assert requests == {
         "constant 100/s": 50,
-        "constant 1000/s": 500,
-        "constant 2000/s": 1000,
-        "poisson 1000/s": 500,
+        "constant 1,000/s": 500,
+        "constant 2,000/s": 1000,
+        "poisson 1,000/s": 500,
     }
-    assert found["poisson 1000/s, gaps at server"]["gaps"] == 499
+    assert found["poisson 1,000/s, gaps at server"]["gaps"] == 499
 
 
 def test_the_stall_is_seen_through(selftest: tuple) -> None:

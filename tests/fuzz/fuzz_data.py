@@ -17,7 +17,7 @@ from pyarrow import parquet
 from inferometer.dataset.build import build
 from inferometer.dataset.contents import read_contents
 from inferometer.dataset.files import Wanted, read_npy, read_npz, read_raw, read_text, read_wav
-from inferometer.dataset.lengths import AskedLengths, draw_pairs
+from inferometer.dataset.lengths import LengthRules, draw_pairs
 from inferometer.dataset.replay import read_trace
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.dataset.trace_tokens import LONGEST
@@ -370,11 +370,11 @@ LENGTH_FILES = (b"5\n6\n", b"5,1\n6,2\n", b"input_tokens,output_tokens\n5,1\n", 
 def read_lengths(data: bytes) -> None:
     asked = data.decode("utf-8", "surrogateescape")
     lengths(pairs=True).check("--prompt-tokens", asked)
-    assert all(prompt >= 1 for prompt, _ in draw_pairs(AskedLengths(asked), 5, 0))
+    assert all(prompt >= 1 for prompt, _ in draw_pairs(LengthRules(asked), 5, 0))
 
 
 def read_length_file(data: bytes) -> None:
-    assert all(prompt >= 1 for prompt, _ in draw_pairs(AskedLengths(f"@{file('lengths', data)}"), 5, 0))
+    assert all(prompt >= 1 for prompt, _ in draw_pairs(LengthRules(f"@{file('lengths', data)}"), 5, 0))
 
 
 FAMILIES = (

@@ -151,4 +151,4 @@ def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path, has_data):
         tokens = float(row["Output Token Throughput (infer/sec)"])
         assert tokens == pytest.approx(6 * float(row["Throughput (infer/sec)"]), abs=0.6)
     summary = (tmp_path / "reports/summaries/talker/result_summary.md").read_text()
-    assert "Max p99 Inter Token Latency: 10000 ms" in summary
+    assert "Max p99 Inter Token Latency: 10,000 ms" in summary

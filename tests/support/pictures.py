@@ -9,6 +9,7 @@ from inferometer.report.saved import Report, write_page
 from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
+    sample_inspection,
     sample_ramp,
     sample_result,
     sample_search,
@@ -26,6 +27,7 @@ PAGES: dict[str, Callable[..., Report]] = {
     "compare": sample_comparison,
     "diagnose": sample_diagnosis,
     "tune": sample_study,
+    "inspect": sample_inspection,
 }
 """What each picture is of, by the command, or by what is special about it."""
 

@@ -31,7 +31,6 @@ COMMAND = Command(
     examples=(
         ("localhost:8000 simple", "what limits it, and what would help"),
         ("localhost:8000 simple --apply", "try it out; the server is left as it was"),
-        ("localhost:8000 simple --apply --keep", "and leave the server with what is better"),
         (
             "localhost:8000/v1/chat/completions --output-tokens 64",
             "an LLM server, with its metrics if it has any",

@@ -28,14 +28,14 @@ _SHAPE = "write a number in each line, or a pair prompt,answer; a first line may
 
 
 @dataclass(frozen=True, slots=True)
-class AskedLengths:
+class LengthRules:
     """What was asked of prompts and of answers; `output` is None where the server decides, or the prompts say."""
 
     prompt: int | str
     output: int | str | None = None
 
 
-def draw_pairs(asked: AskedLengths, count: int, seed: int) -> list[Pair]:
+def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
     """So many; a file gives all it has, in its order."""
     prompts = parse_lengths("--prompt-tokens", asked.prompt)
     pairs = _pairs(prompts, count, Random(f"prompts {seed}"), "--prompt-tokens")

@@ -14,7 +14,7 @@ from typing import Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.lengths import AskedLengths, Pair, draw_outputs, draw_pairs
+from inferometer.dataset.lengths import LengthRules, Pair, draw_outputs, draw_pairs
 from inferometer.dataset.tokens import Tokenizer, open_tokenizer
 from inferometer.model.spec import Tensor
 from inferometer.model.unique import MARK, Unique, maybe_unique
@@ -72,7 +72,7 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
     if isinstance(output, str):
         kinds.add(parse_lengths("--output-tokens", output).kind)
     is_drawn = kinds != {"constant"}
-    lengths = AskedLengths(asked, output if isinstance(output, str) else None)
+    lengths = LengthRules(asked, output if isinstance(output, str) else None)
     pairs = draw_pairs(lengths, DRAWN if is_drawn else POOL, options.seed)
     ends = list(accumulate(tokens + (options.prefix_tokens or 0) for tokens, _ in pairs))
     if parse_lengths("--prompt-tokens", asked).kind != "file":

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -27,7 +27,7 @@ from inferometer.measure.prepare import Setup, moved, prepare
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.observe.host import Gpu, HostMeter
 from inferometer.observe.poller import MetricsEndpoint
-from inferometer.options.options import Options
+from inferometer.options.options import DataOptions, Options
 from inferometer.server.in_process import Host
 from inferometer.stats.figures import MEGA, METRICS, Source
 from inferometer.stats.measurement import Estimate, GpuFigures, Level, Measurement
@@ -332,6 +332,15 @@ def prepare_held(options: Options, host: Host) -> Setup:
 
 
 # The options that decide which requests are sent. How long they are measured is not among them.
+_LATER = (
+    "prompt_column",
+    "tokenizer",
+    "prefix_tokens",
+    "prefix_pool",
+    "prefix_zipf",
+    "unique_prompts",
+    "repeat_prompts",
+)
 _SENT = (
     "protocol",
     "service_kind",
@@ -357,7 +366,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
     it is made of must not change."""
     plain = Options(model="")
     rows = [
-        f"{model} {name} {getattr(asked, name)!r}"
+        f"{model} {name} {_written(getattr(asked, name))}"
         for model, asked in sorted(options.items())
         for name in _SENT
         if getattr(asked, name) != getattr(plain, name)
@@ -365,6 +374,19 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
     for model, made in sorted(prompts.items(), key=lambda row: row[0]):
         rows += [f"{model} {made!r}", *(f"{model} {text}" for text in (() if made is None else made.later))]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:12] if rows else ""
+
+
+def _written(value: object) -> str:
+    """As the first version wrote it: fields of data that came later stand there only where they are set."""
+    if not isinstance(value, DataOptions):
+        return repr(value)
+    plain = DataOptions()
+    shown = [
+        f"{row.name}={getattr(value, row.name)!r}"
+        for row in fields(DataOptions)
+        if row.name not in _LATER or getattr(value, row.name) != getattr(plain, row.name)
+    ]
+    return f"DataOptions({', '.join(shown)})"
 
 
 def _has_own_rule(options: Options) -> bool:

@@ -5,14 +5,14 @@ from statistics import mean, quantiles, stdev
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.dataset.lengths import AskedLengths, draw_outputs, draw_pairs
+from inferometer.dataset.lengths import LengthRules, draw_outputs, draw_pairs
 from inferometer.options.lengths import lengths, parse_lengths
 
 COUNT = 40_000
 
 
 def drawn(asked: int | str, count: int = COUNT, seed: int = 1) -> list[int]:
-    return [prompt for prompt, _ in draw_pairs(AskedLengths(asked), count, seed)]
+    return [prompt for prompt, _ in draw_pairs(LengthRules(asked), count, seed)]
 
 
 @pytest.mark.parametrize("asked", [7, "7", " 7 "])
@@ -50,7 +50,7 @@ def test_what_is_below_one_is_drawn_again():
 
 
 def test_a_list_is_drawn_by_weight():
-    pairs = draw_pairs(AskedLengths("128/16:60, 2048/256:40"), COUNT, 1)
+    pairs = draw_pairs(LengthRules("128/16:60, 2048/256:40"), COUNT, 1)
     assert set(pairs) == {(128, 16), (2048, 256)}
     assert pairs.count((128, 16)) / COUNT == pytest.approx(0.6, abs=0.01)
     assert drawn("128:3, 5").count(5) / COUNT == pytest.approx(0.25, abs=0.01)
@@ -62,7 +62,7 @@ def test_same_seed_same_lengths(asked):
 
 
 def test_lengths_of_answers_do_not_follow_those_of_prompts():
-    pairs = draw_pairs(AskedLengths("uniform(1, 1000)", "uniform(1, 1000)"), 1000, 1)
+    pairs = draw_pairs(LengthRules("uniform(1, 1000)", "uniform(1, 1000)"), 1000, 1)
     assert sum(prompt < output for prompt, output in pairs) == pytest.approx(500, abs=60)
 
 
@@ -80,7 +80,7 @@ FILES = {
 def test_files_are_read_in_their_order(content, pairs, tmp_path):
     path = tmp_path / "lengths.csv"
     path.write_bytes(content.encode())
-    assert draw_pairs(AskedLengths(f"@{path}"), 2, 0) == pairs
+    assert draw_pairs(LengthRules(f"@{path}"), 2, 0) == pairs
 
 
 def test_answers_take_the_lengths_of_a_file_in_turn(tmp_path):
@@ -106,7 +106,7 @@ def test_files_that_are_refused(content, message, tmp_path):
     path = tmp_path / "lengths"
     path.write_text(content)
     with pytest.raises(UsageError, match=message) as refused:
-        draw_pairs(AskedLengths(f"@{path}"), 1, 0)
+        draw_pairs(LengthRules(f"@{path}"), 1, 0)
     assert refused.value.remedy
 
 
@@ -153,7 +153,7 @@ def test_answers_take_no_pairs(tmp_path):
     with pytest.raises(UsageError, match="has pairs"):
         draw_outputs(f"@{path}", 1, 0)
     with pytest.raises(UsageError, match="and so does --output-tokens"):
-        draw_pairs(AskedLengths(f"@{path}", "uniform(1, 2)"), 1, 0)
+        draw_pairs(LengthRules(f"@{path}", "uniform(1, 2)"), 1, 0)
 
 
 def test_a_length_beyond_all_reason_is_refused():
