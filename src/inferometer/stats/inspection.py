@@ -106,8 +106,10 @@ class Inspection:
 
     @property
     def peak_per_s(self) -> float | None:
-        """Of the busiest bin."""
-        return max(row.requests for row in self.bins) / self.bin_s if self.bins else None
+        """Of the busiest bin; never below the mean, which does not count the time after the last request."""
+        if not self.bins:
+            return None
+        return max(max(row.requests for row in self.bins) / self.bin_s, self.per_s or 0.0)
 
     def _repr_html_(self) -> str:
         return notebook_html(self)
