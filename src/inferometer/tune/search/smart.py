@@ -51,11 +51,12 @@ from inferometer.tune.variant import VariantNames
 Mask = NDArray[np.bool_]
 
 LOOK = Effort(1.0, 0.05)
-LONGEST_HOLD_S = 2.0
+HOLD_S, LONGEST_HOLD_S = 2.0, 3.0
 HOLD_SHARE = 1 / 40  # of the budget, for one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
 MANY = 20  # loads of configurations that must fit into a budget for the whole share
 PAIRS = 4  # runs of the winner and of the default, in turns
+SLOW_LOADING_S = 4.0
 CLEAR = 0.75  # of the gain is certain: half of these runs are enough
 MOST_RUNS = 24  # of a race
 FEWEST = 14
@@ -116,10 +117,15 @@ class SmartState:
 
     @property
     def hold(self) -> Effort:
-        """A run of the race, shorter where the budget is small."""
+        """A run of the race, shorter where the budget is small; a second more matters little where loading is slow."""
+        longest_s = LONGEST_HOLD_S if self.is_slow_to_load else HOLD_S
         if self.clock.budget_s is None:
-            return Effort(LONGEST_HOLD_S, 0.02)
-        return Effort(float(np.clip(self.clock.budget_s * HOLD_SHARE, LOOK.duration_s, LONGEST_HOLD_S)), 0.02)
+            return Effort(longest_s, 0.02)
+        return Effort(float(np.clip(self.clock.budget_s * HOLD_SHARE, LOOK.duration_s, longest_s)), 0.02)
+
+    @property
+    def is_slow_to_load(self) -> bool:
+        return float(self.clock.loading_s(self.candidates.points.instances[:1])[0]) > SLOW_LOADING_S
 
     def row_of(self, trial: Trial) -> int:
         return self.row_by_setting[trial.setting]
@@ -233,7 +239,9 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
     look_s = float(np.median(state.costs(LOOK)[state.candidates.which == state.loaded]))
     count = min(USUAL_LOADS, len(state.candidates.configurations))
     left_s = (
-        count * loading_s + USUAL_LOOKS * look_s + USUAL_HOLDS * (look_s + LONGEST_HOLD_S - LOOK.duration_s)
+        count * loading_s
+        + USUAL_LOOKS * look_s
+        + USUAL_HOLDS * (look_s + state.hold.duration_s - LOOK.duration_s)
     )
     costs = f"loading takes {loading_s:.1f} s, a measurement {look_s:.1f} s"
     return SearchMessage(
@@ -507,10 +515,23 @@ def _confirm(state: SmartState) -> SearchSteps[None]:
         if not _fits(state, row, state.hold, 0.0):
             return
         yield from measure(state, row, state.hold)
+        yield from _refine(state)
+
+
+def _refine(state: SmartState) -> SearchSteps[None]:
+    """Another load of what is loaded, if it may well be better: that costs little, and the machine may have been slower
+    when its neighbours were measured."""
+    gain = np.where(state.candidates.which == state.loaded, _gains(state), -1.0)
+    row = int(gain.argmax())
+    if gain[row] > REOPEN and _fits(state, row, LOOK, 0.0):
+        yield from measure(state, row, LOOK)
 
 
 def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
-    """The gain is many times larger than what is not known of it."""
+    """The gain is many times larger than what is not known of it. Where loading is slow, runs of one load follow each
+    other, and what they have in common is not known: there it never is."""
+    if state.is_slow_to_load:
+        return False
     found = gain_of_runs(state.problem.goals, state.trials, winner, own)
     return found.limits is not None and found.limits[0] > CLEAR * found.value > 0
 
