@@ -69,7 +69,8 @@ def tokens_section(result: Result) -> Section | None:
     if tokens is not None:
         words.append(token_origin(tokens))
     charts = (chart for chart in (_trade_off(rows), _chart(rows)) if chart is not None)
-    return Section("tokens", title, " ".join(filter(None, words)), (*charts, table))
+    more = (found for found in (_phases(rows), _classes(result)) if found is not None)
+    return Section("tokens", title, " ".join(filter(None, words)), (*charts, table, *more))
 
 
 def token_rows(result: Result) -> Rows:
@@ -93,6 +94,49 @@ def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: 
         kept = found.goodput
         yield NONE if kept is None else quantity(kept.per_s)
         yield NONE if kept is None else share(kept.share)
+
+
+def _phases(rows: Rows) -> Table | None:
+    """Where the time of requests goes, at each level; None without streams."""
+    cells = tuple(
+        (
+            level_value(level.mode, level.value),
+            *(
+                text
+                for phase in (tokens.prefill, tokens.decode)
+                for text in (share(phase.share), quantity(phase.per_s))
+            ),
+        )
+        for level, found in rows
+        if (tokens := found.tokens) is not None and tokens.prefill is not None and tokens.decode is not None
+    )
+    names = ("Prefill", "Prompt tokens/s", "Decode", "Answer tokens/s")
+    columns = (load_column(rows[0][0]), *map(Column, names))
+    return Table("Prefill and decode of one request", columns, cells) if cells else None
+
+
+def _classes(result: Result) -> Table | None:
+    """What prompts of different lengths got, at the level that stands for all; None where they do not differ."""
+    found = best(result)
+    tokens = None if found is None else found[1].tokens
+    if found is None or tokens is None or len(tokens.classes) < 2:
+        return None
+    cells = tuple(
+        (
+            f"{row.low:,} to {row.high:,}",
+            f"{row.count:,}",
+            *(
+                at_percentile(times, p) if times.count else NONE
+                for times in (row.first, row.between)
+                for p in (50, 99)
+            ),
+            lengths(row.per_answer, ".."),
+        )
+        for row in tokens.classes
+    )
+    names = ("Requests", "TTFT p50", "TTFT p99", "Gap p50", "Gap p99", "Per answer")
+    title = f"By length of the prompt, at {level_label(found[0].mode, found[0].value)}"
+    return Table(title, (Column("Prompt tokens"), *map(Column, names)), cells)
 
 
 def _trade_off(rows: Rows) -> Chart | None:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.terminal import show
+from inferometer.stats.measurement import Phase, PromptClass
 from tests.support.reports import sample_result, sample_text
 
 
@@ -54,6 +55,31 @@ def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
     assert points[-1].y == 4800
     assert points[-1].x_limits == (55.0, 65.0)
     assert "each user from 90.0 to 60.0" in section(sample_text()).lead
+
+
+def test_prefill_decode_and_lengths_of_prompts_have_tables():
+    result = sample_text()
+    levels = []
+    for level in result.levels:
+        found = level.measurement
+        assert found is not None
+        assert found.tokens is not None
+        times, answers = found.tokens.between, found.tokens.per_answer
+        classes = tuple(
+            PromptClass(low, high, count, times, times, answers)
+            for low, high, count in ((1, 127, 40), (128, 2048, 60))
+        )
+        tokens = replace(
+            found.tokens,
+            prefill=Phase(10**9, 0.25, 51_200, 10_240.0),
+            decode=Phase(3 * 10**9, 0.75, 9_500, 83.5),
+            classes=classes,
+        )
+        levels.append(replace(level, measurement=replace(found, tokens=tokens)))
+    *_, phases, lengths = section(replace(result, levels=tuple(levels))).blocks
+    assert phases.rows[0] == ("1", "25 %", "10,240", "75 %", "83.5")
+    assert [row[:2] for row in lengths.rows] == [("1 to 127", "40"), ("128 to 2,048", "60")]
+    assert section(result).blocks[-1].title == "Tokens"  # neither is known
 
 
 def test_a_single_level_is_no_trade_off():
