@@ -79,7 +79,7 @@ def test_prefill_decode_and_lengths_of_prompts_have_tables():
     *_, phases, lengths = section(replace(result, levels=tuple(levels))).blocks
     assert phases.rows[0] == ("1", "25 %", "10,240", "75 %", "83.5")
     assert [row[:2] for row in lengths.rows] == [("1 to 127", "40"), ("128 to 2,048", "60")]
-    assert section(result).blocks[-1].title == "Tokens"  # neither is known
+    assert len(section(result).blocks) == 3  # neither is known
 
 
 def test_a_single_level_is_no_trade_off():
