@@ -17,6 +17,7 @@ from tests.support.vocabularies import word_level
 
 pytestmark = pytest.mark.live
 
+METRICS = "vllm:num_requests_running 1.0\nvllm:num_requests_waiting 0.0\nvllm:kv_cache_usage_perc 0.1\n"
 IRIS = FakeModel("iris", inputs=(("predict", "FP32", (4,)),))
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -92,7 +93,7 @@ def test_commands_of_the_document_run(document, triton, tmp_path):
     )  # documents name the example pictures by their place in the repository
     (work / "tokenizer.json").write_text(word_level().to_str())
     with (
-        FakeOpenAi() as openai,
+        FakeOpenAi(metrics=METRICS) as openai,
         FakeTriton(control=_plain, model=IRIS) as kserve,
         ScriptedServer(_page) as page,
         FakeTfServing() as tfserving,

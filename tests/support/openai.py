@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from tests.support.servers import Act, Request, ScriptedServer, Wire, answer_json, both, raw
+from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, answer_json, both, raw
 
 DONE = b"data: [DONE]\n\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -91,11 +91,16 @@ class FakeOpenAi:
     """Every endpoint of one model. Use as a context manager."""
 
     def __init__(
-        self, speak: Speak = lambda number, request: None, *, models: tuple[str, ...] = ("tiny",)
+        self,
+        speak: Speak = lambda number, request: None,
+        *,
+        models: tuple[str, ...] = ("tiny",),
+        metrics: str = "",  # the text at /metrics
     ) -> None:
         self.server = ScriptedServer(self._act)
         self.calls: list[Request] = []
         self._models = models
+        self._metrics = metrics
         self._speak = speak
         self._counting = threading.Lock()
 
@@ -114,6 +119,8 @@ class FakeOpenAi:
         if request.method != "POST":
             if request.path == "/v1/models":
                 return answer_json({"object": "list", "data": [{"id": name} for name in self._models]})
+            if request.path == "/metrics" and self._metrics:
+                return answer(self._metrics.encode())
             return answer_json({"error": {"message": f"no such path: {request.path}"}}, 404)
         with self._counting:
             number = len(self.calls)
