@@ -53,8 +53,7 @@ class Truth:
     streams: int = 0
     tokens: int = 0
     ttft_ms: Quantiles = NOTHING
-    gap_ms: Quantiles = NOTHING  # of every single gap,
-    mean_gap_ms: Quantiles = NOTHING  # and of the mean of each stream
+    gap_ms: Quantiles = NOTHING  # of the mean gap of each stream
     late_p50_ms: float = 0.0
     late_p99_ms: float = 0.0
     cut: int = 0  # streams that the client closed before their end
@@ -81,8 +80,7 @@ def truth(streams: Iterable[Sent], *, cut: int = 0, cpu_s: float = 0.0) -> Truth
         streams=len(found),
         tokens=times.size,
         ttft_ms=_quantiles(times[:, 0] - read),
-        gap_ms=_quantiles(np.diff(times)),
-        mean_gap_ms=_quantiles(np.diff(times).mean(axis=1)),
+        gap_ms=_quantiles(np.diff(times).mean(axis=1)),
         late_p50_ms=float(np.median(late)) / 1e6,
         late_p99_ms=float(np.percentile(late, 99)) / 1e6,
         cut=cut,

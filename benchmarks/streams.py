@@ -40,8 +40,7 @@ class Figures:
 
     ttft_ms: Quantiles
     tokens_per_s: float
-    gap_ms: Quantiles  # of every single gap,
-    is_mean_gap: bool = False  # or of the mean of each stream
+    gap_ms: Quantiles  # of the mean gap of each stream, as all tools have it
     is_client_limited: bool = False
 
 
@@ -60,9 +59,7 @@ class StreamRun:
 
     @property
     def gap_error_ms(self) -> float:
-        return error_ms(
-            self.said.gap_ms, self.truth.mean_gap_ms if self.said.is_mean_gap else self.truth.gap_ms
-        )
+        return error_ms(self.said.gap_ms, self.truth.gap_ms)
 
     @property
     def tokens_per_s(self) -> float:
@@ -161,7 +158,7 @@ def _our_figures(task: Task) -> Figures:
         raise BenchError(f"{found['failed_count']} of our streams failed")
     return Figures(
         ttft_ms=_our_quantiles(found["streaming"]["first"]),
-        gap_ms=_our_quantiles(found["streaming"]["gaps"]),
+        gap_ms=_our_quantiles(found["tokens"]["between"]),
         tokens_per_s=found["tokens"]["output_per_s"],
         is_client_limited=any(remark["note"] == "CLIENT_LIMITED" for remark in level["remarks"]),
     )
@@ -200,7 +197,6 @@ def _aiperf_figures(task: Task) -> Figures:
     return Figures(
         ttft_ms=(found["time_to_first_token"]["p50"], found["time_to_first_token"]["p90"]),
         gap_ms=(found["inter_token_latency"]["p50"], found["inter_token_latency"]["p90"]),
-        is_mean_gap=True,
         tokens_per_s=found["output_token_throughput"]["avg"],
     )
 

@@ -36,8 +36,7 @@ def sent(*late_ms: float) -> Sent:
 def test_truth_is_what_was_sent_not_what_was_due() -> None:
     found = truth([sent(0, 0, 0), sent(2, 0, 4)])
     assert (found.streams, found.tokens, found.ttft_ms) == (2, 6, (51.0, 51.8))
-    assert found.gap_ms[0] == pytest.approx(10.0)  # of 10, 10, 8 and 14
-    assert found.mean_gap_ms == pytest.approx((10.5, 10.9))  # of 10 and 11
+    assert found.gap_ms == pytest.approx((10.5, 10.9))  # the means are 10 and 11
     assert found.late_p50_ms == 0.0
     assert found.late_p99_ms == pytest.approx(3.9)
 
@@ -86,13 +85,6 @@ def test_the_error_is_that_of_the_figure_that_is_further_off(
     said: tuple[float, float], true: tuple[float, float], error: float
 ) -> None:
     assert error_ms(said, true) == pytest.approx(error)
-
-
-def test_gaps_are_compared_with_gaps_of_the_same_kind() -> None:
-    told = Truth(gap_ms=(10.0, 14.0), mean_gap_ms=(10.0, 11.0))
-    every = StreamRun(Figures((50.0, 50.0), 1.0, (10.0, 14.0)), told, 0.0, 0.0)
-    means = StreamRun(Figures((50.0, 50.0), 1.0, (10.0, 14.0), is_mean_gap=True), told, 0.0, 0.0)
-    assert (every.gap_error_ms, means.gap_error_ms) == (0.001, 3.0)
 
 
 def test_one_run_serves_all_bars() -> None:
