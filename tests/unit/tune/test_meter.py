@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from threading import Timer
+from threading import Event, Timer
 from types import SimpleNamespace
 
 import psutil
@@ -101,9 +101,11 @@ def test_processes_of_the_variant_before_do_not_count():
         young = psutil.Process(family[2].pid).memory_info().rss
         assert with_all - with_one == pytest.approx(2 * young, rel=0.2)
         family[0].kill()
-        Timer(0.3, family[1].kill).start()
+        is_ended = Event()
+        Timer(0.3, lambda: (is_ended.set(), family[1].kill())).start()
         meter._await_leavers([os.getpid()], {"m": 1})
-        assert [process.poll() is None for process in family] == [False, False, True]
+        assert is_ended.is_set()
+        assert family[2].poll() is None
     finally:
         for process in family:
             process.kill()
