@@ -102,7 +102,12 @@ def test_processes_of_the_variant_before_do_not_count():
         assert with_all - with_one == pytest.approx(2 * young, rel=0.2)
         family[0].kill()
         is_ended = Event()
-        Timer(0.3, lambda: (is_ended.set(), family[1].kill())).start()
+
+        def end() -> None:
+            is_ended.set()
+            family[1].kill()
+
+        Timer(0.3, end).start()
         meter._await_leavers([os.getpid()], {"m": 1})
         assert is_ended.is_set()
         assert family[2].poll() is None
