@@ -32,6 +32,7 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Verdict,
 )
+from inferometer.diagnose.loads import GROWING
 from inferometer.diagnose.serving import (
     DECODE,
     KV_CACHE,
@@ -44,7 +45,6 @@ from inferometer.diagnose.serving import (
 )
 from inferometer.observe.llm_metrics import LLAMA_CPP, SGLANG, TENSORRT_LLM, VLLM
 
-GROWING = 0.1  # of throughput when the load doubles, from which more load still brings more
 WORTH = 0.1  # predicted gain from which waiting is what limits
 WAITING = 0.1  # of the load in the server's queue, from which requests wait
 FULL = 0.9  # of the KV cache in use at some moment

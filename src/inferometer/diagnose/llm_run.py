@@ -7,7 +7,8 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, rough
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
-from inferometer.diagnose.llm import GROWING, conclude_llm
+from inferometer.diagnose.llm import conclude_llm
+from inferometer.diagnose.loads import announce, nothing_measured, planned
 from inferometer.diagnose.serving import ServingLevel, maybe_serving_level
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
@@ -21,7 +22,6 @@ from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
-LEVELS = (1, 2, 4, 8)
 MOST = 256  # an unasked sweep goes no further
 LOOKS_MS = 200  # between two looks at the server's metrics
 WAVES = 4  # a load is measured for at least so many answers after each other
@@ -33,16 +33,10 @@ def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -
     most = MOST if wanted is None else max(wanted)
     setup = prepare(_asking(setup.options, most), command=COMMAND)
     setup, blind = _with_metrics(setup)
-    for message in setup.messages:
-        watcher.said(message)
-    watcher.prepared(setup.result.effective)
-    watcher.planned(len(LEVELS if wanted is None else wanted), None)
+    announce(setup, wanted, watcher)
     rows, result = _sweep(setup, watcher, wanted)
     if not rows:
-        raise PeerError(
-            f"no request to '{setup.options.model}' ended well, so there is nothing to diagnose",
-            remedy=f"try `inferometer measure -m {setup.options.model}`, which shows the failures",
-        )
+        raise nothing_measured(setup.options.model)
     top = rows[-1]
     limits = [remark.text for remark in result.levels[-1].remarks if remark.note is Note.CLIENT_LIMITED]
     found = conclude_llm(rows, setup.model.name, limits[0] if limits else None)
@@ -119,7 +113,7 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
     result = setup.result
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watcher)
-        for concurrency in _planned(wanted, rows):
+        for concurrency in planned(wanted, MOST, lambda: [row.requests_per_s for row in rows]):
             load.apply(Closed(0))  # the first requests after a change are not in the level
             began_ns = instrument.clock()
             warm_up(instrument, Closed(concurrency, count=concurrency))
@@ -148,13 +142,3 @@ def _long_enough(setup: Setup, wave_ns: int) -> LevelSettings:
     return replace(
         settings, rule=replace(settings.rule, duration_ns=longer_ns), window_ns=longer_ns // windows
     )
-
-
-def _planned(wanted: Sequence[int] | None, rows: Sequence[ServingLevel]) -> Iterator[int]:
-    yield from LEVELS if wanted is None else wanted
-    if wanted is not None:
-        return
-    load = LEVELS[-1]
-    while load < MOST and len(rows) > 1 and rows[-1].requests_per_s > rows[-2].requests_per_s * (1 + GROWING):
-        load *= 2
-        yield load

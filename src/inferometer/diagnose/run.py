@@ -11,6 +11,7 @@ from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Mach
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.llm_run import diagnose_llm, refuse_changes
+from inferometer.diagnose.loads import announce, nothing_measured, planned
 from inferometer.diagnose.observation import Observation, observation
 from inferometer.diagnose.reconfigure import Config, FixedModelsError, Reconfiguration, changed_config
 from inferometer.diagnose.suggest import Circumstances
@@ -31,9 +32,7 @@ from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 
-LEVELS = (1, 2, 4, 8)
 MOST = 64  # an unasked sweep goes no further
-GROWING = 0.1  # of throughput, above which it goes further than LEVELS
 _PROBE_S = 1.0
 
 
@@ -112,16 +111,10 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
     if asked.budget_s is not None and isinstance(setup.service, ModelControl):
         with _originals(setup, setup.service, watcher) as left:
             setup = prepare(asking, command=COMMAND) if left.has_put_back else setup
-    for message in setup.messages:
-        watcher.said(message)
-    watcher.prepared(setup.result.effective)
-    watcher.planned(len(LEVELS if wanted is None else wanted), None)
+    announce(setup, wanted, watcher)
     rows, result = _sweep(setup, watcher, wanted)
     if not rows:
-        raise PeerError(
-            f"no request to '{options.model}' ended well, so there is nothing to diagnose",
-            remedy=f"try `inferometer measure -m {options.model}`, which shows the failures",
-        )
+        raise nothing_measured(options.model)
     extra, notes = _probe(asked, setup, rows, watcher)
     circumstances = _circumstances(setup, asked, result)
     investigation = Investigation(rows, circumstances, extra)
@@ -188,7 +181,7 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
     options, result = setup.options, setup.result
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watcher)
-        for concurrency in _planned(wanted, rows):
+        for concurrency in planned(wanted, MOST, lambda: [row.throughput for row in rows]):
             load.apply(Closed(0))  # the first requests after a change are not in the level
             warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
@@ -211,16 +204,6 @@ def _batch_counters(setup: Setup) -> BatchCounters:
         return batch_counters(setup.service.statistics(setup.model))
     except PeerError:
         return {}
-
-
-def _planned(wanted: Sequence[int] | None, rows: Sequence[Observation]) -> Iterator[int]:
-    yield from LEVELS if wanted is None else wanted
-    if wanted is not None:
-        return
-    concurrency = LEVELS[-1]
-    while concurrency < MOST and len(rows) > 1 and rows[-1].throughput > rows[-2].throughput * (1 + GROWING):
-        concurrency *= 2
-        yield concurrency
 
 
 def _probe(
