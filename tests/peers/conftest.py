@@ -134,12 +134,11 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlServer]:
 @contextmanager
 def llama_server(folder: Path, *words: str) -> Iterator[str]:
     """The address of a llama.cpp server."""
-    log = folder / "log"
+    log, address = folder / "log", folder / "address"
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with started([environment("llama"), HERE / "llama_server.py", folder, *words], log, env=clean) as process:
-        wait_until(lambda: b"ADDRESS " in log.read_bytes(), process, log)
-        line = next(line for line in log.read_text().splitlines() if "ADDRESS " in line)
-        yield line.partition("ADDRESS http://")[2].strip()
+        wait_until(address.exists, process, log)
+        yield address.read_text()
 
 
 @pytest.fixture(scope="session")

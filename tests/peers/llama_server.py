@@ -1,7 +1,7 @@
 """A real llama.cpp server on a small random model; run by the Python that has xllamacpp and gguf.
 
-`python llama_server.py FOLDER [embeddings | rerank]` makes the model there, prints a line `ADDRESS http:...`, and
-serves until stdin ends. Without a second word it has neither embeddings nor rerank.
+`python llama_server.py FOLDER [embeddings | rerank]` makes the model there, writes where it listens to the file
+`address` beside it, and serves until stdin ends. Without a second word it has neither embeddings nor rerank.
 """
 
 import sys
@@ -98,7 +98,10 @@ def main() -> None:
     params.cpuparams_batch.n_threads = 1
     params.n_threads_http = 8
     server = xllamacpp.Server(params)
-    print(f"\nADDRESS {server.listening_address}", flush=True)
+    # Not to stdout: llama.cpp's own threads write there, also in the middle of a line.
+    written = model.with_name("address.new")
+    written.write_text(server.listening_address.removeprefix("http://"))
+    written.rename(model.with_name("address"))
     sys.stdin.read()
     del server
 
