@@ -142,9 +142,10 @@ def test_terminal_shows_a_block_and_a_signal_gives_a_valid_report(
         )
         os.close(theirs)
         try:
-            shown = b""
-            while b"outstanding" not in shown:
+            shown = block = b""
+            while b"outstanding" not in block or b"warming up" in block:
                 shown += os.read(ours, 4096)
+                block = shown.rpartition("▸".encode())[2]
             process.send_signal(number)
             stdout, _ = process.communicate(timeout=DEADLINE_S)
         finally:

@@ -248,7 +248,13 @@ class _Connection(SocketConnection):
             else:
                 self._send_later(request, sent)
             return
-        self._take(length, now)
+        reading = self._reading
+        if reading is None or not (
+            (begin := decoder.whole_chunk(buffer, length)) and reading.takes(buffer, begin, length - 2, now)
+        ):
+            self._take(length, now)
+        else:  # the usual case of a stream: one event like the one before
+            decoder.received += length
         if self._pending is not None:
             self._receive_pending()
 

@@ -18,6 +18,7 @@ _TEXT = re.compile(rb'"(?:content|text)"\s*+:\s*+"')
 _INSIDE = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++'
 )  # of a JSON string, not empty
+_PLAIN = re.compile(rb"[ !#-\[\]-~]++")  # the usual text: printable ASCII, nothing escaped
 _MARK = "another text"
 _FIRST = b"data: "
 _LAST = b"\n\n"
@@ -56,6 +57,19 @@ class AlikeEvents:
         """Nothing counts as alike from here on."""
         self.is_known = False
         self._vain = _PATIENCE
+
+    def is_one(self, data: bytearray, begin: int, end: int) -> bool:
+        """Whether data[begin:end] is one alike event with the usual text; `count` knows the others too."""
+        head, tail = self._head, self._tail
+        stop = end - len(tail)
+        if not (
+            data.startswith(head, begin)
+            and data.startswith(tail, stop)
+            and _PLAIN.fullmatch(data, begin + len(head), stop)
+        ):
+            return False
+        self._vain = 0
+        return True
 
     def count(self, data: bytes) -> tuple[int, int]:
         """How many alike events this begins with, and where the last of them ends."""

@@ -105,6 +105,14 @@ class _Events:
     def times(self) -> Sequence[int]:
         return self._times
 
+    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+        alike = self._alike
+        if not (alike.is_known and self._decoder.is_between and alike.is_one(data, begin, end)):
+            return False
+        self._times.append(now_ns)
+        self._piece_ns = self._last_ns = now_ns
+        return True
+
     def receive(self, data: bytes, now_ns: int) -> None:
         self._piece_ns = now_ns
         alike, decoder = self._alike, self._decoder

@@ -44,6 +44,9 @@ class ReplyBody(Protocol):
     def receive(self, data: bytes, now_ns: int) -> None:
         """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
 
+    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+        """The same for data[begin:end], where that can be understood as it lies there; else nothing has happened."""
+
     def end(self) -> Reply:
         """The reply is whole."""
 
@@ -68,6 +71,9 @@ class WholeBody:
     @property
     def times(self) -> Sequence[int]:
         return ()
+
+    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+        return False
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._last_ns = now_ns

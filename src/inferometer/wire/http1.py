@@ -97,6 +97,7 @@ class Head:
 
 
 _known: dict[bytes, Head] = {}  # heads by their bytes, shared by all connections
+_chunk_lines: dict[int, bytes] = {}  # the size lines of whole chunks, by their length with the line
 _KNOWN_HEADS = 1024
 _KNOWN_BYTES = 2048  # longer ones are not worth their memory
 
@@ -141,7 +142,11 @@ class ReplyDecoder:
             return False
         if isinstance(data, memoryview):
             data = bytes(data[:length])
-        if self._step == _CHUNK_SIZE and not self._pending and self._is_chunk(data, length):
+        begin = self.whole_chunk(data, length)
+        if begin and length - 2 - begin <= self._room:
+            self._room -= length - 2 - begin
+            self.body += data[begin : length - 2]
+            self.received += length
             return False
         if (
             length == self._last_size
@@ -155,20 +160,21 @@ class ReplyDecoder:
             return True
         return self._advance(data, length)
 
-    def _is_chunk(self, data: bytearray | bytes, length: int) -> bool:
-        """Take it if it is one whole chunk, as an event of a stream usually is: the steps would do the same."""
+    def whole_chunk(self, data: bytearray | bytes, length: int) -> int:
+        """Where the content begins if data[:length] is one whole chunk and nothing is half read, as it is with most
+        events of a stream; else 0. It is not taken."""
+        if self._step != _CHUNK_SIZE or self._pending or not data.startswith(b"\r\n", length - 2, length):
+            return 0
+        line = _chunk_lines.get(length)
+        if line is not None and data.startswith(line):
+            return len(line)
         match = _CHUNK_LINE.match(data, 0, min(length, CHUNK_LINE_LIMIT))
-        if match is None:
-            return False
-        begin, end = match.end(), length - 2
-        if not 0 < end - begin == int(match[1], 16) <= self._room or not data.startswith(
-            b"\r\n", end, length
-        ):
-            return False
-        self._room -= end - begin
-        self.body += data[begin:end]
-        self.received += length
-        return True
+        if match is None or not 0 < length - 2 - match.end() == int(match[1], 16):
+            return 0
+        if len(_chunk_lines) >= _KNOWN_HEADS:
+            _chunk_lines.clear()
+        _chunk_lines[length] = match[0]
+        return match.end()
 
     def next(self) -> None:
         """Forget the finished reply; bytes that arrived behind it count for the next one.

@@ -20,12 +20,14 @@ HEAD = Head(200, "OK", (("content-type", "text/event-stream"),), CHUNKED, True)
 FAST, SLOW = OpenAiReader(), OpenAiReader(keeps_texts=True)
 
 
-def read(reader: OpenAiReader, pieces: list[bytes]) -> Reply | str:
+def read(reader: OpenAiReader, pieces: list[bytes], *, where_they_lie: bool = False) -> Reply | str:
     """What comes out, with the number of a piece as its time."""
     body = reader.start(HEAD)
     try:
         for number, piece in enumerate(pieces):
-            body.receive(piece, number + 1)
+            around = bytearray(b'11"}' + piece + b'"}\n\n')
+            if not (where_they_lie and body.takes(around, 4, 4 + len(piece), number + 1)):
+                body.receive(piece, number + 1)
         return body.end()._replace(texts=())
     except PeerError as error:
         return str(error)
@@ -99,7 +101,7 @@ def test_the_reply_is_the_same_as_by_reading_every_event(
     stream = begin + b"".join(events)
     places = [0, *sorted(round(cut * len(stream)) for cut in cuts), len(stream)]
     split = [stream[start:stop] for start, stop in pairwise(places)]
-    assert read(FAST, split) == read(SLOW, split)
+    assert read(FAST, split) == read(FAST, split, where_they_lie=True) == read(SLOW, split)
 
 
 def used(tokens: int) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def repeated(shape: Callable[[Any], Any], *texts: bytes) -> list[bytes]:
     ],
 )
 def test_each_of_these_streams_is_read_the_same(stream: list[bytes]) -> None:
-    assert read(FAST, stream) == read(SLOW, stream)
+    assert read(FAST, stream) == read(FAST, stream, where_they_lie=True) == read(SLOW, stream)
     assert read(FAST, [b"".join(stream)]) == read(SLOW, [b"".join(stream)])
 
 
@@ -149,6 +151,16 @@ def test_events_that_differ_in_their_text_are_read_once(monkeypatch: pytest.Monk
     assert isinstance(found, Reply)
     assert (found.responses, found.times[:10]) == (100, tuple(range(1, 11)))
     assert len(read_events) == 2  # the first one, and that once more with another text
+
+
+def test_the_usual_event_is_read_where_it_lies() -> None:
+    body = FAST.start(HEAD)
+    body.receive(event(chat("a")), 1)
+    usual, escaped, unlike = event(chat(" token, [1]~")), event(chat("line\n")), event(chat("b", id="d"))
+    for piece, is_taken in ((usual, True), (escaped, False), (unlike, False), (usual[:-1], False)):
+        assert body.takes(bytearray(b"3f\r\n" + piece + b"\r\n"), 4, 4 + len(piece), 2) is is_taken
+    body.receive(usual[:5], 3)  # half an event: what follows belongs to it
+    assert not body.takes(bytearray(usual), 0, len(usual), 4)
 
 
 def test_a_server_that_numbers_its_events_is_not_learned_from_for_ever() -> None:

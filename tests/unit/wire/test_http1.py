@@ -251,6 +251,30 @@ def test_the_line_of_a_chunk_may_come_in_two_parts_far_behind_the_first():
     assert decoder.receive(rest, len(rest))
 
 
+@pytest.mark.parametrize(
+    ("piece", "begin"),
+    [
+        (b"5\r\nhello\r\n", 3),
+        (b"5\r\nworld\r\n", 3),  # known by its length
+        (b"4\r\nhello\r\n", 0),
+        (b"5;a=b\r\nhello\r\n", 7),
+        (b"05\r\nhell\r\n", 0),  # as long as one that is known
+        (b"A\r\nhello you!\r\n", 3),
+        (b"5\r\nhello\r\n1\r\n!\r\n", 0),
+        (b"5\r\nhel", 0),
+        (b"0\r\n\r\n", 0),
+        (b"\r\n", 0),
+        (b"", 0),
+    ],
+)
+def test_a_whole_chunk_is_seen_where_it_lies(piece: bytes, begin: int):
+    decoder = ReplyDecoder(keep=True)
+    feed(decoder, chunked(b""), 1000)
+    assert decoder.whole_chunk(bytearray(piece + b"behind it\r\n"), len(piece)) == begin
+    decoder.receive(piece[:1], min(1, len(piece)))
+    assert decoder.whole_chunk(b"5\r\nhello\r\n", 10) == (0 if piece else 3)  # something is half read
+
+
 def test_two_lengths_are_refused_and_both_named():
     raw = reply_with("Content-Length: 3", "Content-Length: 4")
     with pytest.raises(PeerError, match="two Content-Lengths, 3 and 4"):
