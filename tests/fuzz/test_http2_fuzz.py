@@ -14,7 +14,7 @@ from inferometer.wire.headers import encode_block
 from inferometer.wire.sender import render
 
 T = TypeVar("T")
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "1200"))
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "300"))
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 BLOCK = encode_headers(path="/a/b", authority="c")

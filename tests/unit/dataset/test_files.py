@@ -269,7 +269,7 @@ def test_a_damaged_array_is_no_more_than_a_usage_error(name):
     np.save(buffer, array) if name == "a.npy" else np.savez_compressed(buffer, X=array)
     whole = buffer.getvalue()
 
-    @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, len(whole) - 1), st.integers(0, 255), st.integers(1, len(whole)))
     def check(position, byte, length):
         data = bytearray(whole)

@@ -72,7 +72,7 @@ def _runs(source, name):
     return source.runs() if name == "x" else [[source.value()]]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(DOCUMENTS, st.data(), BLOCKS)
 def test_what_json_refuses_is_refused(document, data, block):
     text = json.dumps(document)

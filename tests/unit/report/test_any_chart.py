@@ -117,7 +117,7 @@ def drawings(chart):
     return [ElementTree.fromstring(draw(chart, width)) for width in (WIDE, NARROW)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(charts())
 def test_every_mark_and_error_bar_is_whole_and_inside_the_plot(chart):
     for svg in drawings(chart):
@@ -130,7 +130,7 @@ def test_every_mark_and_error_bar_is_whole_and_inside_the_plot(chart):
         assert all(is_inside(place, inner(svg)) for place in places)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(charts())
 def test_no_two_texts_overlap_and_none_is_cut_off(chart):
     for svg in drawings(chart):

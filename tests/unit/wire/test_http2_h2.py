@@ -19,7 +19,7 @@ from inferometer.wire.headers import Headers, encode_block
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import Stream, render
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "800"))
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
 BLOCK = encode_block([(":method", "POST"), (":scheme", "http"), (":path", "/a"), (":authority", "b")])
 MiB = 2**20
 

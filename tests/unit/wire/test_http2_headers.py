@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inferometer.wire.frames import Fault
 from inferometer.wire.headers import SHRINK, BlockReader, Headers, encode_block
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "800"))
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 # Bytes are drawn in one go, texts letter by letter.

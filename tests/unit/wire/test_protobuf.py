@@ -12,7 +12,7 @@ from inferometer.base.errors import PeerError
 from inferometer.wire import protobuf
 from inferometer.wire.protobuf import fields, string_field
 
-CASES = int(os.environ.get("INFEROMETER_FUZZ", "500"))
+CASES = int(os.environ.get("INFEROMETER_FUZZ", "150"))
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 

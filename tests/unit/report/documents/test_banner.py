@@ -67,7 +67,7 @@ def build(levels, finding, allowed, run_remarks) -> Result:
 RESULTS = st.builds(build, levels(), findings(), st.sampled_from((0.0, 0.5)), REMARKS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RESULTS)
 def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
     page = measurement_document(result)
@@ -84,7 +84,7 @@ def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
         assert result.finding.high is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RESULTS)
 def test_a_banner_that_is_not_green_says_why(result):
     page = measurement_document(result)
@@ -110,7 +110,7 @@ def test_a_banner_that_is_not_green_says_why(result):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(RESULTS)
 def test_a_run_that_gave_nothing_or_was_cut_short_is_red(result):
     page = measurement_document(result)

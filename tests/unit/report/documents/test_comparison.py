@@ -238,7 +238,7 @@ def comparisons(draw):
     return Comparison("it", "2024", True, 0.98, "base", (), made, tuple(gates), problems=tuple(problems))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(comparisons())
 def test_there_is_one_verdict_and_nothing_contradicts_it(found):
     words, tone = verdict(found)

@@ -88,7 +88,7 @@ def said(study):
     return "\n".join(words)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_sentences_agree_with_the_figures(study):
     words, found = said(study), recommend(study)
@@ -107,7 +107,7 @@ def test_sentences_agree_with_the_figures(study):
         assert "does not keep the constraints" not in words
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_a_knob_is_never_compared_with_itself(study):
     found = re.search(
