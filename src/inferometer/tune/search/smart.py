@@ -50,11 +50,11 @@ from inferometer.tune.variant import VariantNames
 
 Mask = NDArray[np.bool_]
 
-LOOK = Effort(1.0, 0.05)
+LOOK_S, SHORTEST_LOOK_S = 1.0, 0.5
 HOLD_S, LONGEST_HOLD_S = 2.0, 3.0
-HOLD_SHARE = 1 / 40  # of the budget, for one run of the race
+RUN_SHARE = 1 / 40  # of the budget, for one look or one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
-MANY = 20  # loads of configurations that must fit into a budget for the whole share
+MANY = 40  # loads of configurations that must fit into a budget for the whole share
 PAIRS = 4  # runs of the winner and of the default, in turns
 SLOW_LOADING_S = 4.0
 CLEAR = 0.75  # of the gain is certain: half of these runs are enough
@@ -68,6 +68,7 @@ USUAL_LOADS, USUAL_LOOKS, USUAL_HOLDS = 15, 20, 15  # of a search without a budg
 MOST_SKIPS = 200
 ROUNDS = 6
 REOPEN = 0.01  # expected gain for which a race is interrupted
+LIKELY = 0.1  # expected gain of another configuration with which the leader will hardly stay
 LATE_REOPEN = 0.04  # the same where the time is needed for the confirmation
 DEFAULT_LOOKS = 3
 ENOUGH = 0.02  # leaders closer than this need not be told apart
@@ -116,12 +117,19 @@ class SmartState:
         return chance(self.problem.goals, self.forecasts, self.candidates.batches)
 
     @property
+    def look(self) -> Effort:
+        """A first run of a candidate: where time is short, more of them tell more than longer ones."""
+        budget_s = self.clock.budget_s
+        duration_s = LOOK_S if budget_s is None else np.clip(budget_s * RUN_SHARE, SHORTEST_LOOK_S, LOOK_S)
+        return Effort(float(duration_s), 0.05)
+
+    @property
     def hold(self) -> Effort:
         """A run of the race, shorter where the budget is small; a second more matters little where loading is slow."""
         longest_s = LONGEST_HOLD_S if self.is_slow_to_load else HOLD_S
         if self.clock.budget_s is None:
             return Effort(longest_s, 0.02)
-        return Effort(float(np.clip(self.clock.budget_s * HOLD_SHARE, LOOK.duration_s, longest_s)), 0.02)
+        return Effort(float(np.clip(self.clock.budget_s * RUN_SHARE, LOOK_S, longest_s)), 0.02)
 
     @property
     def is_slow_to_load(self) -> bool:
@@ -228,6 +236,9 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
         if row is None or gain < _worth(state):
             break
     yield from _confirm(state)
+    if problem.settings.budget_s is not None:
+        while (yield from _refine(state)):
+            pass
     yield from _report_rest(state)
     return reason
 
@@ -236,12 +247,10 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
     """Of a search without a budget, from what it usually takes."""
     state.forecast()
     loading_s = float(np.median(state.clock.loading_s(state.candidates.points.instances)))
-    look_s = float(np.median(state.costs(LOOK)[state.candidates.which == state.loaded]))
+    look_s = float(np.median(state.costs(state.look)[state.candidates.which == state.loaded]))
     count = min(USUAL_LOADS, len(state.candidates.configurations))
     left_s = (
-        count * loading_s
-        + USUAL_LOOKS * look_s
-        + USUAL_HOLDS * (look_s + state.hold.duration_s - LOOK.duration_s)
+        count * loading_s + USUAL_LOOKS * look_s + USUAL_HOLDS * (look_s + state.hold.duration_s - LOOK_S)
     )
     costs = f"loading takes {loading_s:.1f} s, a measurement {look_s:.1f} s"
     return SearchMessage(
@@ -261,9 +270,13 @@ def _climb(state: SmartState) -> SearchSteps[None]:
         while True:
             further = own[points.load[own] >= load * STRIDE] if load else own
             row = int(further[points.load[further].argmin()]) if len(further) else None
-            if row is None or not _may_use(state)[row] or (state.trials and not _fits(state, row, LOOK, 0.0)):
+            if (
+                row is None
+                or not _may_use(state)[row]
+                or (state.trials and not _fits(state, row, state.look, 0.0))
+            ):
                 return
-            yield from measure(state, row, LOOK)
+            yield from measure(state, row, state.look)
             if number in state.breaking:
                 return
             if number in state.broken:
@@ -333,8 +346,9 @@ def _explore(state: SmartState) -> SearchSteps[str]:
                 return ENDED
         else:
             patience = 0
-        yield from _settle_leader(state, row)
-        yield from measure(state, row, LOOK)
+        if gain < LIKELY:
+            yield from _settle_leader(state, row)
+        yield from measure(state, row, state.look)
     return f"{MOST} measurements were tried"
 
 
@@ -358,7 +372,7 @@ def _of_new_count(state: SmartState, left_for_s: float) -> int | None:
     cores run out, and nothing but a look shows where."""
     counts = state.candidates.points.instances
     gain = np.where(np.isin(counts, counts[state.rows]), -1.0, _gains(state))
-    gain = np.where(state.costs(LOOK) <= state.clock.left_s - left_for_s, gain, -1.0)
+    gain = np.where(state.costs(state.look) <= state.clock.left_s - left_for_s, gain, -1.0)
     return int(gain.argmax()) if gain.max() >= 0 else None
 
 
@@ -368,7 +382,7 @@ def _next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None
     Where only one more configuration can be loaded, it is the one with the most expected gain, and loads on what is
     loaded must leave the time for it.
     """
-    gain, cost_s = _gains(state), state.costs(LOOK)
+    gain, cost_s = _gains(state), state.costs(state.look)
     left_s = state.clock.left_s - left_for_s
     gain = np.where(cost_s <= left_s, gain, -1.0)
     if gain.max() < 0:
@@ -518,13 +532,15 @@ def _confirm(state: SmartState) -> SearchSteps[None]:
         yield from _refine(state)
 
 
-def _refine(state: SmartState) -> SearchSteps[None]:
+def _refine(state: SmartState) -> SearchSteps[bool]:
     """Another load of what is loaded, if it may well be better: that costs little, and the machine may have been slower
-    when its neighbours were measured."""
+    when its neighbours were measured. Whether there was one."""
     gain = np.where(state.candidates.which == state.loaded, _gains(state), -1.0)
     row = int(gain.argmax())
-    if gain[row] > REOPEN and _fits(state, row, LOOK, 0.0):
-        yield from measure(state, row, LOOK)
+    if gain[row] <= REOPEN or not _fits(state, row, state.look, 0.0):
+        return False
+    yield from measure(state, row, state.look)
+    return True
 
 
 def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
@@ -548,9 +564,9 @@ def _settle_default(state: SmartState) -> SearchSteps[None]:
             return
         best = int(own[state.utility.mean[own].argmax()])
         is_tried = best in state.rows or points_load[best] >= state.breaking.get(0, np.inf)
-        if is_tried or not _fits(state, best, LOOK, 0.0):
+        if is_tried or not _fits(state, best, state.look, 0.0):
             return
-        yield from measure(state, best, LOOK)
+        yield from measure(state, best, state.look)
 
 
 # --- what was not done
