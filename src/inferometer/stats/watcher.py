@@ -27,6 +27,9 @@ class Watcher:
     def progressed(self, progress: "LevelProgress") -> None:
         """What `ticked` says in more detail, and in the warm-up too."""
 
+    def turn_progressed(self, variant: str, progress: "LevelProgress") -> None:
+        """The same in the turn of a variant of a comparison."""
+
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         """A window of the level is complete."""
 
@@ -67,6 +70,30 @@ def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
     found = _with_methods_of(watcher)
     found.is_interrupted = lambda: is_over() or watcher.is_interrupted()  # type: ignore[method-assign]
     return found
+
+
+def together(*watchers: Watcher) -> Watcher:
+    """All of them as one: each is told everything it asks for, and any may want to end."""
+    whole = Watcher()
+    for name in TOLD:
+        silent = getattr(Watcher, name)
+        told = [
+            getattr(row, name)
+            for row in watchers
+            if getattr(getattr(row, name), "__func__", None) is not silent
+        ]
+        if told and name != "is_interrupted":
+            setattr(whole, name, told[0] if len(told) == 1 else _told(told))
+    whole.is_interrupted = lambda: any(row.is_interrupted() for row in watchers)  # type: ignore[method-assign]
+    return whole
+
+
+def _told(methods: list[Callable[..., None]]) -> Callable[..., None]:
+    def tell(*what: Any, **how: Any) -> None:
+        for method in methods:
+            method(*what, **how)
+
+    return tell
 
 
 def completed(watcher: object) -> Watcher:
