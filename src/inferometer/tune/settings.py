@@ -352,7 +352,8 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput, gpu memory and power",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory and "
+                "power",
             )
         limit = metric.in_unit(term.limit)
         is_least = term.sign.startswith(">")
