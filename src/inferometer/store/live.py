@@ -48,6 +48,7 @@ class LiveFeed(Watcher):
         self._told_ns = 0
         self._trial: dict[str, Any] = {}  # that is tried
         self._best = ""
+        self._untold: LevelProgress | None = None  # the last progress, where no sample has it
         self._begin()
 
     def _begin(self) -> None:
@@ -59,6 +60,7 @@ class LiveFeed(Watcher):
         self._tell({"kind": "planned", "levels": levels, "longest_s": longest_s})
 
     def level_started(self, mode: str, value: float) -> None:
+        self._tell_last()
         self._number += (mode, value) != self._level
         self._level = mode, value
         self._begin()
@@ -74,12 +76,20 @@ class LiveFeed(Watcher):
 
     def progressed(self, progress: LevelProgress) -> None:
         if progress.is_warm_up != self._is_warm_up:
+            self._tell_last()
             self._begin()
             self._is_warm_up = progress.is_warm_up
         self._add(progress)
+        self._untold = progress
         now_ns = self._clock()
         if now_ns - self._told_ns >= PERIOD_NS:
             self._told_ns = now_ns
+            self._tell_last()
+
+    def _tell_last(self) -> None:
+        """So that counts are complete where a level or its warm-up ends."""
+        if self._untold is not None:
+            progress, self._untold = self._untold, None
             self._tell(self._sample(progress))
 
     def _add(self, progress: LevelProgress) -> None:
@@ -116,6 +126,7 @@ class LiveFeed(Watcher):
         }
 
     def level_finished(self, level: Level) -> None:
+        self._tell_last()
         found = level.measurement
         figures = {
             line: _triple(None if found is None or not found.request_count else metric.estimate(found))
@@ -142,6 +153,7 @@ class LiveFeed(Watcher):
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         from inferometer.report.documents.tuning import shape_words
 
+        self._tell_last()
         self._number += 1
         self._begin()
         self._trial = {"title": shape_words(proposal.variants), "is_known": is_known}
