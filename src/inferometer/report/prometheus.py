@@ -42,7 +42,7 @@ class PrometheusPage:
         """What prometheus-client asks for."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        families: dict[str, Metric] = {}
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         for figure, labels, value in self._figures.rows:
             name = figure.prometheus_name
             family = families.get(name)

@@ -29,7 +29,7 @@ from inferometer.base.writing import write_file, writing
 from inferometer.report.saved import read, write_page
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
-from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, Figures, Point, Run
+from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, Point, Run
 
 EXPERIMENT = "inferometer"
 STATUS = {RUNNING: 1, QUEUED: 2, FINISHED: 3, FAILED: 4, KILLED: 5}
@@ -161,7 +161,7 @@ def _metrics(run: Run) -> _Lines:
     return found
 
 
-def _add(found: _Lines, under: str, figures: Figures, line: str) -> None:
+def _add(found: _Lines, under: str, figures: Mapping[str, Estimate], line: str) -> None:
     for name, estimate in figures.items():
         for end, value in _ends(estimate):
             found.setdefault(f"{under}{_metric_name(name)}{end}", []).append(line.format(value))
