@@ -178,5 +178,9 @@ def test_runs_are_exported_to_mlflow(run: Callable, tmp_path: Path) -> None:
         lines = (folder / "metrics" / "levels" / "throughput_per_s").read_text().splitlines()
         assert [line.split()[2] for line in lines] == ["1", "2"]
         assert (folder / "artifacts" / "report.html").stat().st_size > 1000
+    ended = run("inferometer", "runs", "export", "model=fake", "--store", store, "--mlflow", str(target))
+    assert {Path(line) for line in ended.stdout.splitlines()} == set(folders)
+    ended = run("inferometer", "runs", "export", "model=other", "--store", store, "--mlflow", str(target))
+    assert (ended.code, "no run has model=other" in ended.stderr) == (2, True)
     ended = run("inferometer", "runs", "--store", store, "--mlflow", str(target))
     assert (ended.code, "--mlflow has no meaning for runs list" in ended.stderr) == (2, True)

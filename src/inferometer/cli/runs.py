@@ -22,7 +22,7 @@ from inferometer.store.store import Store, where_kept
 COMMAND = Command(
     "inferometer runs",
     "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\n"
-    "export RUN ... --json DIR | --mlflow DIR",
+    "export RUN|FILTER ... --json DIR | --mlflow DIR",
     "List the runs that were kept, the newest first; show, tag, remove or export them. Filters are model=, tag=, "
     "since=, command=, host= and state=; any other word is looked for in command lines, tags and verdicts.",
     RunsOptions,
@@ -123,7 +123,7 @@ def _export(asked: _Asked) -> None:
     options = asked.options
     if (options.json is None and options.mlflow is None) or is_stdout(str(options.json)):
         raise UsageError("no folder to export to is given", remedy="give one with --json DIR or --mlflow DIR")
-    runs = _runs(asked)
+    runs = _chosen(asked) if asked.words and all("=" in word for word in asked.words) else _runs(asked)
     if options.json is not None:
         _export_json(asked.store, runs, options.json)
     if options.mlflow is not None:
@@ -164,6 +164,16 @@ def _runs(asked: _Asked, most: int | None = None) -> Sequence[Run]:
     if most is not None and len(asked.words) > most:
         raise UsageError(f"'{asked.words[most]}' is one word too many", remedy="give one run")
     return [asked.store.get(word) for word in dict.fromkeys(asked.words)]
+
+
+def _chosen(asked: _Asked) -> Sequence[Run]:
+    """Those that the filters choose."""
+    found = asked.store.runs(parse_filter(asked.words, time.time()))
+    if not found:
+        raise UsageError(
+            f"no run has {' '.join(asked.words)}", remedy="`inferometer runs` lists those there are"
+        )
+    return found
 
 
 def _described(store: Store, run: Run) -> dict[str, Any]:

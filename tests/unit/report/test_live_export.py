@@ -161,6 +161,12 @@ def test_other_addresses_are_refused(given):
         endpoint(given)
 
 
+def test_the_page_of_the_docs_names_every_figure():
+    page = (ROOT / "docs" / "live-figures.md").read_text()
+    rows = set(re.findall(r"^\| `(inferometer_\w+)`[^|]*\| `([\w.]+)`", page, re.MULTILINE))
+    assert rows == {(figure.prometheus_name, figure.otel_name) for figure in FIGURES}
+
+
 def test_the_dashboard_shows_what_is_exported_and_nothing_else():
     dashboard = json.loads((ROOT / "docs" / "grafana.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
