@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_tools import protoc
 
 from tests.support.commands import Ended
+from tests.support.servers import DEADLINE_S
 
 Run = Callable[..., Ended]
 PROTOS = Path(__file__).parent / "protos"
@@ -40,12 +41,19 @@ class Greeter:
     port: int = 0
     calls: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
     metadata: list[dict[str, str]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _news: threading.Condition = field(default_factory=threading.Condition)
 
     def _note(self, name: str, people: list[Any], context: grpc.ServicerContext) -> None:
-        with self._lock:
+        with self._news:
             self.calls.append((name, [MessageToDict(person) for person in people]))
             self.metadata.append({str(key): str(value) for key, value in context.invocation_metadata()})
+            self._news.notify_all()
+
+    def has_heard(self, name: str, count: int) -> bool:
+        with self._news:
+            return self._news.wait_for(
+                lambda: [row[0] for row in self.calls].count(name) >= count, DEADLINE_S
+            )
 
     def greet(self, person: Any, context: grpc.ServicerContext) -> Any:
         self._note("Greet", [person], context)
@@ -59,6 +67,11 @@ class Greeter:
             yield self.greeting(text=f"hello {person.name}", count=number)
         if person.name == "nobody":
             context.abort(grpc.StatusCode.NOT_FOUND, "there is no such person")
+        if person.name == "listener":  # who gets no end, and has to leave
+            left = threading.Event()
+            assert context.add_callback(left.set)
+            assert left.wait(DEADLINE_S)
+            self._note("left", [], context)
 
     def greet_all(self, people: Iterator[Any], context: grpc.ServicerContext) -> Any:
         known = list(people)
@@ -180,6 +193,20 @@ def test_every_response_of_a_stream_has_its_time(run: Run, greeter: Greeter, tmp
     assert found["request_count"] == 12
     assert found["streaming"]["responses"] == 60
     assert found["streaming"]["gaps"]["count"] == 48
+
+
+def test_a_cancelled_stream_is_left_and_what_came_of_it_is_counted(
+    run: Run, greeter: Greeter, tmp_path: Path
+) -> None:
+    data = data_file(tmp_path, {"name": "ada", "times": 2}, {"name": "listener", "times": 3})
+    words = ("--data", data, "-n", "8", "-c", "2", "--cancel-after", "150ms")
+    found = measured(run, tmp_path, greeter, "GreetOften", *words)
+    assert (found["request_count"], found["failed_count"], found["failures"]) == (4, 0, [])
+    assert found["streaming"]["responses"] == 8
+    cancelled = found["cancelled"]
+    assert (cancelled["count"], cancelled["tokens"], cancelled["without_token"]) == (4, 12, 0)
+    assert cancelled["ran"]["min_ns"] >= 150_000_000
+    assert greeter.has_heard("left", 4)
 
 
 def test_a_stream_without_responses_is_a_good_call(run: Run, greeter: Greeter, tmp_path: Path) -> None:

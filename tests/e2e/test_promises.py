@@ -122,6 +122,7 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("tune", "--slo", "latency<1s, goodput>95%"), "--slo names goodput"),
     (("measure", "--slo", "ttft<50ms"), "without a stream an answer comes all at once"),
     (("measure", "--slo", "tpot<50ms"), "have no tokens"),
+    (("measure", "--slo", "gap p99<50ms"), "have no tokens"),
     (("diagnose", "--slo", "p99<50ms"), "use it with `inferometer measure`"),
     (("measure", "--slo", "p99<50ms", "--junit", "no/such/folder/it.xml"), "no/such/folder"),
 )
@@ -140,7 +141,7 @@ def test_what_would_have_no_effect_is_refused_before_any_load(
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("figure", ["ttft", "tpot"])
+@pytest.mark.parametrize("figure", ["ttft", "tpot", "gap p99"])
 def test_without_a_stream_a_text_comes_all_at_once(figure: str, run: Callable) -> None:
     with FakeOpenAi() as fake:
         words = ("measure", fake.server.address, "tiny", "-n", "5", "--slo", f"{figure}<1h")

@@ -229,3 +229,25 @@ def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig,
     made = rig(queued)
     finding = found(made, level_settings, "ttft p90<100ms", is_rate=False, duration_s=60)
     assert (finding.value, finding.limited_by) == (8, "ttft p90")
+
+
+@pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "concurrency"])
+def test_streams_that_halt_once_break_a_promise_about_every_gap_and_none_about_their_mean(
+    rig, level_settings, is_rate
+):
+    """Four at a time write without a halt; beyond that every answer halts once for 150 ms, one gap of nine."""
+    ends_ns = [0] * 4
+
+    def halting(number, sent):
+        is_busy = min(ends_ns) > sent
+        heapq.heapreplace(ends_ns, sent + 400 * NS_PER_MS)
+        usual = text_server(400)(number, sent)
+        halt_ns = 150 * NS_PER_MS if is_busy else 0
+        times = tuple(ns + (halt_ns if place > 4 else 0) for place, ns in enumerate(usual.responses_ns))
+        return Reply(usual.service_ns + halt_ns, responses_ns=times)
+
+    finding = found(rig(halting), level_settings, "gap p95<100ms", is_rate=is_rate, duration_s=120)
+    assert finding.limited_by == "gap p95"
+    assert 3 <= finding.value <= (11 if is_rate else 5)
+    finding = found(rig(halting), level_settings, "tpot p95<100ms", is_rate=is_rate, duration_s=60)
+    assert finding.value >= 16

@@ -21,7 +21,8 @@ from inferometer.store.store import Store, where_kept
 
 COMMAND = Command(
     "inferometer runs",
-    "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\nexport RUN ... --json DIR",
+    "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\n"
+    "export RUN|FILTER ... --json DIR | --mlflow DIR",
     "List the runs that were kept, the newest first; show, tag, remove or export them. Filters are model=, tag=, "
     "since=, command=, host= and state=; any other word is looked for in command lines, tags and verdicts.",
     RunsOptions,
@@ -54,8 +55,13 @@ def run(given: dict[str, Any]) -> int:
         )
     options = own_options(given, RunsOptions)
     verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
-    if verb in ("tag", "remove") and options.json is not None:
-        raise UsageError(f"--json has no meaning for runs {verb}", remedy="leave it out")
+    useless = [
+        f"--{name}"
+        for name, verbs in (("json", ("list", "show", "export")), ("mlflow", ("export",)))
+        if getattr(options, name) is not None and verb not in verbs
+    ]
+    for name in useless:
+        raise UsageError(f"{name} has no meaning for runs {verb}", remedy="leave it out")
     _VERBS[verb](_Asked(Store(folder), rest, options))
     return 0
 
@@ -114,18 +120,28 @@ def _remove(asked: _Asked) -> None:
 
 
 def _export(asked: _Asked) -> None:
+    options = asked.options
+    if (options.json is None and options.mlflow is None) or is_stdout(str(options.json)):
+        raise UsageError("no folder to export to is given", remedy="give one with --json DIR or --mlflow DIR")
+    runs = _chosen(asked) if asked.words and all("=" in word for word in asked.words) else _runs(asked)
+    if options.json is not None:
+        _export_json(asked.store, runs, options.json)
+    if options.mlflow is not None:
+        from inferometer.store.mlflow import export_run
+
+        for run in runs:
+            print(printable(str(export_run(run, asked.store.answer_path(run), options.mlflow))))
+
+
+def _export_json(store: Store, runs: Sequence[Run], folder: Path) -> None:
     """The answer of each, and beside it what is known about the run."""
-    folder = asked.options.json
-    if folder is None or is_stdout(str(folder)):
-        raise UsageError("no folder to export to is given", remedy="give one with --json DIR")
-    runs = _runs(asked)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         described = folder / f"{run.id}.run.json"
-        _write_json(_described(asked.store, run), described)
+        _write_json(_described(store, run), described)
         written = [described]
-        if (answer := asked.store.answer_path(run)).exists():
+        if (answer := store.answer_path(run)).exists():
             written.append(folder / f"{run.id}.json")
             write_file(written[-1], answer.read_bytes())
         for path in written:
@@ -148,6 +164,16 @@ def _runs(asked: _Asked, most: int | None = None) -> Sequence[Run]:
     if most is not None and len(asked.words) > most:
         raise UsageError(f"'{asked.words[most]}' is one word too many", remedy="give one run")
     return [asked.store.get(word) for word in dict.fromkeys(asked.words)]
+
+
+def _chosen(asked: _Asked) -> Sequence[Run]:
+    """Those that the filters choose."""
+    found = asked.store.runs(parse_filter(asked.words, time.time()))
+    if not found:
+        raise UsageError(
+            f"no run has {' '.join(asked.words)}", remedy="`inferometer runs` lists those there are"
+        )
+    return found
 
 
 def _described(store: Store, run: Run) -> dict[str, Any]:

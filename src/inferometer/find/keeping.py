@@ -68,6 +68,7 @@ class Counts:
     beyond: Floats
     total_ns: Floats
     partly: tuple[Floats, ...] = ()
+    are_requests: bool = True  # not gaps between tokens, of which each request has many
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,9 @@ class LoadRun:
 
     @property
     def requests(self) -> float:
-        return max((float(counts.requests.sum()) for counts in self.terms), default=0.0)
+        return max(
+            (float(counts.requests.sum()) for counts in self.terms if counts.are_requests), default=0.0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +176,17 @@ class Judge:
         return False
 
 
-def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: float) -> bool:
+def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: float | None) -> bool:
     """Whether these runs, at this load and above, prove that the figure is within its limit."""
     length_s = sum(run.length_s for run, _ in pool)
     rate = sum(run.requests for run, _ in pool) / length_s
     # Slow requests come in shorter groups than latency remembers; their own groups are only known once some are slow.
     waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
     parts = [counts for _, counts in pool]
-    if _test(term, parts, max(waiting, 1 + group_s * rate)) >= 0:
+    each = max(1.0, _total(parts, "requests") / (rate * length_s)) if term.figure == "gap" else 1.0
+    # As long as no group was seen, all gaps of a request may be slow together.
+    grouped = each if group_s is None else 1 + group_s * rate * each
+    if _test(term, parts, max(waiting, grouped)) >= 0:
         return False
     queued = [(run, counts) for run, counts in pool if run.is_open and not _is_far(run, term)]
     if term.name == "errors" or not queued:
@@ -271,15 +277,15 @@ def _dispersion(parts: Sequence[Counts]) -> float:
     return squares / (requests / sections * share * (1 - share)) * (1 + alike) / (1 - alike)
 
 
-def _group_s(rows: Sequence[tuple[LoadRun, Counts]]) -> float:
-    """For how long requests go slow together, where that was seen."""
+def _group_s(rows: Sequence[tuple[LoadRun, Counts]]) -> float | None:
+    """For how long requests go slow together; None where that was not seen."""
     found = []
     for run, counts in rows:
         requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
         # A queue that grows is no group.
         if 2 <= beyond < RARE * requests and _rank_correlation(run.latency_ns) < TREND:
             found.append((_dispersion([counts]) - 1) * run.length_s / requests)
-    return float(np.median(found)) if found else 0.0
+    return float(np.median(found)) if found else None
 
 
 def _is_far(run: LoadRun, term: Term) -> bool:

@@ -27,7 +27,7 @@ from inferometer.options.commands import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, JudgedLoad, Result
-from inferometer.stats.slo import Slo, parse_slo
+from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
@@ -43,7 +43,6 @@ HOLD = 0.25  # share of the whole time for which the low end of the interval is 
 REST = 0.03  # share of the whole time that is too little for another level
 LIMITS = 4  # times the longest limit that a level lasts at least
 ANSWERS = 4  # streams one after the other that a level lasts at least, where their parts are promised
-STREAMED = ("ttft", "tpot")
 LOOK = 1.25  # how much longer a level has lasted each time it is looked at
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window

@@ -20,6 +20,7 @@ from inferometer.load.plan import Arrivals, Closed, Open
 from inferometer.load.workers import Recorded
 from inferometer.records.records import Records
 from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
+from inferometer.stats.streams import gap_counts, gaps_ns
 
 RECENT = 0.25  # share of a run whose requests are left out at most, because they may not have ended yet
 QUICK = 0.1  # share of requests that are quicker than a quick one
@@ -27,12 +28,17 @@ QUICK = 0.1  # share of requests that are quicker than a quick one
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Requests that ended: when they were due or sent, whether they failed, and each figure (-1 where it has none)."""
+    """Requests that ended: when they were due or sent, whether they failed, and each figure (-1 where it has none).
+
+    Gaps are kept request after request, where the promise is about them.
+    """
 
     began_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     failed: NDArray[np.bool_]
     figures: dict[str, NDArray[np.int64]]
+    gaps_ns: NDArray[np.int64]
+    gap_counts: NDArray[np.int64]  # of each request
 
 
 @dataclass(slots=True)
@@ -101,7 +107,7 @@ class LevelSections:
         """Whether a request that has not ended after so long is beyond the limit."""
         if term.figure == "ttft":
             return waited_ns >= round(term.limit) + self._longest_rest_ns()
-        return term.figure != "tpot"
+        return term.figure not in ("tpot", "gap")
 
     def _longest_rest_ns(self) -> int:
         """From a first token to the end, as far as was seen."""
@@ -122,7 +128,13 @@ class LevelSections:
         quick = np.quantile(values, QUICK) if len(values) else 0.0
         bars = [quick + part * max(0.0, term.limit - quick) for part in PARTS]
         partly = tuple(_histogram(began[values >= bar], edges) + missing for bar in bars)
-        return Counts(requests + missing, beyond + missing, total + missing * waited_ns, partly)
+        return Counts(
+            requests + missing,
+            beyond + missing,
+            total + missing * waited_ns,
+            partly,
+            are_requests=term.figure != "gap",
+        )
 
     def _take(self) -> None:
         parts, self.recorded.parts = self.recorded.parts, []
@@ -133,17 +145,26 @@ class LevelSections:
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
     records = records.where(records.status != status.WITHDRAWN)  # neither kept nor broken
-    figures = {name: durations_ns(records, name, is_open=is_open) for name in names}
-    return _Piece(began_ns(records, is_open=is_open), records.end_ns, records.status != status.OK, figures)
+    figures = {name: durations_ns(records, name, is_open=is_open) for name in names - {"gap"}}
+    has_gaps = "gap" in names
+    return _Piece(
+        began_ns(records, is_open=is_open),
+        records.end_ns,
+        records.status != status.OK,
+        figures,
+        gaps_ns(records) if has_gaps else records.end_ns[:0],
+        gap_counts(records) if has_gaps else np.zeros_like(records.end_ns),
+    )
 
 
 def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:
     """Those that began between the two times."""
     if not pieces:
         nothing = np.empty(0, dtype=np.int64)
-        return _Piece(nothing, nothing, np.empty(0, dtype=np.bool_), {})
+        return _Piece(nothing, nothing, np.empty(0, dtype=np.bool_), {}, nothing, nothing)
     began = np.concatenate([piece.began_ns for piece in pieces])
     chosen = (began >= begun_ns) & (began <= cut_ns)
+    gap_counts = np.concatenate([piece.gap_counts for piece in pieces])
     return _Piece(
         began[chosen],
         np.concatenate([piece.end_ns for piece in pieces])[chosen],
@@ -152,11 +173,16 @@ def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:
             name: np.concatenate([piece.figures[name] for piece in pieces])[chosen]
             for name in pieces[0].figures
         },
+        np.concatenate([piece.gaps_ns for piece in pieces])[np.repeat(chosen, gap_counts)],
+        gap_counts[chosen],
     )
 
 
 def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of good requests that have it: when they began, and the figure."""
+    """Of good requests that have it: when they began, and the figure; of gaps one for each."""
+    if name == "gap":
+        chosen = np.repeat(~whole.failed, whole.gap_counts)
+        return np.repeat(whole.began_ns, whole.gap_counts)[chosen], whole.gaps_ns[chosen]
     values = whole.figures.get(name)
     if values is None:
         return whole.began_ns[:0], whole.began_ns[:0]

@@ -41,7 +41,7 @@ from inferometer.services.kind import KINDS, Service
 from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
-from inferometer.stats.slo import Slo, parse_slo
+from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
 if TYPE_CHECKING:
@@ -427,12 +427,12 @@ def _promise(options: Options, text: str) -> Slo:
     promise = parse_slo(text)
     has_tokens = KINDS[options.service_kind].has_tokens
     for term in promise.terms:
-        if term.figure == "tpot" and not has_tokens:
+        if term.figure in ("tpot", "gap") and not has_tokens:
             raise UsageError(
                 f"'{term.text}': the answers of {KINDS[options.service_kind].title} have no tokens",
                 remedy="limit the latency instead",
             )
-        if term.figure in ("ttft", "tpot") and not (
+        if term.figure in STREAMED and not (
             options.streaming or (has_tokens and (options.is_lenient or _has_own_data(options)))
         ):
             raise UsageError(

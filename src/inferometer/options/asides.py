@@ -4,7 +4,7 @@ All commands have `CONFIG`; those that send requests have `PREVIEW`, and those w
 """
 
 from inferometer.options.option import Groups, Option, appended
-from inferometer.options.values import path, text
+from inferometer.options.values import path, text, whole
 
 CONFIG: Groups = (
     (
@@ -61,6 +61,22 @@ KEEP: Groups = (
                 text("NAME"),
                 field="tags",
                 combine=appended,
+                is_ours=True,
+            ),
+            Option(
+                ("--prometheus",),
+                "Serve the live figures of this run for Prometheus on this port of 127.0.0.1; 0 takes any, and says "
+                "which.",
+                whole("PORT", least=0),
+                field="prometheus",
+                is_ours=True,
+            ),
+            Option(
+                ("--otlp",),
+                "Push the live figures of this run to this collector of OpenTelemetry, such as "
+                "http://localhost:4318.",
+                text("URL"),
+                field="otlp",
                 is_ours=True,
             ),
         ),

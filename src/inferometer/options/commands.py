@@ -379,6 +379,9 @@ class RunsOptions:
         "Write a list, or a run, as JSON to this file, - is standard output; of `export`, the folder for results",
         path("FILE|DIR"),
     )
+    mlflow: Path | None = option(
+        "--mlflow", "Of `export`, put the runs into this folder as MLflow keeps them (mlruns)", path("DIR")
+    )
 
 
 @dataclass(frozen=True, slots=True)

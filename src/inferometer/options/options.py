@@ -729,8 +729,8 @@ class Options:
         text("PROMISE"),
         own="--slo",
         own_help="Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is "
-        "broken is exit code 4. latency, ttft and tpot without a percentile are means. Requests that each keep all "
-        "limits of time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
+        "broken is exit code 4. latency, ttft, tpot and gap without a percentile are means. Requests that each keep "
+        "all limits of time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
         is_main=True,
     )
     max_error_rate: float = ours(

@@ -59,6 +59,8 @@ def _durations(term: Term, whole: Window) -> Series | None:
         return whole.streams.first_ns
     if term.figure == "tpot":
         return Series() if whole.tokens is None else whole.tokens.between_ns
+    if term.figure == "gap":
+        return whole.streams.gap_ns
     return None
 
 
@@ -98,7 +100,7 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
     if durations is None:
         parts, noun, share = _rates(term, whole, found.value), "sections of the time", 0.5
     else:
-        parts, noun = _sections(term, durations), "requests"
+        parts, noun = _sections(term, durations), "gaps" if term.figure == "gap" else "requests"
         share = MEAN_SHARE if term.share is None else term.share
     counted = f"{int(parts.beyond.sum()):,} of {int(parts.sizes.sum()):,} {noun} beyond the limit"
     if not _is_proven(parts, share, is_within=is_within):

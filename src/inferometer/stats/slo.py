@@ -1,9 +1,10 @@
 """A promise about a load, such as `p99<50ms, errors<0.1%, throughput>100`, or of text `ttft<200ms, tpot<20ms`.
 
-Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft` and `tpot` without a percentile), a
-share or a rate. `itl` and `tbt` are other names of `tpot`, `e2e` is one of `latency`. The limits of time are also what
-each single request is held to, whatever their percentile: requests that keep all of them are the goodput, and
-`goodput>95%` limits their share.
+Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `tpot` and `gap` without a
+percentile), a share or a rate. `tpot` is the mean time between the tokens of an answer, `gap` every single one of these
+times. `itl` and `tbt` are other names of `tpot`, `e2e` is one of `latency`. The limits of time are also what each
+single request is held to, whatever their percentile (its longest gap to that of `gap`): requests that keep all of them
+are the goodput, and `goodput>95%` limits their share.
 """
 
 import re
@@ -18,9 +19,10 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
-from inferometer.stats.streams import between_ns
+from inferometer.stats.streams import between_ns, longest_gaps_ns
 
-TIMES = ("latency", "ttft", "tpot")
+STREAMED = ("ttft", "tpot", "gap")  # only streams have them
+TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail where a promise does not say
 _TIME_UNITS = {
@@ -35,12 +37,12 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
 """By figure, how limits are written; the first units are the ones that are suggested."""
 _LARGEST = 1e15
 EXAMPLE = (
-    "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, errors<0.1%, throughput>100, "
-    "goodput>95%'"
+    "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, gap p99<50ms, errors<0.1%, "
+    "throughput>100, goodput>95%'"
 )
 _TERM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)")
 _ALIASES = {"itl": "tpot", "tbt": "tpot", "e2e": "latency"}  # what other tools call the same figures
-_NAME = re.compile(r"(?:(?P<figure>latency|ttft|tpot) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)")
+_NAME = re.compile(r"(?:(?P<figure>latency|ttft|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)")
 _LIMIT = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)")
 
 
@@ -50,13 +52,15 @@ class Term:
 
     name: str  # mean, a percentile such as p99, errors, throughput, goodput
     limit: float
-    figure: str = "latency"  # ttft is the time to the first token, tpot that from one token to the next
+    figure: str = (
+        "latency"  # ttft is the time to the first token; tpot and gap that from one token to the next
+    )
     sign: str = field(default="<", compare=False)
     text: str = field(default="", compare=False)  # as it was written
 
     @property
     def label(self) -> str:
-        if self.figure not in ("ttft", "tpot"):
+        if self.figure not in STREAMED:
             return self.name
         return self.figure if self.name == "mean" else f"{self.figure} {self.name}"
 
@@ -181,6 +185,8 @@ def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
         return np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
     if figure == "tpot":
         return between_ns(records)
+    if figure == "gap":
+        return longest_gaps_ns(records)
     return records.end_ns - began_ns(records, is_open=is_open)
 
 

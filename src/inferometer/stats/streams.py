@@ -50,15 +50,9 @@ class Streams:
         """Good requests; nothing is added when none of them was streamed."""
         if not len(records.times):
             return
-        answered = records.stamps > 0
-        # Where the times of all but the first request begin.
-        starts = np.cumsum(records.stamps[answered])[:-1]
-        gaps = np.diff(records.times)
-        within = np.ones(len(gaps), dtype=np.bool_)
-        within[starts - 1] = False  # not from the last response of one request to the first of the next
         self.responses.append(records.responses)
-        self.first_ns.append((records.first_ns - records.sent_ns)[answered])
-        self.gap_ns.append(gaps[within])
+        self.first_ns.append((records.first_ns - records.sent_ns)[records.stamps > 0])
+        self.gap_ns.append(gaps_ns(records))
 
     def columns(self) -> tuple[Series, ...]:
         return self.responses, self.first_ns, self.gap_ns
@@ -334,6 +328,31 @@ def between_ns(records: Records) -> Durations:
     chosen = (records.stamps > 1) & (counted > 1)
     last = records.times[np.cumsum(records.stamps)[chosen] - 1]
     found[chosen] = (last - records.first_ns[chosen]) // (counted[chosen] - 1)
+    return found
+
+
+def gaps_ns(records: Records) -> Durations:
+    """Between one response and the next, request after request: one fewer than each has responses."""
+    # Where the times of all but the first request begin.
+    starts = np.cumsum(records.stamps[records.stamps > 0])[:-1]
+    gaps = np.diff(records.times)
+    within = np.ones(len(gaps), dtype=np.bool_)
+    within[starts - 1] = False  # not from the last response of one request to the first of the next
+    return gaps[within]
+
+
+def gap_counts(records: Records) -> Durations:
+    """How many gaps each request has."""
+    return np.maximum(records.stamps - 1, 0)
+
+
+def longest_gaps_ns(records: Records) -> Durations:
+    """The longest gap of each request; -1 where it has none."""
+    found = np.full(len(records), -1, dtype=np.int64)
+    counts = gap_counts(records)
+    chosen = counts > 0
+    if chosen.any():
+        found[chosen] = np.maximum.reduceat(gaps_ns(records), (np.cumsum(counts) - counts)[chosen])
     return found
 
 

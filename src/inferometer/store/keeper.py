@@ -1,13 +1,13 @@
 """What a running command holds of the store: it hands over its answer as it grows, and says how it ended."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from inferometer.base.answer_file import write as write_answer
 from inferometer.base.errors import InferometerError, LocalError, UsageError
@@ -22,6 +22,9 @@ from inferometer.store.run_folder import RunFolder
 if TYPE_CHECKING:
     from inferometer.report.saved import Report
 
+Tell = Callable[[Mapping[str, Any]], None]
+"""Takes a live line."""
+
 
 class Keeper:
     """Without a folder nothing is kept. What goes wrong with the store never harms the run: one warning, and on."""
@@ -32,10 +35,12 @@ class Keeper:
         self._answer: Report | None = None
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
+        self._tells: list[Tell] = []
         self._told: dict[str, str] = {}  # what is measured, as the live page knows it
         self._commit: CommitReader | None = None
         if folder is not None:
             self._live = LiveFile(folder.live_path, self.warn)
+            self._tells.append(self._live.tell)
             self._commit = CommitReader(Path.cwd())
 
     @property
@@ -55,23 +60,32 @@ class Keeper:
         self.run = replace(self.run, url=without_password(url), model=model, server=server)
         self._write()
 
+    def tell_also(self, tell: Tell) -> None:
+        """Somebody else who gets the live lines, whether the run is kept or not; to be added before it begins."""
+        self._tells.append(tell)
+
     def watching(self, progress: Watcher) -> Watcher:
         """Tells both: who shows progress, and who shows this run elsewhere."""
-        if self._live is None:
+        if not self._tells:
             return progress
         from inferometer.store.live import LiveFeed
 
-        return together(progress, LiveFeed(self._live.tell))
+        return together(progress, LiveFeed(self._tell))
+
+    def _tell(self, line: Mapping[str, Any]) -> None:
+        for tell in self._tells:
+            tell(line)
 
     def save(self, answer: "Report") -> None:
         """The answer as far as it is known."""
-        if self._folder is None:
+        if not self._tells:
             return
         from inferometer.store.summary import summarized
 
         self._answer = answer
         self.run = summarized(self.run, answer)
-        self._attempt(partial(write_answer, answer, self._folder.answer_path))
+        if self._folder is not None:
+            self._attempt(partial(write_answer, answer, self._folder.answer_path))
         self._write()
 
     def end(self, code: int, failure: str = "") -> None:
@@ -116,14 +130,13 @@ class Keeper:
             self.end(LocalError.exit_code, f"{type(error).__name__}: {error}")
 
     def _write(self) -> None:
-        if self._folder is None or self._live is None:
-            return
         folder, run = self._folder, self.run
         about = {"server": run.server, "url": run.url, "model": run.model}
         if about != self._told:
             self._told = about
-            self._live.tell({"kind": "prepared", **about, "command": run.command})
-        self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))
+            self._tell({"kind": "prepared", **about, "command": run.command})
+        if folder is not None:
+            self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))
 
     def _attempt(self, write: Callable[[], object]) -> None:
         try:

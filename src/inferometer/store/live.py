@@ -49,6 +49,7 @@ class LiveFeed(Watcher):
         self._told_ns = 0
         self._trial: dict[str, Any] = {}  # that is tried
         self._best = ""
+        self._untold: LevelProgress | None = None  # the last progress, where no sample has it
         self._begin()
 
     def _begin(self) -> None:
@@ -60,6 +61,7 @@ class LiveFeed(Watcher):
         self._tell({"kind": "planned", "levels": levels, "longest_s": longest_s})
 
     def level_started(self, mode: str, value: float) -> None:
+        self._tell_last()
         self._number += (mode, value) != self._level
         self._level = mode, value
         self._begin()
@@ -75,12 +77,20 @@ class LiveFeed(Watcher):
 
     def progressed(self, progress: LevelProgress) -> None:
         if progress.is_warm_up != self._is_warm_up:
+            self._tell_last()
             self._begin()
             self._is_warm_up = progress.is_warm_up
         self._add(progress)
+        self._untold = progress
         now_ns = self._clock()
         if now_ns - self._told_ns >= PERIOD_NS:
             self._told_ns = now_ns
+            self._tell_last()
+
+    def _tell_last(self) -> None:
+        """So that counts are complete where a level or its warm-up ends."""
+        if self._untold is not None:
+            progress, self._untold = self._untold, None
             self._tell(self._sample(progress))
 
     def turn_progressed(self, variant: str, progress: LevelProgress) -> None:
@@ -124,6 +134,7 @@ class LiveFeed(Watcher):
         }
 
     def level_finished(self, level: Level) -> None:
+        self._tell_last()
         found = level.measurement
         figures = {
             line: _triple(None if found is None or not found.request_count else metric.estimate(found))
@@ -150,6 +161,7 @@ class LiveFeed(Watcher):
     def proposed(self, proposal: Any, *, is_known: bool) -> None:
         from inferometer.report.documents.tuning import shape_words
 
+        self._tell_last()
         self._number += 1
         self._begin()
         self._trial = {"title": shape_words(proposal.variants), "is_known": is_known}

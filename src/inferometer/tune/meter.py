@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
@@ -283,7 +283,7 @@ class EngineMeter:
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="inferometer-prompts-")
         path = Path(self._folder.name) / f"{options.model}.json"
         if options.service_kind == "openai":
-            write_file(path, "".join(json.dumps({"prompt": text}) + "\n" for text in prompts.texts()))
+            write_file(path, "".join(json.dumps(row) + "\n" for row in _rows(prompts)))
             return replace(options, data=replace(options.data, prompts=str(path)), is_lenient=True)
         steps = prompts.steps(options.model, self._inputs[options.model])
         write_file(path, json.dumps({"data": steps}))
@@ -331,6 +331,13 @@ def prepare_held(options: Options, host: Host) -> Setup:
     )
 
 
+def _rows(prompts: Prompts) -> Iterator[Mapping[str, Any]]:
+    """A line for each; lengths of answers that are all the same are an option."""
+    texts = prompts.texts()
+    for text, length in zip(texts, prompts.output_lengths(len(texts)), strict=True):
+        yield {"prompt": text, "max_tokens": length} if prompts.output_deviation else {"prompt": text}
+
+
 # The options that decide which requests are sent. How long they are measured is not among them.
 _LATER = (
     "prompt_column",
@@ -348,6 +355,7 @@ _SENT = (
     "request_parameters",
     "streaming",
     "endpoint",
+    "bodies",
     "output_tokens",
     "data",
     "shared_memory",

@@ -90,12 +90,16 @@ class Prompts:
     tokenizer: str | None = field(default=None, repr=False)  # a tokenizer.json, or its folder
     prefix_tokens: int = field(default=0, repr=False)  # of the beginning that prompts share,
     prefixes: int = field(default=1, repr=False)  # and how many such beginnings there are
+    output_deviation: float = field(default=0.0, repr=False)  # of the lengths that answers are asked for
+    extra: tuple[tuple[str, Any], ...] = field(
+        default=(), repr=False
+    )  # what each request has beside the prompt
 
     @property
     def later(self) -> tuple[str, ...]:
         """What is set of the fields that are not written."""
         plain = Prompts()
-        names = ("tokenizer", "prefix_tokens", "prefixes")
+        names = ("tokenizer", "prefix_tokens", "prefixes", "output_deviation", "extra")
         return tuple(
             f"{name} {getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(plain, name)
         )
@@ -113,6 +117,13 @@ class Prompts:
             texts = [random.choice(shared) + text for text in texts]
         return texts if tokenizer.is_exact else [text.strip() for text in texts]
 
+    def output_lengths(self, count: int) -> list[int | None]:
+        """The most tokens that each of so many answers is asked for; None where that is left to the server."""
+        if self.output_tokens is None:
+            return [None] * count
+        random = Random(f"answers {self.seed}")  # prompts are the same with and without
+        return [max(1, round(random.gauss(self.output_tokens, self.output_deviation))) for _ in range(count)]
+
     def steps(self, model: str, inputs: Collection[str]) -> list[Mapping[str, Any]]:
         """A request each for a Triton model with these inputs, by the names that vLLM and TensorRT-LLM give them."""
         if TEXT not in inputs:
@@ -123,10 +134,20 @@ class Prompts:
             )
         beside: dict[str, Any] = {"stream": self.is_streamed, "exclude_input_in_output": True}
         known = {name: [value] for name, value in beside.items() if name in inputs}
-        known |= {name: [value] for name, value in self._length(model, inputs)}
-        return [{TEXT: [text], **known} for text in self.texts()]
+        for name, value in self.extra:
+            if name not in inputs:
+                raise UsageError(
+                    f"'{model}' has no input '{name}', which extra-inputs gives",
+                    remedy=f"its inputs are {', '.join(sorted(inputs))}",
+                )
+            known[name] = value if isinstance(value, list) else [value]
+        texts = self.texts()
+        return [
+            {TEXT: [text], **{name: [value] for name, value in self._length(model, inputs, length)}, **known}
+            for text, length in zip(texts, self.output_lengths(len(texts)), strict=True)
+        ]
 
-    def _length(self, model: str, inputs: Collection[str]) -> Iterator[tuple[str, Any]]:
+    def _length(self, model: str, inputs: Collection[str], tokens: int | None) -> Iterator[tuple[str, Any]]:
         """How long an answer is to be, in the input that the backend has for it."""
         wanted = set(LENGTHS.values() if self.backend is None else (LENGTHS[self.backend],))
         if self.backend is not None and wanted.isdisjoint(inputs):
@@ -136,9 +157,9 @@ class Prompts:
             )
         there = wanted.intersection(inputs)
         if "max_tokens" in there:
-            yield "max_tokens", self.output_tokens or SHORT_ANSWER
-        if "sampling_parameters" in there and self.output_tokens is not None:
-            yield "sampling_parameters", json.dumps({"max_tokens": self.output_tokens})
+            yield "max_tokens", tokens or SHORT_ANSWER
+        if "sampling_parameters" in there and tokens is not None:
+            yield "sampling_parameters", json.dumps({"max_tokens": tokens})
 
 
 def _text(path: str, name: str, data: bytes) -> str:
@@ -352,7 +373,8 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, errors, throughput, gpu memory and power",
+                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory and "
+                "power",
             )
         limit = metric.in_unit(term.limit)
         is_least = term.sign.startswith(">")

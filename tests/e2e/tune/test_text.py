@@ -29,9 +29,10 @@ class Elsewhere:
         return None
 
 
-def test_prompts_go_to_an_openai_server_and_tokens_come_back():
+def measured(more):
+    """What the server got, the prompts, and the figures."""
     with FakeOpenAi() as fake:
-        flags = genai_flags("genai_perf_flags", {**FLAGS, "url": fake.server.address})
+        flags = genai_flags("genai_perf_flags", {**FLAGS, **more, "url": fake.server.address})
         options, prompts = text_options(
             changed(Options(), model="tiny"), flags, "genai_perf_flags", has_data=False
         )
@@ -43,10 +44,23 @@ def test_prompts_go_to_an_openai_server_and_tokens_come_back():
             (figures,) = meter.measure(proposal, Elsewhere(), is_fresh=True).parts
         finally:
             meter.close()
-    texts = {payload["messages"][0]["content"] for payload in fake.payloads}
+    return fake.payloads, prompts, figures
+
+
+def test_each_prompt_asks_for_its_length_and_has_the_extra_inputs():
+    payloads, prompts, _ = measured({"output-tokens-stddev": 9, "extra-inputs": {"temperature": 0.5}})
+    asked = {payload["messages"][0]["content"]: payload["max_tokens"] for payload in payloads}
+    assert asked == dict(zip(prompts.texts(), prompts.output_lengths(4), strict=True))
+    assert len(set(asked.values())) > 1
+    assert {payload["temperature"] for payload in payloads} == {0.5}
+
+
+def test_prompts_go_to_an_openai_server_and_tokens_come_back():
+    payloads, prompts, figures = measured({})
+    texts = {payload["messages"][0]["content"] for payload in payloads}
     assert texts == set(prompts.texts())
     assert {len(text.split()) for text in texts} == {6}
-    assert {(payload["max_tokens"], payload["stream"]) for payload in fake.payloads} == {(3, True)}
+    assert {(payload["max_tokens"], payload["stream"]) for payload in payloads} == {(3, True)}
     assert figures.get("output_token_throughput") > figures.get("perf_throughput") > 0
     for tag in ("time_to_first_token", "inter_token_latency"):
         low, middle, high = (figures.get(f"{tag}_{statistic}") for statistic in ("min", "p50", "max"))

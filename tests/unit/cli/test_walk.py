@@ -221,6 +221,8 @@ OUTPUTS = (
     "HTTP fake --config other.yaml",
     "HTTP fake --store kept --tag nightly",
     "HTTP fake --store kept --no-store",
+    "HTTP fake --prometheus 0",
+    "HTTP fake --otlp http://PLAIN",
 )
 EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
 OWN_LINES = {
@@ -259,6 +261,7 @@ OWN_LINES = {
         "--store kept --sort -id",
         "--store kept --limit 1",
         "show 1111 --store kept --json run.json",
+        "export 1111 --store kept --mlflow mlruns",
         "--store kept --config other.yaml",
     ),
     "serve": (
@@ -272,6 +275,8 @@ OWN_LINES = {
         "--config other.yaml",
         "--store kept --tag nightly",
         "--store kept --no-store",
+        "--prometheus 0",
+        "--otlp no-address",
     ),
 }
 """Of the options that only one command has."""

@@ -24,6 +24,7 @@ def found():
         ("ttft<1s", "time_to_first_token_avg"),
         ("ttft p99<1s", "time_to_first_token_p99"),
         ("tpot p95<1s", "inter_token_latency_p95"),
+        ("gap p95<1s", "token_gap_p95"),
         ("errors<1%", "perf_error_rate"),
     ],
 )

@@ -27,6 +27,8 @@ def test_one_in_a_thousand_may_fail_where_nothing_is_said():
         ("tpot_p50<20ms", Term("p50", 20 * MS, "tpot"), "tpot p50"),
         ("itl p99<30ms", Term("p99", 30 * MS, "tpot"), "tpot p99"),
         ("tbt<30ms", Term("mean", 30 * MS, "tpot"), "tpot"),
+        ("gap p99<30ms", Term("p99", 30 * MS, "gap"), "gap p99"),
+        ("gap<30ms", Term("mean", 30 * MS, "gap"), "gap"),
         ("E2E p99<2s", Term("p99", 2000 * MS), "p99"),
         ("latency p99 < 2 s", Term("p99", 2000 * MS), "p99"),
         ("P99 <= 50 us", Term("p99", 50_000), "p99"),

@@ -187,6 +187,8 @@ def test_lanes_follow_single_requests():
         ("ttft p99<25ms", 2),
         ("ttft_p99<25ms", 2),
         ("tpot<12ms", 2),
+        ("gap p50<15ms", 2),  # the longest of each
+        ("gap<35ms", 3),
         ("latency<75ms, tpot<12ms", 2),
         ("latency<75ms, ttft<25ms, tpot<12ms", 1),
         ("errors<1%", 3),

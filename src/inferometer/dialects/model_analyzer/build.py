@@ -1,5 +1,6 @@
 """From the configuration of a command to what the tuner is to do."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,8 @@ _PROMPT_FIELDS = {
     "tokenizer": "tokenizer",
     "prefix-prompt-length": "prefix_tokens",
     "num-prefix-prompts": "prefixes",
+    "output-tokens-stddev": "output_deviation",
+    "extra-inputs": "extra",
 }
 """Flags that are fields of `Prompts`."""
 
@@ -246,10 +249,22 @@ def text_options(
         options = changed(options, url=flags.get("url", options.url))
     options = changed(options, streaming=is_streamed, asynchronous=True, synchronous=False)
     if has_data:
+        _check_own_data(options, flags, path)
         return options, None
     given = {field: flags[name] for name, field in _PROMPT_FIELDS.items() if name in flags}
     prompts = Prompts(**given, is_streamed=is_streamed)
-    return changed(options, output_tokens=prompts.output_tokens), prompts
+    is_alike = not prompts.output_deviation  # else every prompt has a length of its own
+    return changed(options, output_tokens=prompts.output_tokens if is_alike else None), prompts
+
+
+def _check_own_data(options: Options, flags: Mapping[str, Any], path: str) -> None:
+    """What is sent to a Triton stands in its data, and nowhere else."""
+    for name in ("extra-inputs", "output-tokens-stddev"):
+        if name in flags and not (name == "extra-inputs" and options.service_kind == "openai"):
+            raise UsageError(
+                f"{path}.{name} is for prompts that are made, and perf_analyzer_flags.input-data has the requests",
+                remedy="leave one of them out",
+            )
 
 
 def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options:
@@ -267,6 +282,7 @@ def _at_openai(options: Options, flags: Mapping[str, Any], path: str) -> Options
         protocol="http",
         url=flags["url"],
         endpoint=_ENDPOINTS.get(given, given),
+        bodies=tuple(f"{name}={json.dumps(value)}" for name, value in flags.get("extra-inputs", ())),
         collect_metrics=None,
         metrics_url=None,
         metrics_interval_ms=None,

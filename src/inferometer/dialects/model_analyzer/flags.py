@@ -1,10 +1,12 @@
 """Flags that are handed on: to the load generator, to the server, and to `docker run`."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.text import decode_json
 from inferometer.dialects.model_analyzer.values import (
     Read,
     choice,
@@ -173,6 +175,36 @@ def _tokenizer(path: str, value: Any) -> str:
     return found
 
 
+def _extra_inputs(path: str, value: Any) -> tuple[tuple[str, Any], ...]:
+    """As a mapping, or as the words that GenAI-Perf takes: NAME:VALUE, or an object in JSON; or a list of them."""
+    if isinstance(value, list):
+        return tuple(pair for row in value for pair in _extra_inputs(path, row))
+    found = _read_json(value) if isinstance(value, str) else value
+    if isinstance(found, str):
+        name, colon, rest = found.partition(":")
+        found = {name.strip(): _read_json(rest.strip())} if colon and name.strip() else None
+    if not isinstance(found, Mapping) or not _is_json(found):
+        raise wrong(path, value, "a mapping of names to values, or words such as temperature:0")
+    return tuple((str(name), row) for name, row in found.items())
+
+
+def _read_json(word: str) -> Any:
+    """The value, or the word where it is none."""
+    try:
+        return decode_json(word)
+    except ValueError:
+        return word
+
+
+def _is_json(value: object) -> bool:
+    """YAML also has dates."""
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
 GENAI_FLAGS: Mapping[str, Read] = {
     "backend": choice(*LENGTHS),
     "endpoint": text,
@@ -189,10 +221,14 @@ GENAI_FLAGS: Mapping[str, Read] = {
     "tokenizer": _tokenizer,
     "prefix-prompt-length": whole(1),
     "num-prefix-prompts": whole(1),
+    "output-tokens-stddev": number(),
+    "extra-inputs": _extra_inputs,
 }
 # As later versions of GenAI-Perf call them.
 _NEWER = {
     "output-tokens-mean": "expected-output-tokens",
+    "osl": "expected-output-tokens",
+    "isl": "input-tokens-mean",
     "synthetic-input-tokens-mean": "input-tokens-mean",
     "synthetic-input-tokens-stddev": "input-tokens-stddev",
     "num-prompts": "num-of-output-prompts",
@@ -203,6 +239,10 @@ _REFUSED = {
     "input-dataset": (
         "names a dataset of the internet, and nothing is fetched from there",
         "give prompts with input-file, one per line, or let them be made",
+    ),
+    "goodput": (
+        "is in no result of model-analyzer, so it would decide nothing",
+        "limit the figures themselves, as in constraints: {time_to_first_token_p99: {max: 500}}",
     ),
 }
 
@@ -231,6 +271,11 @@ def genai_flags(path: str, value: Any) -> Mapping[str, Any]:
         raise UsageError(
             f"{path}.num-prefix-prompts is given without {path}.prefix-prompt-length",
             remedy="say with prefix-prompt-length how many tokens each of them has",
+        )
+    if "output-tokens-stddev" in found and "expected-output-tokens" not in found:
+        raise UsageError(
+            f"{path}.output-tokens-stddev is given without {path}.output-tokens-mean",
+            remedy="say with output-tokens-mean how long answers are on average",
         )
     for name in ("tokenizer", "prefix-prompt-length"):
         if name in found and "input-file" in found:

@@ -25,6 +25,7 @@ _FIGURES = {
     "latency": "Latency",
     "ttft": "Time to the first token",
     "tpot": "Time between tokens",
+    "gap": "Gap between tokens",
     "errors": "Failed requests",
 }
 

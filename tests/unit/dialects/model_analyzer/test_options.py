@@ -1,5 +1,7 @@
 """Options, YAML and the rules between them: what is refused, with which words, and that nothing is made then."""
 
+from dataclasses import replace
+
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -273,6 +275,10 @@ REFUSED = [
             ("{input-dataset: openorca}", ["genai_perf_flags.input-dataset", "input-file"]),
             ("{concurrency: 3}", ["genai_perf_flags.concurrency", "is not a flag"]),
             ("{service-kind: openai}", ["genai_perf_flags.url"]),
+            ("{output-tokens-stddev: 3}", ["genai_perf_flags.output-tokens-stddev", "output-tokens-mean"]),
+            ("{goodput: 'time_to_first_token:500'}", ["genai_perf_flags.goodput", "constraints"]),
+            ("{extra-inputs: temperature}", ["genai_perf_flags.extra-inputs", "temperature:0"]),
+            ("{extra-inputs: {since: 2026-11-16}}", ["genai_perf_flags.extra-inputs", "temperature:0"]),
             ("{service-kind: openai, url: 'a:1', backend: vllm}", ["genai_perf_flags.backend"]),
             ("{endpoint: chat}", ["genai_perf_flags.endpoint", "openai"]),
             ("{input-type: file}", ["genai_perf_flags.input-file"]),
@@ -394,6 +400,53 @@ profile_models: [A]
     assert 0 not in {number for row in ids for number in row}  # the model knows every word
     assert len({tuple(row[:30]) for row in ids}) == 2
     assert len({tuple(row) for row in ids}) == 40
+
+
+def test_answers_have_lengths_of_their_own_where_a_deviation_is_given(tmp_path):
+    yaml = """
+model_type: LLM
+genai_perf_flags: {isl: 20, osl: 100, output-tokens-stddev: 20, num-prompts: 50, extra-inputs: {stream: true}}
+profile_models:
+  A:
+  B: {genai_perf_flags: {service-kind: openai, url: "localhost:9000", osl: 100, output-tokens-stddev: 20}}
+"""
+    triton, openai = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
+    steps = triton.prompts.steps("A", {"text_input", "max_tokens", "stream"})
+    lengths = [step["max_tokens"][0] for step in steps]
+    assert 90 < sum(lengths) / 50 < 110
+    assert len(set(lengths)) > 10
+    assert lengths == triton.prompts.output_lengths(50)
+    assert steps[0]["stream"] == [True]
+    assert openai.options.output_tokens is None  # every prompt has its own
+    assert triton.prompts.texts() == replace(triton.prompts, output_deviation=0.0).texts()
+    assert triton.prompts.later != replace(triton.prompts, output_deviation=0.0).later
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "{temperature: 0, stop: [END]}",
+        "[temperature:0, 'stop:[\"END\"]']",
+        '[\'{"temperature": 0, "stop": ["END"]}\']',
+    ],
+)
+def test_extra_inputs_are_fields_of_bodies_or_inputs_of_a_model(given, tmp_path):
+    yaml = f"""
+model_type: LLM
+genai_perf_flags: {{extra-inputs: {given}}}
+profile_models:
+  A:
+  B: {{genai_perf_flags: {{service-kind: openai, url: "localhost:9000", extra-inputs: {given}}}}}
+  C:
+    perf_analyzer_flags: {{input-data: zero}}
+    genai_perf_flags: {{service-kind: openai, url: "localhost:9000", extra-inputs: {given}}}
+"""
+    triton, openai, own = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
+    (step, *_) = triton.prompts.steps("A", {"text_input", "temperature", "stop"})
+    assert (step["temperature"], step["stop"]) == ([0], ["END"])
+    with pytest.raises(UsageError, match="'A' has no input 'stop', which extra-inputs gives; its inputs are"):
+        triton.prompts.steps("A", {"text_input", "temperature"})
+    assert openai.options.bodies == own.options.bodies == ("temperature=0", 'stop=["END"]')
 
 
 def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():

@@ -1,0 +1,106 @@
+"""The live figures of a run, pushed to a collector of OpenTelemetry over HTTP.
+
+A thread of its own does it. A collector that does not answer, or refuses, is named once; the run goes on, and the
+figures are offered again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from inferometer import __version__
+from inferometer.base.errors import UsageError
+from inferometer.report.live_export import FIGURES, LatestFigures
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+
+PERIOD_S = 1.0
+TIMEOUT_S = 2.0  # of a push
+LAST_S = 1.0  # that the end of a run waits for the last one, where those before it arrived
+PATH = "/v1/metrics"
+
+
+class OtlpPush:
+    """Begins to push when it is made."""
+
+    def __init__(self, figures: LatestFigures, url: str, warn: Callable[[str], None]) -> None:
+        self._url = endpoint(url)
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+            from opentelemetry.sdk.resources import Resource
+        except ImportError as error:
+            raise UsageError(
+                "--otlp needs the packages of OpenTelemetry, which are not installed",
+                remedy="pip install 'inferometer[otlp]'",
+            ) from error
+        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):  # they log every failure: we say it once
+            logger = logging.getLogger(name)
+            logger.addHandler(logging.NullHandler())
+            logger.propagate = False
+        self._figures = figures
+        self._warn = warn
+        self._is_failing = self._has_warned = False
+        self._ended = threading.Event()
+        self._reader = InMemoryMetricReader()
+        self._exporter = OTLPMetricExporter(self._url, timeout=TIMEOUT_S)
+        resource = Resource({"service.name": "inferometer", "service.version": __version__})
+        self._provider = MeterProvider([self._reader], resource, shutdown_on_exit=False)
+        self._define()
+        self._thread = threading.Thread(target=self._push_on, name="otlp", daemon=True)
+        self._thread.start()
+
+    def _define(self) -> None:
+        meter = self._provider.get_meter("inferometer", __version__)
+        for name, figure in {figure.otel_name: figure for figure in FIGURES}.items():
+            create = meter.create_observable_counter if figure.is_counter else meter.create_observable_gauge
+            create(name, [partial(self._observed, name)], unit=figure.unit, description=figure.help)
+
+    def _observed(self, name: str, _: "CallbackOptions") -> "Iterator[Observation]":
+        from opentelemetry.metrics import Observation
+
+        for figure, labels, value in self._figures.rows:
+            if figure.otel_name == name:
+                yield Observation(value, labels)
+
+    def _push_on(self) -> None:
+        while not self._ended.wait(PERIOD_S):
+            self._push()
+        self._push()  # the figures at the end
+
+    def _push(self) -> None:
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        data = self._reader.get_metrics_data()
+        if data is None:  # nothing is known yet
+            return
+        self._is_failing = self._exporter.export(data) is not MetricExportResult.SUCCESS
+        if self._is_failing and not self._has_warned:
+            self._has_warned = True
+            self._warn(f"{self._url} does not take the figures of --otlp; the run goes on without it")
+
+    def close(self) -> None:
+        """The last figures are pushed, unless the collector does not answer anyway."""
+        self._ended.set()
+        if not self._is_failing:
+            self._thread.join(LAST_S)
+        self._exporter.shutdown()
+
+
+def endpoint(url: str) -> str:
+    """Where figures are posted: an address alone is that of a collector with its usual path."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise UsageError(
+            f"--otlp {url} is no address of a collector", remedy="write it like http://localhost:4318"
+        )
+    return parts._replace(path=PATH).geturl() if parts.path in ("", "/") else url

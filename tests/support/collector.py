@@ -1,0 +1,70 @@
+"""A collector of OpenTelemetry: it takes figures over HTTP, and reads them with the official messages."""
+
+import gzip
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from tests.support.servers import DEADLINE_S
+
+
+class Collector:
+    """Use as a context manager. `status` is what it answers with."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.pushes: list[Any] = []
+        self.paths: list[str] = []
+        self._news = threading.Condition()
+        collector = self
+
+        class Door(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                with collector._news:
+                    collector.pushes.append(ExportMetricsServiceRequest.FromString(body))
+                    collector.paths.append(self.path)
+                    collector._news.notify_all()
+                reply = ExportMetricsServiceResponse().SerializeToString()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(DEADLINE_S)
+
+    def wait_for(self, holds: Callable[[], bool]) -> bool:
+        with self._news:
+            return self._news.wait_for(holds, DEADLINE_S)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Those of the last push, by name."""
+        (resource,) = self.pushes[-1].resource_metrics
+        (scope,) = resource.scope_metrics
+        return {metric.name: metric for metric in scope.metrics}
