@@ -24,6 +24,7 @@ COMMANDS = {
     "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
     "view": "the report of a saved result: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
+    "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",

@@ -71,7 +71,7 @@ R = TypeVar("R", bound=PastRun)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RunSetting:
     """What comparable runs have in common."""
 
     command: str
@@ -81,9 +81,9 @@ class Setting:
     options: tuple[str, ...] = ()  # on the command line that say what is sent
 
 
-def setting(run: PastRun) -> Setting:
+def setting(run: PastRun) -> RunSetting:
     kind = run.server.partition(" ")[0]
-    return Setting(run.command, run.model, kind, run.host_class, _options(run.words))
+    return RunSetting(run.command, run.model, kind, run.host_class, _options(run.words))
 
 
 def _options(words: Sequence[str]) -> tuple[str, ...]:
@@ -101,9 +101,9 @@ def _options(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def histories(runs: Iterable[R]) -> dict[Setting, tuple[R, ...]]:
+def histories(runs: Iterable[R]) -> dict[RunSetting, tuple[R, ...]]:
     """Comparable runs that are finished, the oldest first; the settings by their last run, the newest first."""
-    found: dict[Setting, list[R]] = {}
+    found: dict[RunSetting, list[R]] = {}
     for run in sorted(runs, key=_moment, reverse=True):
         if run.state == FINISHED and run.points:
             found.setdefault(setting(run), []).append(run)

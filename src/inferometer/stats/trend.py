@@ -9,7 +9,7 @@ against those on both sides, such as a regression that was mended). For each the
 `SIDE` runs in every part, so that a single bad run is never a change. Whether it is real:
 
 * Up to `SHORT` runs: Student's t at that place, at a level that is divided among all places that were looked at
-  (Bonferroni). Its t has the spread of both parts in the denominator, so heavy tails make it rather more careful.
+  (Bonferroni). It is a third of what normal noise would need, so that heavy tails keep the promise, too.
 * Of more runs: a permutation test. Runs without a change could have come in any order, so the order they came in is
   compared with random ones. That holds for any distribution of the noise. Far values are pulled in first, to
   `FAR` times the usual distance from the median.
@@ -37,6 +37,7 @@ FEWEST = 2 * SIDE
 SHORT = 20  # runs up to which a permutation test would have too few orders
 FAR = 4.0
 SURE = 0.95  # confidence of a change's interval
+_CAREFUL = 1 / 3
 _MAD = 1.4826  # from the median distance to the standard deviation, of normal noise
 _ORDERS = 4.0  # random orders, times what the rate needs at least
 _FIRST_ORDERS = 100  # of them, which are enough for most histories without a change
@@ -101,7 +102,7 @@ def smallest_visible(points: Sequence[TrendPoint], *, false_alarms: float = FALS
     if count < FEWEST:
         return None
     places = [change.index for change in changes(points, false_alarms=false_alarms)]
-    limit = student_t(1 - false_alarms / 4 / (count - FEWEST + 1), count - 2)
+    limit = student_t(1 - _CAREFUL * false_alarms / 4 / (count - FEWEST + 1), count - 2)
     return math.expm1(limit * _spread(logs, places) * 2 / math.sqrt(count))
 
 
@@ -172,7 +173,7 @@ def _real(logs: Logs, shape: _Shape, rate: float) -> tuple[int, ...]:
 def _is_beyond_t(values: Logs, shape: _Shape, strongest: float, rate: float) -> bool:
     count = len(values)
     left = max(float(((values - values.mean()) ** 2).sum()) - strongest**2, 0.0)
-    limit = student_t(1 - rate / len(shape.first) / 2, count - 2)
+    limit = student_t(1 - _CAREFUL * rate / len(shape.first) / 2, count - 2)
     return strongest > limit * math.sqrt(left / (count - 2))
 
 
