@@ -361,16 +361,33 @@ class ViewOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsOptions:
+    """What `runs` is asked."""
+
+    sort: str = option(
+        "--sort",
+        "What a list is sorted by: started_at, throughput, p99, model ...; with a dash before it, the largest first",
+        text("NAME"),
+        default="-started_at",
+        group="Runs",
+    )
+    limit: int = option(
+        "--limit", "How many runs a list has at most; 0 is all", whole("N", least=0), default=20
+    )
+    json: Path | None = option(
+        "--json",
+        "Write a list, or a run, as JSON to this file, - is standard output; of `export`, the folder for results",
+        path("FILE|DIR"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class GateOptions:
     """What `gate` is asked."""
 
-    store: Path | None = option(
-        "--store",
-        "Folder of the runs (default: .inferometer, or $INFEROMETER_STORE)",
-        path("DIR"),
-        group="Gate",
+    runs: int = option(
+        "--runs", "Compare with so many of the last good runs", whole("N", least=8), default=20, group="Gate"
     )
-    runs: int = option("--runs", "Compare with so many of the last good runs", whole(least=8), default=20)
     figures: tuple[str, ...] = option(
         "--figure",
         "Judge this figure, such as p90; give it several times (default: throughput, p50 and p99)",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from inferometer.options.options import MODERN
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import TrendPoint
@@ -17,16 +18,17 @@ from inferometer.stats.trend import TrendPoint
 FIGURES = ("throughput", "p50", "p90", "p99", "ttft", "tokens")
 """Whose history is shown; those that a run has."""
 FINISHED = "finished"
-_FLAGS = frozenset(("-q", "--quiet", "-v", "--verbose", "--no-store", "--ui"))
-_VALUED = frozenset(
+_FLAGS = frozenset(name for _, rows in MODERN for row in rows if row.values is None for name in row.names)
+_FREE = frozenset(
     (
         *("-u", "--url", "-m", "--model", "--config"),
         *("-c", "--concurrency", "-r", "--rate", "-d", "--duration", "-n", "--warmup", "--time-limit"),
+        *("-q", "--quiet", "-v", "--verbose", "--no-store", "--ui"),
         *("--precision", "--slo", "--store", "--tag", "--prometheus", "--otlp"),
         *("--json", "--html", "--markdown", "--junit", "-f", "--csv", "--profile-export"),
     )
 )
-"""Options that may differ between comparable runs: without and with a value."""
+"""Options that may differ between comparable runs."""
 
 
 class PastPoint(Protocol):
@@ -93,8 +95,9 @@ def _options(words: Sequence[str]) -> tuple[str, ...]:
     for word in words:
         if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
             name, _, value = word.partition("=")
-            is_kept = name not in _FLAGS and name not in _VALUED
+            is_kept = name not in _FREE
             found += [f"{name} {value}".strip()] if is_kept else []
+            is_kept = is_kept and not value and name not in _FLAGS  # its value follows
         elif is_kept:
             found[-1] += f" {word}"
             is_kept = False
