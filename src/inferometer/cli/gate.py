@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from inferometer.store.store import Store
 
 JUDGED = ("throughput", "p50", "p99")
-MANY = 3  # times the good runs wanted, that are looked at
 
 COMMAND = Command(
     "inferometer gate",
@@ -152,11 +151,12 @@ def _kept(store: "Store", run: "Run") -> _JudgedRun:
 
 
 def _last(store: "Store") -> list[_JudgedRun]:
-    """The last run that is over, and those directly before it that were suspected: together they may settle it."""
+    """The last run that is finished, and those directly before it that were suspected: together they may settle it."""
     from inferometer.compare.regression import SUSPECTED_TAG
+    from inferometer.store.filter import RunFilter
     from inferometer.store.run import FINISHED
 
-    runs = [run for run in store.runs() if run.is_over and run.points or run.state == FINISHED]
+    runs = store.runs(RunFilter(state=FINISHED))
     if not runs:
         raise UsageError(
             f"there is no finished run in '{store.folder}'",

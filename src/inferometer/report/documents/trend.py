@@ -156,10 +156,9 @@ def _change_words(trend: _Trend, change: TrendChange, names: Mapping[str, str]) 
     way = "rose" if change.ratio > 1 else "fell"
     size = abs(change.ratio - 1)
     ends = sorted(abs(end - 1) for end in (change.low, change.high))
-    return (
-        f"{_title(trend.history.figure)} at {load_words(trend.history)} {way} by {share(size)} ({share(ends[0])} to {share(ends[1])}) "
-        f"between runs {names[change.before_id]} and {names[change.after_id]}."
-    )
+    where = f"{_title(trend.history.figure)} at {load_words(trend.history)}"
+    between = f"between runs {names[change.before_id]} and {names[change.after_id]}"
+    return f"{where} {way} by {share(size)} ({share(ends[0])} to {share(ends[1])}) {between}."
 
 
 def _title(figure: str) -> str:
