@@ -8,11 +8,12 @@ Two shapes are looked for: a step (all runs before it against all after it), and
 against those on both sides, such as a regression that was mended). For each the strongest place is taken, with at least
 `SIDE` runs in every part, so that a single bad run is never a change. Whether it is real:
 
-* Up to `SHORT` runs: Student's t at that place, at a level that is divided among all places that were looked at
-  (Bonferroni). It is a third of what normal noise would need, so that heavy tails keep the promise, too.
-* Of more runs: a permutation test. Runs without a change could have come in any order, so the order they came in is
-  compared with random ones. That holds for any distribution of the noise. Far values are pulled in first, to
-  `FAR` times the usual distance from the median.
+* A permutation test. Runs without a change could have come in any order, so the order they came in is compared with
+  random ones. That holds for any distribution of the noise. Far values are pulled in first, to `FAR` times the usual
+  distance from the median, so that a spoiled run hides no change.
+* Up to `SHORT` runs there are too few orders to see a change near an end, or in very few runs. So Student's t is a
+  second chance: at a level that is divided among all places that were looked at (Bonferroni), and with a quarter of
+  the rate, so that heavy tails keep the promise, too. The permutation test has half of it then.
 
 Half of the false-alarm rate is for steps, half for excursions. Parts between changes that were found are looked at
 again, and share the rate among them. So the chance that a history without any change shows one is at most
@@ -21,7 +22,7 @@ several runs is a change to this test, too. The rates as measured are in docs/ga
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,9 +36,9 @@ LEAST = 0.01  # a change of less than that is not worth a name
 SIDE = 3  # runs on either side of a change
 FEWEST = 2 * SIDE
 SHORT = 20  # runs up to which a permutation test would have too few orders
-FAR = 4.0
+FAR = 3.0
 SURE = 0.95  # confidence of a change's interval
-_CAREFUL = 1 / 3
+_OF_T, _OF_ORDERS = 0.25, 0.5  # of the rate, for each of both tests of a short history
 _MAD = 1.4826  # from the median distance to the standard deviation, of normal noise
 _ORDERS = 4.0  # random orders, times what the rate needs at least
 _FIRST_ORDERS = 100  # of them, which are enough for most histories without a change
@@ -102,7 +103,7 @@ def smallest_visible(points: Sequence[TrendPoint], *, false_alarms: float = FALS
     if count < FEWEST:
         return None
     places = [change.index for change in changes(points, false_alarms=false_alarms)]
-    limit = student_t(1 - _CAREFUL * false_alarms / 4 / (count - FEWEST + 1), count - 2)
+    limit = student_t(1 - _OF_T * false_alarms / 4 / (count - FEWEST + 1), count - 2)
     return math.expm1(limit * _spread(logs, places) * 2 / math.sqrt(count))
 
 
@@ -145,6 +146,10 @@ class _Shape:
         return tuple(int(edge) for edge in (self.first[place], self.last[place]) if 0 < edge < count)
 
 
+_Test = Callable[[Logs, _Shape, float, float], bool]
+"""Whether values of this shape are stronger at one place than noise is anywhere, at a rate."""
+
+
 def _steps(count: int) -> _Shape:
     last = np.arange(SIDE, count - SIDE + 1)
     return _Shape(np.zeros_like(last), last)
@@ -158,22 +163,25 @@ def _excursions(count: int) -> _Shape:
 
 def _real(logs: Logs, shape: _Shape, rate: float) -> tuple[int, ...]:
     """The edges of the strongest place, if it is more than noise shows at this rate."""
-    count = len(logs)
     if not len(shape.first) or not np.ptp(logs) > 0:
         return ()
-    is_short = count <= SHORT
-    values = logs if is_short else pulled_in(logs)
+    if len(logs) > SHORT:
+        return _strongest(_is_beyond_orders, pulled_in(logs), shape, rate)
+    by_t = _strongest(_is_beyond_t, logs, shape, _OF_T * rate)
+    return by_t or _strongest(_is_beyond_orders, pulled_in(logs), shape, _OF_ORDERS * rate)
+
+
+def _strongest(test: _Test, values: Logs, shape: _Shape, rate: float) -> tuple[int, ...]:
     strengths = shape.strengths(values[None])[0]
     place = int(strengths.argmax())
-    strongest = float(strengths[place])
-    is_real = _is_beyond_t if is_short else _is_beyond_orders
-    return shape.edges(place, count) if is_real(values, shape, strongest, rate) else ()
+    is_real = test(values, shape, float(strengths[place]), rate)
+    return shape.edges(place, len(values)) if is_real else ()
 
 
 def _is_beyond_t(values: Logs, shape: _Shape, strongest: float, rate: float) -> bool:
     count = len(values)
     left = max(float(((values - values.mean()) ** 2).sum()) - strongest**2, 0.0)
-    limit = student_t(1 - _CAREFUL * rate / len(shape.first) / 2, count - 2)
+    limit = student_t(1 - rate / len(shape.first) / 2, count - 2)
     return strongest > limit * math.sqrt(left / (count - 2))
 
 
