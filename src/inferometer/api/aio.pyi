@@ -121,6 +121,7 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def find(
     model: str = ...,
     *,
@@ -206,6 +207,7 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def tune(
     model: str = ...,
     *,
@@ -273,6 +275,7 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -366,6 +369,7 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 async def diagnose(
     model: str = ...,
     *,
