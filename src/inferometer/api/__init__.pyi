@@ -124,7 +124,6 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def find(
     model: str = ...,
     *,
@@ -210,7 +209,6 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def tune(
     model: str = ...,
     *,
@@ -278,7 +276,6 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -372,7 +369,6 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 def diagnose(
     model: str = ...,
     *,
@@ -458,27 +454,22 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
-
 def inspect(
     path: str | Path,
     *,
     tokenizer: str | Path | None = ...,
     prompt_column: str | None = ...,
 ) -> Inspection: ...
-
 def load(
     path: str | Path,
 ) -> Result: ...
-
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
-
 def to_html(
     report: Report,
 ) -> str: ...
-
 def to_markdown(
     report: Report,
 ) -> str: ...

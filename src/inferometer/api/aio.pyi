@@ -121,7 +121,6 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def find(
     model: str = ...,
     *,
@@ -207,7 +206,6 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def tune(
     model: str = ...,
     *,
@@ -275,7 +273,6 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -369,7 +366,6 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 async def diagnose(
     model: str = ...,
     *,
