@@ -26,6 +26,7 @@ RANK = {
     "diagnose": 6,
     "tune": 6,
     "report": 7,
+    "store": 8,
     "api": 9,
     "selftest": 9,
     "dialects": 10,

@@ -23,7 +23,7 @@ def describe_host() -> dict[str, Any]:
 
     return {
         "name": platform.node(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count() or 0,
         "memory_bytes": int(psutil.virtual_memory().total),
         "system": f"{platform.system()} {platform.release()}",
@@ -42,13 +42,26 @@ def local_ports() -> range:
     return range(low, high + 1)
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What it is called; where the system does not say, its architecture."""
     try:
         with open("/proc/cpuinfo") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+            names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+            return next(names, platform.machine())
     except OSError:
-        names = []
-    return names[0] if names else platform.machine()
+        return platform.machine()
+
+
+def gpu_names() -> tuple[str, ...]:
+    """As the driver tells in files, without its library."""
+    found = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        found += [line.partition(":")[2].strip() for line in lines if line.startswith("Model")]
+    return tuple(found)
 
 
 # --- its GPUs, read through NVML; without a driver or without nvidia-ml-py there are none

@@ -17,3 +17,9 @@ class LevelProgress:
     left_s: float | None = None  # until the level ends, about; None where nobody can tell
     is_most: bool = False  # it may well end sooner
     is_warm_up: bool = False
+    tokens: int | None = (
+        None  # of the answers that ended well since the last time; None where none are counted
+    )
+    cpu_ns: int | None = None  # that the workers used since the last time
+    server_waiting: float | None = None  # requests in the server's queue, where that is known
+    gpu: float | None = None  # 0 to 1, of the busiest one, where that is known

@@ -69,6 +69,30 @@ def until(watcher: Watcher, is_over: Callable[[], bool]) -> Watcher:
     return found
 
 
+def together(*watchers: Watcher) -> Watcher:
+    """All of them as one: each is told everything it asks for, and any may want to end."""
+    whole = Watcher()
+    for name in TOLD:
+        silent = getattr(Watcher, name)
+        told = [
+            getattr(row, name)
+            for row in watchers
+            if getattr(getattr(row, name), "__func__", None) is not silent
+        ]
+        if told and name != "is_interrupted":
+            setattr(whole, name, told[0] if len(told) == 1 else _told(told))
+    whole.is_interrupted = lambda: any(row.is_interrupted() for row in watchers)  # type: ignore[method-assign]
+    return whole
+
+
+def _told(methods: list[Callable[..., None]]) -> Callable[..., None]:
+    def tell(*what: Any, **how: Any) -> None:
+        for method in methods:
+            method(*what, **how)
+
+    return tell
+
+
 def completed(watcher: object) -> Watcher:
     """A watcher out of an object that has some of the methods; of None, the silent one."""
     return watcher if isinstance(watcher, Watcher) else _with_methods_of(watcher)

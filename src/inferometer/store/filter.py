@@ -1,0 +1,73 @@
+"""Which runs are meant: words such as model=simple, tag=nightly, since=2d."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """What is empty chooses all."""
+
+    model: str = ""  # one of the run's
+    tags: tuple[str, ...] = ()  # that it has, all of them
+    since_s: float | None = None  # unix seconds: begun then or later
+    command: str = ""
+    host: str = ""
+    host_class: str = ""
+    state: str = ""
+    text: str = ""  # somewhere in its command line, model, tags, server, verdict or id
+
+
+ALL = RunFilter()
+
+
+def parse_filter(words: Sequence[str], now_s: float) -> RunFilter:
+    """Words with = in them; any other word is looked for as text."""
+    found, texts = ALL, list[str]()
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            texts.append(word)
+        elif name in ("tag", "since"):
+            found = (
+                replace(found, tags=(*found.tags, value))
+                if name == "tag"
+                else replace(found, since_s=moment(value, now_s))
+            )
+        elif name in _PLAIN:
+            found = _PLAIN[name](found, value)
+        else:
+            names = ("tag", "since", *_PLAIN)
+            close = nearest(name, names)
+            remedy = f"did you mean {close}=?" if close else f"write {', '.join(f'{row}=' for row in names)}"
+            raise UsageError(f"runs have no '{name}' to choose by", remedy=remedy)
+    return replace(found, text=" ".join(texts))
+
+
+_PLAIN: dict[str, Callable[[RunFilter, str], RunFilter]] = {
+    "model": lambda found, value: replace(found, model=value),
+    "command": lambda found, value: replace(found, command=value),
+    "host": lambda found, value: replace(found, host=value),
+    "state": lambda found, value: replace(found, state=value),
+}
+
+
+def moment(text: str, now_s: float) -> float:
+    """Unix seconds of `2d` (so long ago), or of a day or time such as 2026-11-01 on this machine's clock."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_s - float(ago[1]) * _SECONDS[ago[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(
+            f"since={text} is no time", remedy="write since=2d, since=6h or since=2026-11-01"
+        ) from error

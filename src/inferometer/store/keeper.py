@@ -1,0 +1,146 @@
+"""What a running command holds of the store: it hands over its answer as it grows, and says how it ended."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from inferometer.base.answer_file import write as write_answer
+from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.signals import INTERRUPTED
+from inferometer.base.text import to_stderr
+from inferometer.stats.watcher import Watcher, together
+from inferometer.store.commit import CommitReader
+from inferometer.store.live_file import LiveFile
+from inferometer.store.run import FAILED, FINISHED, Run
+from inferometer.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from inferometer.report.saved import Report
+
+
+class Keeper:
+    """Without a folder nothing is kept. What goes wrong with the store never harms the run: one warning, and on."""
+
+    def __init__(self, run: Run, folder: RunFolder | None) -> None:
+        self.run = run
+        self._folder = folder
+        self._answer: Report | None = None
+        self._has_warned = self._is_over = False
+        self._live: LiveFile | None = None
+        self._commit: CommitReader | None = None
+        if folder is not None:
+            self._live = LiveFile(folder.live_path, self.warn)
+            self._commit = CommitReader(Path.cwd())
+
+    @property
+    def is_kept(self) -> bool:
+        return self._folder is not None
+
+    def warn(self, error: Exception) -> None:
+        """Said once."""
+        if not self._has_warned:
+            self._has_warned = True
+            to_stderr(f"WARNING: this run is not kept as a whole: {error}")
+
+    def about(self, *, url: str, model: str, server: str = "") -> None:
+        """What is going to be measured."""
+        from inferometer.store.words import without_password
+
+        self.run = replace(self.run, url=without_password(url), model=model, server=server)
+        self._write()
+        if self._live is not None:
+            run = self.run
+            self._live.tell(
+                {
+                    "kind": "prepared",
+                    "server": run.server,
+                    "url": run.url,
+                    "model": run.model,
+                    "command": run.command,
+                }
+            )
+
+    def watching(self, progress: Watcher) -> Watcher:
+        """Tells both: who shows progress, and who shows this run elsewhere."""
+        if self._live is None:
+            return progress
+        from inferometer.store.live import LiveFeed
+
+        return together(progress, LiveFeed(self._live.tell))
+
+    def save(self, answer: "Report") -> None:
+        """The answer as far as it is known."""
+        if self._folder is None:
+            return
+        from inferometer.store.summary import summarized
+
+        self._answer = answer
+        self.run = summarized(self.run, answer)
+        self._attempt(partial(write_answer, answer, self._folder.answer_path))
+        self._write()
+
+    def end(self, code: int, failure: str = "") -> None:
+        """The command is over; `failure` says why where it has no answer."""
+        if self._is_over or self._folder is None:
+            return
+        self._is_over = True
+        verdict = failure
+        if self._answer is not None and not failure:
+            from inferometer.store.summary import verdict_of
+
+            verdict = verdict_of(self._answer)
+        is_failed = bool(failure) or self._answer is None
+        self.run = replace(
+            self.run,
+            state=FAILED if is_failed else FINISHED,
+            code=code,
+            ended_at=now(),
+            verdict=verdict,
+            commit="" if self._commit is None else self._commit.result(),
+        )
+        self._write()
+        if self._live is not None:
+            self._live.end(code)
+
+    def discard(self) -> None:
+        """Nothing was run: leave nothing behind."""
+        if self._folder is not None:
+            self._is_over = True
+            if self._commit is not None:
+                self._commit.result()
+            shutil.rmtree(self._folder.path, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, UsageError) and self._answer is None:
+            self.discard()
+        elif isinstance(error, InferometerError):
+            self.end(error.exit_code, str(error))
+        elif isinstance(error, KeyboardInterrupt):
+            self.end(INTERRUPTED, "interrupted")
+        elif error is not None:
+            self.end(LocalError.exit_code, f"{type(error).__name__}: {error}")
+
+    def _write(self) -> None:
+        if self._folder is not None:
+            folder, run = self._folder, self.run
+            self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))
+
+    def _attempt(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except (OSError, LocalError) as error:
+            self.warn(error)
+
+
+def now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="milliseconds")

@@ -1,0 +1,40 @@
+"""The file of what the live page shows of a run, one JSON object a line."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class LiveFile:
+    """Lines that others read while they are written."""
+
+    def __init__(self, path: Path, warn: Callable[[Exception], None]) -> None:
+        self._path = path
+        self._warn = warn
+        self._file: int | None = None
+        self._is_broken = False
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        if self._is_broken:
+            return
+        text = json.dumps({**line, "at": round(time.time(), 3)}, separators=(",", ":"), allow_nan=False)
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            data = f"{text}\n".encode()
+            if os.write(self._file, data) < len(data):  # a line that is not whole would spoil the next one
+                self._is_broken = True
+        except OSError as error:
+            self._is_broken = True
+            self._warn(error)
+
+    def end(self, code: int) -> None:
+        """Who reads it still sees the last line; nobody else needs it."""
+        self.tell({"kind": "end", "code": code})
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,219 @@
+"""The store of runs: a folder with one folder for each of them. A copy of it is a backup."""
+
+import os
+import re
+import secrets
+import shutil
+import socket
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.writing import write_file, writing
+from inferometer.store.filter import ALL, RunFilter
+from inferometer.store.host_class import host_class
+from inferometer.store.keeper import Keeper, now
+from inferometer.store.process import is_alive, started
+from inferometer.store.run import KILLED, RUNNING, Run
+from inferometer.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from inferometer.report.saved import Report
+    from inferometer.store.index import Index
+
+VARIABLE = "INFEROMETER_STORE"
+FOLDER = Path(".inferometer")
+DIGITS = 8  # of an id
+FEWEST = 4  # of them that stand for a run
+NEWEST_FIRST = "-started_at"
+_ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
+_SHORT = re.compile(f"[0-9a-f]{{{FEWEST},{DIGITS}}}")
+
+
+def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | None:
+    """The folder of the store: as given, else as the environment says, else in the working directory. None: none."""
+    if is_off:
+        return None
+    if given is not None:
+        return given
+    named = os.environ.get(VARIABLE)
+    return FOLDER if named is None else Path(named) if named else None
+
+
+def may_be_id(word: str) -> bool:
+    """Whether a word looks like the id of a run, or the beginning of one."""
+    return _SHORT.fullmatch(word) is not None
+
+
+class Store:
+    """The runs of a folder, which need not exist yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runs = folder / "runs"
+
+    # --- a run that begins
+
+    def begin(self, command: str, words: Sequence[str], *, tags: Sequence[str] = ()) -> Keeper:
+        """The keeper of a new run; where it cannot be written, of one that is not kept, after a warning."""
+        run = Run(
+            id="",
+            command=command,
+            words=tuple(words),
+            started_at=now(),
+            host=socket.gethostname(),
+            host_class=host_class(),
+            tags=tuple(dict.fromkeys(tags)),
+            pid=os.getpid(),
+            process_started=started(os.getpid()) or 0.0,
+        )
+        try:
+            folder = self._new_folder()
+            run = replace(run, id=folder.path.name)
+            folder.write(run)
+        except (OSError, LocalError) as error:
+            keeper = Keeper(run, None)
+            keeper.warn(error)
+            return keeper
+        return Keeper(run, folder)
+
+    def _new_folder(self) -> RunFolder:
+        """Two writers never share one: only one of them can make it."""
+        with writing(self.folder):
+            if not self._runs.is_dir():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._runs.mkdir(exist_ok=True)
+                write_file(self.folder / ".gitignore", "*\n")
+            while True:
+                path = self._runs / secrets.token_hex(DIGITS // 2)
+                with suppress(FileExistsError):
+                    path.mkdir()
+                    return RunFolder(path)
+
+    # --- those that are there
+
+    def runs(
+        self,
+        chosen: RunFilter = ALL,
+        *,
+        order: str = NEWEST_FIRST,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Run]:
+        """The newest first, or by another column of the index: `throughput`, or `-throughput` for the largest first."""
+        return self._index.runs(chosen, order=order, limit=limit, offset=offset) if self.exists else []
+
+    def count(self, chosen: RunFilter = ALL) -> int:
+        return self._index.count(chosen) if self.exists else 0
+
+    @property
+    def exists(self) -> bool:
+        return self._runs.is_dir()
+
+    def get(self, prefix: str) -> Run:
+        """The run whose id begins so."""
+        found = [name for name in self._names() if name.startswith(prefix)] if may_be_id(prefix) else []
+        runs = [run for name in found if (run := self._maybe_run(name)) is not None]
+        if len(runs) == 1:
+            return runs[0]
+        if runs:
+            names = ", ".join(sorted(run.id for run in runs))
+            raise UsageError(f"'{prefix}' stands for {len(runs)} runs: {names}", remedy="give more digits")
+        raise UsageError(
+            f"no run in '{self.folder}' is called '{prefix}'",
+            remedy="`inferometer runs` lists those there are; --store names another folder",
+        )
+
+    def answer(self, run: Run) -> "Report":
+        """What it found out."""
+        from inferometer.report.saved import read
+
+        return read(self.answer_path(run))
+
+    def answer_path(self, run: Run) -> Path:
+        return self._folder(run.id).answer_path
+
+    def live_path(self, run: Run) -> Path:
+        return self._folder(run.id).live_path
+
+    def short(self, run: Run) -> str:
+        """The shortest beginning of its id that no other run has."""
+        names = sorted(self._names())
+        place = bisect_left(names, run.id)
+        near = [name for name in names[max(0, place - 1) : place + 2] if name != run.id]
+        return next(
+            (
+                run.id[:digits]
+                for digits in range(FEWEST, DIGITS)
+                if not any(name.startswith(run.id[:digits]) for name in near)
+            ),
+            run.id,
+        )
+
+    # --- changing them
+
+    def tag(self, run: Run, *tags: str) -> Run:
+        return self._changed(run, run.tagged(added=tags).tags)
+
+    def untag(self, run: Run, *tags: str) -> Run:
+        return self._changed(run, run.tagged(removed=tags).tags)
+
+    def remove(self, run: Run) -> None:
+        """In one step, so that no half of it is left to be listed."""
+        folder = self._folder(run.id).path
+        hidden = folder.with_name(f".{run.id}.removed")
+        with writing(folder):
+            self._index.forget(run.id)
+            folder.rename(hidden)
+            shutil.rmtree(hidden)
+
+    def rebuild(self) -> None:
+        """Make the index anew from the files."""
+        self._index.remove()
+        self.count()
+
+    def _changed(self, run: Run, tags: tuple[str, ...]) -> Run:
+        self._index.forget(run.id)
+        with writing(self._folder(run.id).run_path):
+            after = self._folder(run.id).change(lambda before: replace(before, tags=tags))
+        if after is None:
+            raise UsageError(f"run {run.id} is gone", remedy="`inferometer runs` lists those there are")
+        return self._seen(after)
+
+    # --- the files
+
+    @cached_property
+    def _index(self) -> "Index":
+        from inferometer.store.index import Index  # a command that is only kept needs no SQLite
+
+        return Index(self.folder, self._names, self._changed_ns, self._maybe_run)
+
+    def _names(self) -> set[str]:
+        try:
+            return {name for name in os.listdir(self._runs) if _ID.fullmatch(name)}
+        except FileNotFoundError:
+            return set()
+
+    def _folder(self, name: str) -> RunFolder:
+        return RunFolder(self._runs / name)
+
+    def _changed_ns(self, name: str) -> int:
+        try:
+            return self._folder(name).run_path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def _maybe_run(self, name: str) -> Run | None:
+        run = self._folder(name).maybe_run()
+        return None if run is None or run.id != name else self._seen(run)
+
+    @staticmethod
+    def _seen(run: Run) -> Run:
+        """One whose process is gone was killed; of other machines nobody knows."""
+        is_here = run.state == RUNNING and run.host == socket.gethostname()
+        return replace(run, state=KILLED) if is_here and not is_alive(run.pid, run.process_started) else run
