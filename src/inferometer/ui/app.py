@@ -28,10 +28,11 @@ from inferometer.store.filter import parse_filter
 from inferometer.store.index import ORDERS
 from inferometer.store.process import interrupt
 from inferometer.store.run import RUNNING, Run
+from inferometer.store.words import MASK
 from inferometer.ui import form, frames, live, uploads
 from inferometer.ui.looking import look_at
 from inferometer.ui.pages import RunRow, page
-from inferometer.ui.security import NO_TOKEN, MOST_UPLOAD
+from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN
 from inferometer.ui.site import Site
 
 PER_PAGE = 50
@@ -232,7 +233,9 @@ def _download(request: Request) -> Response:
     else:
         raise HTTPException(404, "there is no such form of a result")
     name = f"{run.command}-{run.id}.{form_name}"
-    return Response(content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+    return Response(
+        content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
+    )
 
 
 # --- a run while it goes
@@ -248,11 +251,13 @@ def _live(request: Request) -> Response:
 async def _events(request: Request) -> Response:
     site = _site(request)
     run = await run_in_threadpool(_run_asked, request)
+    known = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    after = int(known) if known.isdecimal() and len(known) < 12 else 0
 
     async def watched() -> AsyncIterator[bytes]:
         site.watching += 1
         try:
-            async for piece in live.events(site.live(run), lambda: site.store.get(run.id).state):
+            async for piece in live.events(site.live(run), lambda: site.store.get(run.id).state, after=after):
                 yield piece
         finally:
             site.watching -= 1
@@ -284,7 +289,9 @@ async def _tags(request: Request) -> Response:
     added = [tag for tag in re.split(r"[\s,]+", given.get("add", "")) if tag]
     for tag in added:
         if _TAG.fullmatch(tag) is None:
-            raise UsageError(f"'{tag[:80]}' is no tag", remedy="a tag has up to 60 characters, no blanks and no =")
+            raise UsageError(
+                f"'{tag[:80]}' is no tag", remedy="a tag has up to 60 characters, no blanks and no ="
+            )
     if added:
         await run_in_threadpool(store.tag, run, *added)
     if removed := given.get("remove", ""):
@@ -306,7 +313,9 @@ async def _rerun(request: Request) -> Response:
     startable = _startable(site, run.command)
     fields = form.filled(startable, run.words[1:])
     found = form.checked(startable, fields, site.uploads)
-    if found.errors:  # such as a file outside the store: the form shows it at its field
+    if found.errors or any(
+        MASK in word for word in found.words
+    ):  # a file that is gone, a header that is not kept
         return _back(f"/new?{urlencode({'from': run.id})}")
     job = await run_in_threadpool(_queued, site, startable, found)
     return _back(f"/jobs/{job}")
@@ -317,7 +326,9 @@ async def _rerun(request: Request) -> Response:
 
 def _startable(site: Site, name: str) -> form.Startable:
     if name not in site.startables:
-        raise UsageError(f"'{name[:80]}' cannot be started here", remedy=f"give one of {', '.join(site.startables)}")
+        raise UsageError(
+            f"'{name[:80]}' cannot be started here", remedy=f"give one of {', '.join(site.startables)}"
+        )
     return site.startables[name]
 
 
@@ -332,6 +343,7 @@ def _new(request: Request) -> Response:
         name = run.command
         fields = form.filled(_startable(site, name), run.words[1:])
     startable = _startable(site, name)
+    fields |= {key: query[key] for key in (form.URL, form.MODEL) if key in query}
     return _shown(
         request,
         "new.html.j2",
@@ -382,7 +394,7 @@ async def _start(request: Request) -> Response:
 
 def _queued(site: Site, startable: form.Startable, found: form.Checked) -> int:
     places = [word for option in startable.places for word in (option, str(site.folder / option.strip("-")))]
-    return site.jobs.add((*found.words, *places)).number
+    return site.jobs.add((*found.words, *places))
 
 
 async def _upload(request: Request) -> Response:
@@ -392,7 +404,7 @@ async def _upload(request: Request) -> Response:
 
 def _job(request: Request) -> Response:
     site = _site(request)
-    job = site.jobs.find(request.path_params["number"])
+    job = site.jobs.maybe_find(request.path_params["number"])
     if job is None:
         return _back("/")
     run = site.run_of_job(job)

@@ -1,4 +1,4 @@
-"""The form of a new run, made of the same table of options as the command line, and the command line that it stands for.
+"""The form of a new run, made of the same table of options as the command line, and the command line it stands for.
 
 Files are the one thing where the form knows less than the command line: an option that reads a file takes what was
 dropped in, and one that writes a file is not offered, so that no page can name a path outside the store.
@@ -30,14 +30,25 @@ _NOT_OFFERED = {
     *ASIDE,
     *("csv", "verbose_csv", "json", "html", "markdown", "junit", "profile_export", "quiet", "verbose"),
     *("triton_directory", "model_repository", "proto_paths"),
-    *(f"{OWN}{name}" for name in ("model_repository", "install_path", "journal", "study", "output", "folder")),
+    *(
+        f"{OWN}{name}"
+        for name in ("model_repository", "install_path", "journal", "study", "output", "folder")
+    ),
     *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode")),
     *("store", "no_store", "ui", "prometheus", "otlp"),
 }
 """Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""
 
 _FILE_FIELDS = {
-    *("api_key_file", "tls.ca_file", "tls.certificate_file", "tls.key_file", "proto", "request_intervals", "replay"),
+    *(
+        "api_key_file",
+        "tls.ca_file",
+        "tls.certificate_file",
+        "tls.key_file",
+        "proto",
+        "request_intervals",
+        "replay",
+    ),
     *("data.sources", "data.prompts", "data.tokenizer"),
 }
 _FILE_MARK_FIELDS = {"data.files", "bodies", "data.prompt_tokens", "output_tokens"}  # with @ before the path
@@ -53,7 +64,9 @@ class Startable:
     name: str
     about: str
     command: Command
-    check: Callable[[dict[str, Any]], Options | None]  # the first load of what was given; refuses combinations
+    check: Callable[
+        [dict[str, Any]], Options | None
+    ]  # the first load of what was given; refuses combinations
     takes_words: bool = False  # address and model may stand alone
     has_target: bool = True  # it is asked where and what
     takes_many: bool = False  # models
@@ -117,7 +130,9 @@ def groups(startable: Startable) -> tuple[FormGroup, ...]:
 
 def _field(row: Option) -> FormField:
     name = row.names[-1]
-    mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(row.field, "")
+    mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(
+        row.field, ""
+    )
     return FormField(
         name=name,
         label=name.lstrip("-").replace("-", " ").capitalize(),
@@ -211,7 +226,8 @@ def _check_file(row: Option, value: str, uploads: Path) -> None:
         path = ""
     if path and not Path(path.strip("'\"")).resolve().is_relative_to(uploads.resolve()):
         raise UsageError(
-            f"'{path}' was not dropped in", remedy="drop the file onto this field, or run the command in a terminal"
+            f"'{path}' was not dropped in",
+            remedy="drop the file onto this field, or run the command in a terminal",
         )
 
 

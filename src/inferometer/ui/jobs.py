@@ -6,15 +6,14 @@ A run is a process of its own, in a session of its own: it goes on when the brow
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-
-from inferometer.base.text import printable
+from threading import Lock
 
 MOST_SAID = 4000  # characters of what a failed command said that are kept
-KEPT = 5  # jobs that failed before they became a run
+KEPT = 20  # jobs that have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,81 +27,84 @@ class Job:
 
 
 class Jobs:
-    """The queue. `is_busy` says whether a run of the store is going on that is not ours: it is waited for, too."""
+    """The queue. `is_busy` says whether a run of the store goes on, whoever started it: it is waited for."""
 
     def __init__(self, folder: Path, is_busy: Callable[[], bool], is_run: Callable[[int], bool]) -> None:
         self._folder = folder
         self._is_busy = is_busy
         self._is_run = is_run  # whether the process with that number became a run
         self._numbers = count(1)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._waiting: list[Job] = []
-        self._failed: list[Job] = []
-        self._current: Job | None = None
+        self._lock = Lock()
+        self._waiting: tuple[Job, ...] = ()
+        self._ended: tuple[Job, ...] = ()
+        self._started: tuple[Job, subprocess.Popen[bytes]] | None = None
 
     @property
     def waiting(self) -> tuple[Job, ...]:
-        return tuple(self._waiting)
-
-    @property
-    def failed(self) -> tuple[Job, ...]:
-        return tuple(self._failed)
+        return self._waiting
 
     @property
     def current(self) -> Job | None:
-        return self._current
+        started = self._started
+        return None if started is None else started[0]
 
-    def find(self, number: int) -> Job | None:
-        """A job that waits, goes on or has failed."""
-        return next((job for job in self._all() if job.number == number), None)
+    @property
+    def failed(self) -> tuple[Job, ...]:
+        """Those that ended before they became a run, until they are removed."""
+        return tuple(job for job in self._ended if job.failure)
 
-    def add(self, words: tuple[str, ...]) -> Job:
+    def maybe_find(self, number: int) -> Job | None:
+        known = (*self._waiting, *self._ended, *filter(None, [self.current]))
+        return next((job for job in known if job.number == number), None)
+
+    def add(self, words: tuple[str, ...]) -> int:
+        """The number of the new job."""
         job = Job(next(self._numbers), words)
-        self._waiting.append(job)
+        with self._lock:
+            self._waiting += (job,)
         self.step()
-        return self.find(job.number) or job
+        return job.number
 
     def remove(self, number: int) -> None:
-        """One that waits or has failed; what runs is stopped as a run."""
-        self._waiting = [job for job in self._waiting if job.number != number]
-        self._failed = [job for job in self._failed if job.number != number]
+        """One that waits or has ended; what runs is stopped as a run."""
+        with self._lock:
+            self._waiting = tuple(job for job in self._waiting if job.number != number)
+            self._ended = tuple(job for job in self._ended if job.number != number)
 
     def step(self) -> None:
         """See whether the process has ended, and start the next. To be called again and again."""
-        if self._process is not None and self._process.poll() is not None:
-            self._end()
-        if self._process is None and self._waiting and not self._is_busy():
-            self._start(self._waiting.pop(0))
-
-    def _all(self) -> Iterator[Job]:
-        yield from self._waiting
-        yield from self._failed
-        if self._current is not None:
-            yield self._current
+        with self._lock:
+            if self._started is not None and self._started[1].poll() is not None:
+                self._end(*self._started)
+            if self._started is None and self._waiting and not self._is_busy():
+                job, *rest = self._waiting
+                self._waiting = tuple(rest)
+                self._start(job)
 
     def _log(self, job: Job) -> Path:
         return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
 
     def _start(self, job: Job) -> None:
+        command = (sys.executable, "-m", "inferometer.cli.main", *job.words, "--store", str(self._folder))
         log = self._log(job)
         try:
-            log.parent.mkdir(exist_ok=True)
+            log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as said:
-                command = (sys.executable, "-m", "inferometer.cli.main", *job.words, "--store", str(self._folder))
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
                 )
         except OSError as error:
-            self._failed = [*self._failed, replace(job, failure=f"it cannot be started: {error}")][-KEPT:]
-            return
-        self._current = replace(job, pid=self._process.pid)
+            self._remember(replace(job, failure=f"it cannot be started: {error}"))
+        else:
+            self._started = replace(job, pid=process.pid), process
 
-    def _end(self) -> None:
-        assert self._process is not None and self._current is not None
-        job, log = self._current, self._log(self._current)
-        if self._process.returncode != 0 and not self._is_run(job.pid):
-            said = log.read_text(errors="replace")[-MOST_SAID:].strip() if log.exists() else ""
-            failure = printable(said) or f"it ended with code {self._process.returncode} and said nothing"
-            self._failed = [*self._failed, replace(job, failure=failure)][-KEPT:]
-        log.unlink(missing_ok=True)
-        self._process = self._current = None
+    def _end(self, job: Job, process: "subprocess.Popen[bytes]") -> None:
+        if process.returncode != 0 and not self._is_run(job.pid):
+            said = self._log(job).read_text(errors="replace")[-MOST_SAID:].strip()
+            job = replace(job, failure=said or f"it ended with code {process.returncode} and said nothing")
+        self._log(job).unlink(missing_ok=True)
+        self._remember(job)
+        self._started = None
+
+    def _remember(self, job: Job) -> None:
+        self._ended = (*self._ended, job)[-KEPT:]

@@ -84,18 +84,19 @@ class LiveLines:
         self._lines, self._samples = kept, MOST_SAMPLES
 
 
-async def events(lines: LiveLines, state: Callable[[], str]) -> AsyncIterator[bytes]:
-    """The stream of one browser: lines in batches, and at the end `over` with the state of the run.
+async def events(lines: LiveLines, state: Callable[[], str], *, after: int = 0) -> AsyncIterator[bytes]:
+    """The stream of one browser: lines in batches, and at the end `over` with the state of the run. A stream that was
+    broken goes on `after` the last line that arrived, which is the id of its event.
 
     `state` may read files, so it is asked in a thread.
     """
-    seen, said_s, asked_s = 0, monotonic(), float("-inf")
+    seen, said_s, asked_s = after, monotonic(), float("-inf")
     while True:
         last, found = lines.since(seen)
         now_s = monotonic()
         if last > seen:
             seen, said_s = last, now_s
-            yield b"".join(b"data: " + line + b"\n" for line in found) + b"\n"
+            yield b"".join((*(b"data: " + line + b"\n" for line in found), b"id: %d\n\n" % last))
         elif now_s - said_s > ALIVE_S:
             said_s = now_s
             yield b": still here\n\n"

@@ -51,7 +51,9 @@ def _options(measure: Startable, filled: Filled) -> Options:
         if is_asking and value is True:
             words.append(row.names[-1])
         elif row.field in ("headers", "service_kind", "protocol", "api_key_env") and isinstance(value, str):
-            words += [word for line in value.splitlines() if line.strip() for word in (row.names[-1], line.strip())]
+            words += [
+                word for line in value.splitlines() if line.strip() for word in (row.names[-1], line.strip())
+            ]
     given = read(words, measure.command)
     assert isinstance(given, dict)
     options = measure.check(given)

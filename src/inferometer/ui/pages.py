@@ -101,7 +101,8 @@ def spark(points: Sequence[Point]) -> Spark | None:
     most = max(value for _, value in found) or 1.0
     step = (SPARK_WIDTH - 6) / (len(found) - 1)
     places = [
-        (3 + number * step, 3 + (SPARK_HEIGHT - 6) * (1 - value / most)) for number, (_, value) in enumerate(found)
+        (3 + number * step, 3 + (SPARK_HEIGHT - 6) * (1 - value / most))
+        for number, (_, value) in enumerate(found)
     ]
     first, last = found[0], found[-1]
     words = " to ".join(

@@ -168,7 +168,10 @@ def _with_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             own: Iterable[tuple[bytes, bytes]] = message.get("headers", ())
             known = {name.lower() for name, _ in own}
-            message["headers"] = [*own, *((name, value) for name, value in _HEADERS.items() if name not in known)]
+            message["headers"] = [
+                *own,
+                *((name, value) for name, value in _HEADERS.items() if name not in known),
+            ]
         await send(message)
 
     return sending

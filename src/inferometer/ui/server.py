@@ -96,5 +96,6 @@ def _listening(host: str, port: int | None) -> socket.socket:
         else:
             return listener
     raise UsageError(
-        f"port {port} of {host} cannot be used: {trouble}", remedy="give another --host or --port, or leave them out"
+        f"port {port} of {host} cannot be used: {trouble}",
+        remedy="give another --host or --port, or leave them out",
     )

@@ -363,21 +363,17 @@
 
     // A hidden page lets go of its stream: a browser has only a few connections for all its pages.
     let source = null;
-    let seen = 0;
+    let seen = "0";
     const follow = () => {
-      source = new EventSource(`/runs/${one("#live").dataset.run}/events`);
-      let number = 0; // the stream begins anew after a break: what is known is passed over
+      source = new EventSource(`/runs/${one("#live").dataset.run}/events?after=${seen}`);
       source.addEventListener("message", (event) => {
+        seen = event.lastEventId;
         for (const text of event.data.split("\n")) {
-          let line;
-          try { line = JSON.parse(text); } catch { continue; }
-          number += 1;
-          if (number > seen && Object.hasOwn(kinds, line.kind)) { kinds[line.kind](line); isDirty = true; }
+          const line = JSON.parse(text);
+          if (Object.hasOwn(kinds, line.kind)) { kinds[line.kind](line); isDirty = true; }
         }
-        seen = Math.max(seen, number);
         requestAnimationFrame(redraw);
       });
-      source.addEventListener("open", () => { number = 0; });
       source.addEventListener("over", (event) => { source.close(); source = null; over(event.data); });
     };
     follow();
