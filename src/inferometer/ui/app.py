@@ -44,7 +44,7 @@ _TAG = re.compile(r"[^\s,=]{1,60}")
 
 
 def application(site: Site) -> Starlette:
-    """Everything behind the `Guard`."""
+    """Everything behind the `Gatekeeper`."""
     run = "/runs/{id}"
     routes = [
         Route("/", _runs),

@@ -17,7 +17,7 @@ KEPT = 20  # jobs that have ended
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class QueuedRun:
     """A command that was asked for."""
 
     number: int
@@ -35,31 +35,31 @@ class Jobs:
         self._is_run = is_run  # whether the process with that number became a run
         self._numbers = count(1)
         self._lock = Lock()
-        self._waiting: tuple[Job, ...] = ()
-        self._ended: tuple[Job, ...] = ()
-        self._started: tuple[Job, subprocess.Popen[bytes]] | None = None
+        self._waiting: tuple[QueuedRun, ...] = ()
+        self._ended: tuple[QueuedRun, ...] = ()
+        self._started: tuple[QueuedRun, subprocess.Popen[bytes]] | None = None
 
     @property
-    def waiting(self) -> tuple[Job, ...]:
+    def waiting(self) -> tuple[QueuedRun, ...]:
         return self._waiting
 
     @property
-    def current(self) -> Job | None:
+    def current(self) -> QueuedRun | None:
         started = self._started
         return None if started is None else started[0]
 
     @property
-    def failed(self) -> tuple[Job, ...]:
+    def failed(self) -> tuple[QueuedRun, ...]:
         """Those that ended before they became a run, until they are removed."""
         return tuple(job for job in self._ended if job.failure)
 
-    def maybe_find(self, number: int) -> Job | None:
+    def maybe_find(self, number: int) -> QueuedRun | None:
         known = (*self._waiting, *self._ended, *filter(None, [self.current]))
         return next((job for job in known if job.number == number), None)
 
     def add(self, words: tuple[str, ...]) -> int:
         """The number of the new job."""
-        job = Job(next(self._numbers), words)
+        job = QueuedRun(next(self._numbers), words)
         with self._lock:
             self._waiting += (job,)
         self.step()
@@ -81,10 +81,10 @@ class Jobs:
                 self._waiting = tuple(rest)
                 self._start(job)
 
-    def _log(self, job: Job) -> Path:
+    def _log(self, job: QueuedRun) -> Path:
         return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: QueuedRun) -> None:
         command = (sys.executable, "-m", "inferometer.cli.main", *job.words, "--store", str(self._folder))
         log = self._log(job)
         try:
@@ -98,7 +98,7 @@ class Jobs:
         else:
             self._started = replace(job, pid=process.pid), process
 
-    def _end(self, job: Job, process: "subprocess.Popen[bytes]") -> None:
+    def _end(self, job: QueuedRun, process: "subprocess.Popen[bytes]") -> None:
         if process.returncode != 0 and not self._is_run(job.pid):
             said = self._log(job).read_text(errors="replace")[-MOST_SAID:].strip()
             job = replace(job, failure=said or f"it ended with code {process.returncode} and said nothing")
@@ -106,5 +106,5 @@ class Jobs:
         self._remember(job)
         self._started = None
 
-    def _remember(self, job: Job) -> None:
+    def _remember(self, job: QueuedRun) -> None:
         self._ended = (*self._ended, job)[-KEPT:]

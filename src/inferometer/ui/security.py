@@ -1,6 +1,6 @@
 """Who may ask, and what pages may do: docs/security.md says what is promised.
 
-Every request passes the `Guard`: its Host must be a name of ours (else any page could reach us through a name of its
+Every request passes the `Gatekeeper`: its Host must be a name of ours (else any page could reach us through a name of its
 own that leads to 127.0.0.1), a request that changes something must come from a page of ours, and all of them need the
 token, which the address printed at the start brings and a cookie keeps.
 """
@@ -69,7 +69,7 @@ def names_of(host: str) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class Guard:
+class Gatekeeper:
     """Around the application: refuses what does not come from a page of ours."""
 
     app: App

@@ -15,7 +15,7 @@ from inferometer.ui import place
 from inferometer.ui.app import application, no_token
 from inferometer.ui.form import Startable
 from inferometer.ui.place import UiPlace
-from inferometer.ui.security import Guard, names_of, new_token
+from inferometer.ui.security import Gatekeeper, names_of, new_token
 from inferometer.ui.site import Site
 
 STEP_S = 0.25
@@ -41,9 +41,15 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         request.store.mkdir(parents=True, exist_ok=True)
         own = place.here(f"http://{host}:{port}", new_token())
         site = Site(request.store, request.startables)
-        guard = Guard(application(site), own.token, names_of(request.host), port, no_token)
+        guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)
         config = uvicorn.Config(
-            guard, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
+            guard,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws="none",
+            server_header=False,
         )
         server = uvicorn.Server(config)
         place.write(request.store, own)

@@ -9,7 +9,7 @@ from inferometer.store.filter import RunFilter
 from inferometer.store.run import RUNNING, Run
 from inferometer.store.store import Store
 from inferometer.ui.form import Startable
-from inferometer.ui.jobs import Job, Jobs
+from inferometer.ui.jobs import QueuedRun, Jobs
 from inferometer.ui.live import LiveLines
 from inferometer.ui.pages import RunRow
 from inferometer.ui.uploads import folder_of
@@ -50,7 +50,7 @@ class Site:
     def row(self, run: Run) -> RunRow:
         return RunRow(run, self.store.short(run))
 
-    def run_of_job(self, job: Job) -> Run | None:
+    def run_of_job(self, job: QueuedRun) -> Run | None:
         return None if job.pid == 0 else self.run_of(job.pid)
 
     # --- who watches
