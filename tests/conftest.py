@@ -23,6 +23,9 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("no clock"), max_examples=5)
 settings.load_profile("quick" if "INFEROMETER_QUICK" in os.environ else "no clock")
 
+# Commands keep no runs, unless a test gives them a store of its own.
+os.environ["INFEROMETER_STORE"] = ""
+
 # Workers that begin at once. Those of commands that are processes of their own start as everywhere.
 workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
 

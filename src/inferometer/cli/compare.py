@@ -11,30 +11,35 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
-from inferometer.options.asides import PREVIEW
+from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, CompareOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import FORMS, check_outputs, deliver
+from inferometer.store.saved_run import is_run, saved_file
+from inferometer.store.store import may_be_id
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.gates import Terms
     from inferometer.compare.live import CompareRequest
+    from inferometer.store.keeper import Keeper
 
 USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
 
 COMMAND = Command(
     "inferometer compare",
-    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json NEW.json ... [options]",
-    "Compare variants of a model, measured in turns, or results that were saved with --json.",
+    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json NEW.json ... [options]\n"
+    "RUN RUN ... [options]",
+    "Compare variants of a model, measured in turns, or results that were saved with --json or kept as runs.",
     CompareOptions,
-    shared=(*MODERN, *PREVIEW),
+    shared=(*MODERN, *KEEP, *PREVIEW),
     refused=COMPARE_REFUSED,
     examples=(
         ("localhost:8000 simple simple_fast", "two models, in turns"),
         ("simple@localhost:8000 simple@localhost:9000 -c 1,4", "two servers"),
         ("base.json new.json --fail-if 'p99 > +5%'", "saved results, in CI"),
+        ("7f3a 91c0", "two runs that were kept: `inferometer runs` lists them"),
         ("localhost:8000 a b --markdown -", "tables for a pull request"),
     ),
     epilog="Exit status: 0 fine, 1 regression, 2 inconclusive, 3 invalid, 64 wrong usage.",
@@ -42,7 +47,7 @@ COMMAND = Command(
     takes_words=True,
 )
 _REPORTING = (*FORMS, "quiet", "max_error_rate")
-OF_SAVED = frozenset((WORDS, f"{OWN}fail_if", f"{OWN}force", *_REPORTING))
+OF_SAVED = frozenset((WORDS, f"{OWN}fail_if", f"{OWN}force", "store", *_REPORTING))
 """The fields that have a meaning for saved results."""
 
 
@@ -59,7 +64,7 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
         yield model.name, options_of(request.options, model)
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.compare.gates import Terms, parse_gates
     from inferometer.report.saved import consistent
 
@@ -71,7 +76,11 @@ def run(given: dict[str, Any]) -> int:
     reports = Options(**{name: given[name] for name in _REPORTING if name in given})
     check_outputs(reports)
     terms = Terms(conditions, reports.max_error_rate)
-    comparison, is_interrupted = (_saved(names, terms, own), False) if names else _live(given, terms, own)
+    if names:
+        comparison, is_interrupted = _saved(names, given.pop("store", None), terms, own), False
+    else:
+        comparison, is_interrupted = _live(_request(given, terms, own), keeper)
+        keeper.save(comparison)
     outputs = Outputs()
     with consistent(*names) if names else nullcontext():
         deliver(comparison, reports, outputs)
@@ -83,7 +92,7 @@ def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     """Words that stand alone are files, or the address and the models there."""
     words = given.get(WORDS, ())
     found = dict(given)
-    if not words or are_saved(words):
+    if not words or are_saved(words, given.get("store")):
         return found
     del found[WORDS]
     urls, models = f"{OWN}urls", f"{OWN}models"
@@ -94,9 +103,12 @@ def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def are_saved(words: Sequence[str]) -> bool:
-    """Whether words that stand alone are files of results."""
-    return bool(words) and all(word.endswith(".json") or Path(word).is_file() for word in words)
+def are_saved(words: Sequence[str], store: Path | None) -> bool:
+    """Whether words that stand alone are files of results, or ids of runs: one that is mistyped is not a model."""
+    names = [word for word in words if not word.endswith(".json") and not Path(word).is_file()]
+    if not words or not names:
+        return bool(words)
+    return all(map(may_be_id, names)) and any(is_run(name, store) for name in names)
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -109,27 +121,29 @@ def _check(given: Mapping[str, Any]) -> None:
         )
 
 
-def _saved(names: Sequence[str], terms: "Terms", own: CompareOptions) -> "Comparison":
+def _saved(names: Sequence[str], store: Path | None, terms: "Terms", own: CompareOptions) -> "Comparison":
     from inferometer.base.answer_file import read as read_answer
     from inferometer.compare.saved import compare_saved
     from inferometer.report.saved import consistent
     from inferometer.stats.result import Result
 
-    results = [(name, read_answer(Path(name), Result)) for name in names]
+    results = [(name, read_answer(saved_file(name, store), Result)) for name in names]
     with consistent(*names):
         return compare_saved(results, terms, is_forced=own.force)
 
 
-def _live(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "tuple[Comparison, bool]":
+def _live(request: "CompareRequest", keeper: "Keeper") -> "tuple[Comparison, bool]":
     """And whether the user ended it."""
     from inferometer.compare.live import compare_live
 
-    request = _request(given, terms, own)
+    urls = {model.url or request.options.url or "" for model in request.models}
+    models = {model.model for model in request.models}
+    keeper.about(url=",".join(sorted(urls)), model=",".join(sorted(models)))
     with (
         messages_shown(request.options.verbose),
         progress_shown(request.options.verbose, is_quiet=request.options.quiet) as progress,
     ):
-        return compare_live(request, progress), progress.is_interrupted()
+        return compare_live(request, keeper.watching(progress)), progress.is_interrupted()
 
 
 def _request(given: Mapping[str, Any], terms: "Terms", own: CompareOptions) -> "CompareRequest":

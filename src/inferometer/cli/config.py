@@ -63,7 +63,7 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
     if settings and asked is None and not given.get("quiet") and "quiet" not in settings:
         to_stderr(f"Options are read from {path}; --config none leaves it out.")
     words = given.get(WORDS, ())
-    kept = _kept_with(name, words)
+    kept = _kept_with(name, words, given.get("store"))
     own = command_named(name)
     hidden = hidden_by((*given, *_fields_of(words, own, {*given, *settings})), LOAD_MODES)
     return {
@@ -73,13 +73,13 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
     }
 
 
-def _kept_with(name: str, words: Sequence[str]) -> Collection[str] | None:
+def _kept_with(name: str, words: Sequence[str], store: Path | None) -> Collection[str] | None:
     """The fields that have a meaning with these words; None where all have."""
     if name != "compare":
         return None
     from inferometer.cli.compare import OF_SAVED, are_saved
 
-    return OF_SAVED if are_saved(words) else None
+    return OF_SAVED if are_saved(words, store) else None
 
 
 def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[str]:
@@ -112,7 +112,8 @@ def _from_command_line(name: str, argv: Sequence[str], settings: "Settings") -> 
     uses = list(words_given(argv, command))
     alone = [word for row, word in uses if row.field == WORDS]
     options = _options_of(alone, command, {*settings, *(row.field for row, _ in uses)})
-    are_files = _kept_with(name, alone) is not None
+    stores = [Path(word) for row, word in uses if row.field == "store"]
+    are_files = _kept_with(name, alone, stores[-1] if stores else None) is not None
     for row, word in uses:
         if row.field == WORDS and not are_files:
             row = command.by_name.get(next(options)[0], row)

@@ -11,12 +11,13 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.measure import progress_shown
-from inferometer.options.asides import CONFIG
+from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import DemoOptions
 
 if TYPE_CHECKING:
     from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.store.keeper import Keeper
 
 MODEL = "ensemble_image"
 MEMBERS = ("preprocessing", "classifier", "postprocessing")
@@ -29,11 +30,11 @@ COMMAND = Command(
     "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests at a "
     "time, say which step limits it, give that step more instances, and measure again.",
     DemoOptions,
-    shared=CONFIG,
+    shared=(*KEEP, *CONFIG),
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.measure.checks import changed
     from inferometer.options.options import REQUEST_TIMEOUT_S, DataOptions, Options
@@ -56,8 +57,10 @@ def run(given: dict[str, Any]) -> int:
             duration_s=LEVEL_S,
         )
         to_stderr("Measuring it with one, two and four requests at a time, then trying what should help ...")
+        keeper.about(url=server.http_address, model=MODEL)
         with progress_shown() as progress:
-            outcome = diagnose_model(DiagnoseRequest(options, budget_s=BUDGET_S), progress)
+            outcome = diagnose_model(DiagnoseRequest(options, budget_s=BUDGET_S), keeper.watching(progress))
+    keeper.save(outcome.diagnosis)
     outputs = Outputs()
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)

@@ -10,7 +10,7 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.measure import exit_code, measure_options, progress_shown
-from inferometer.options.asides import PREVIEW
+from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, Command, own_options
 from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
 from inferometer.options.options import MODERN, Options
@@ -18,6 +18,7 @@ from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
     from inferometer.diagnose.reconfigure import Config
+    from inferometer.store.keeper import Keeper
 
 COMMAND = Command(
     "inferometer diagnose",
@@ -26,7 +27,7 @@ COMMAND = Command(
     "more instances, batches, another transport. With --apply try it out on the server. Of a server that makes text: "
     "prefill, decode, the KV cache or its queue.",
     DiagnoseOptions,
-    shared=(*MODERN, *PREVIEW),
+    shared=(*MODERN, *KEEP, *PREVIEW),
     refused=DIAGNOSE_REFUSED,
     examples=(
         ("localhost:8000 simple", "what limits it, and what would help"),
@@ -48,7 +49,7 @@ def loads(given: dict[str, Any]) -> Iterator[tuple[str, Options]]:
     yield "", measure_options(given, duration_s=DIAGNOSED_S)
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
 
     fields = {"keep": "--keep", "write_config": "--write-config", "budget_s": "--budget"}
@@ -60,9 +61,11 @@ def run(given: dict[str, Any]) -> int:
         raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
     check_outputs(options)
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
+    keeper.about(url=options.url or "", model=options.model)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        outcome = diagnose_model(request, progress)
+        outcome = diagnose_model(request, keeper.watching(progress))
     diagnosis, outputs = outcome.diagnosis, Outputs()
+    keeper.save(diagnosis)
     deliver(diagnosis, options, outputs)
     outputs.file(own.write_config, partial(_write_configs, outcome.configs))
     outputs.settle()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.messages import messages_shown
 from inferometer.cli.measure import measure_options, run_and_report
-from inferometer.options.asides import PREVIEW
+from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import FIND_REFUSED, FindOptions
 from inferometer.options.options import MODERN, Options
@@ -15,6 +15,7 @@ from inferometer.report.delivery import check_outputs
 
 if TYPE_CHECKING:
     from inferometer.stats.result import Result
+    from inferometer.store.keeper import Keeper
 
 NOT_FOUND = 1
 
@@ -24,7 +25,7 @@ COMMAND = Command(
     "Find the highest request rate (or concurrency) at which the model still keeps a promise about latency and errors, "
     "with a 95 % interval: loads are measured until they are known to keep or to break it.",
     FindOptions,
-    shared=(*MODERN, *PREVIEW),
+    shared=(*MODERN, *KEEP, *PREVIEW),
     refused=FIND_REFUSED,
     examples=(
         ("localhost:8000 simple --slo 'p99<50ms'", "the highest rate"),
@@ -45,7 +46,7 @@ def _asked(given: dict[str, Any]) -> tuple[FindOptions, Options]:
     return own, replace(measure_options({**given, "slo": own.slo}), duration_s=own.duration_s)
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
 
@@ -54,7 +55,7 @@ def run(given: dict[str, Any]) -> int:
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="find")
-        return run_and_report(setup, partial(run_find, setup, goal), _exit_code)
+        return run_and_report(setup, keeper, partial(run_find, setup, goal), _exit_code)
 
 
 def _exit_code(result: "Result") -> int:

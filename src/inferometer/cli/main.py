@@ -22,7 +22,8 @@ COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
     "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
-    "view": "the report of a saved result: a page, Markdown, a picture",
+    "runs": "what was measured before: list, show, tag, remove and export runs",
+    "view": "the report of a saved result or a run: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
@@ -37,6 +38,7 @@ COMMANDS = {
     "help": "this text, the help of a command, or a page about a topic",
 }
 
+KEPT = ("measure", "find", "compare", "diagnose", "tune", "demo")  # whose runs are kept
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
 OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
@@ -97,8 +99,12 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command, partial(_completed, name, words))
         if given is None:
             return 0
-        is_aside = bool(given.keys() & {"dry_run", "show_reply"})
-        code: int = _preview(name, given) if is_aside else module.run(given)
+        if given.keys() & {"dry_run", "show_reply"}:
+            code: int = _preview(name, given)
+        elif name in KEPT:
+            code = _kept(name, words, given)
+        else:
+            code = module.run(given)
     except UsageError as error:
         to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
         return command.usage_code
@@ -111,8 +117,20 @@ def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[
     return with_file(name, OURS, words, given)
 
 
+def _kept(name: str, words: list[str], given: dict[str, Any]) -> int:
+    from inferometer.cli.keep import begun
+
+    with begun(name, words, given) as keeper:
+        code: int = import_module(f"inferometer.cli.{name}").run(given, keeper)
+        keeper.end(code)
+    return code
+
+
 def _preview(name: str, given: dict[str, Any]) -> int:
+    from inferometer.cli.keep import drop_options
     from inferometer.cli.preview import preview
+
+    drop_options(given)
 
     return preview(name, given)
 

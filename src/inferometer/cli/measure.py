@@ -11,7 +11,7 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import Outputs
-from inferometer.options.asides import PREVIEW
+from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import WORDS, Command
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import check_outputs, deliver, is_stdout
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
+    from inferometer.store.keeper import Keeper
 
 TOO_MANY_FAILURES = 1
 PROMISE_BROKEN = 4
@@ -29,7 +31,7 @@ COMMAND = Command(
     "inferometer measure",
     "URL [MODEL] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
-    shared=(*MODERN, *PREVIEW),
+    shared=(*MODERN, *KEEP, *PREVIEW),
     examples=(
         ("localhost:8000 simple", "one request at a time"),
         ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
@@ -128,7 +130,7 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
     yield "", measure_options(given)
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.base.messages import messages_shown
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
@@ -137,9 +139,8 @@ def run(given: dict[str, Any]) -> int:
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="measure", habits=OWN_HABITS)
-        return run_and_report(
-            setup, partial(measure, setup), partial(exit_code, max_error_rate=options.max_error_rate)
-        )
+        code_of = partial(exit_code, max_error_rate=options.max_error_rate)
+        return run_and_report(setup, keeper, partial(measure, setup), code_of)
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
@@ -170,7 +171,10 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
 
 def run_and_report(
-    setup: "Setup", start: "Callable[[Progress], Iterator[Result]]", code_of: "Callable[[Result], int]"
+    setup: "Setup",
+    keeper: "Keeper",
+    start: "Callable[[Watcher], Iterator[Result]]",
+    code_of: "Callable[[Result], int]",
 ) -> int:
     """Run it with progress on stderr; show the result, and write it to the files that were asked for.
 
@@ -182,11 +186,14 @@ def run_and_report(
     options, outputs, result = setup.options, Outputs(), setup.result
     growing = None if is_stdout(options.json) else options.json
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        watcher = keeper.watching(progress)
+        keeper.save(result)
         for message in setup.messages:
-            progress.said(message)
-        for result in start(progress):
+            watcher.said(message)
+        for result in start(watcher):
             # A disk that is full now may have room after the next level.
             outputs.file(growing, partial(write, result))
+            keeper.save(result)
     deliver(result, options, outputs)
     if setup.journal is not None:
         outputs.attempt(setup.journal.path, partial(_export, setup.journal))

@@ -12,13 +12,14 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, writable, write_file
 from inferometer.cli.measure import addresses_of, measure_options, progress_shown
-from inferometer.options.asides import PREVIEW
+from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import TUNE_REFUSED, TuneOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
 
 if TYPE_CHECKING:
+    from inferometer.store.keeper import Keeper
     from inferometer.tune.settings import TuneSettings
     from inferometer.tune.variant import ModelVariant
 
@@ -30,7 +31,7 @@ COMMAND = Command(
     "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
     "inside a promise, in few measurements.",
     TuneOptions,
-    shared=(*MODERN, *PREVIEW),
+    shared=(*MODERN, *KEEP, *PREVIEW),
     refused=TUNE_REFUSED,
     examples=(
         ("simple --budget 3m", "of the example models, on a server of our own"),
@@ -42,7 +43,7 @@ COMMAND = Command(
 )
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.tune.journal import remove
     from inferometer.tune.session import profile
     from inferometer.tune.settings import settings_of
@@ -57,8 +58,10 @@ def run(given: dict[str, Any]) -> int:
     _check_output(own.output, settings)
     if own.fresh:
         remove(own.journal)
+    keeper.about(url=own.url or "", model=own.model)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        (study,) = profile(settings, progress)
+        (study,) = profile(settings, keeper.watching(progress))
+    keeper.save(study)
     outputs = Outputs()
     deliver(study, options, outputs)
     found = recommend(study)

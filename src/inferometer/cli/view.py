@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs, write_file
-from inferometer.options.asides import CONFIG
+from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import WORDS, Command, own_options
 from inferometer.options.commands import ViewOptions
+from inferometer.store.saved_run import saved_file
 
 if TYPE_CHECKING:
     from inferometer.report.document import Document
 
 COMMAND = Command(
     "inferometer view",
-    "RESULT.json [options]",
-    "Make the report of a file that was saved with --json by measure, find, diagnose or compare. "
-    "Without options, the page is written beside the file and its path is printed.",
+    "RESULT.json|RUN [options]",
+    "Make the report of a file that was saved with --json by measure, find, diagnose, compare or tune, or of a run "
+    "that was kept (`inferometer runs` lists them). Without options, the page is written beside the file, or for a "
+    "run into the working directory, and its path is printed.",
     ViewOptions,
-    shared=CONFIG,
+    shared=(("Keep", (STORE,)), *CONFIG),
     takes_words=True,
 )
 
@@ -30,12 +32,14 @@ def run(given: dict[str, Any]) -> int:
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} saved files are given: {', '.join(names)}" if names else "no saved file is given",
-            remedy="give one that was written with --json",
+            remedy="give one that was written with --json, or the id of a run",
         )
-    return _view(Path(names[0]), own_options(given, ViewOptions))
+    file, name = saved_file(names[0], given.pop("store", None)), Path(names[0])
+    page = _beside(name) if file == name else Path(f"run-{names[0]}.html")
+    return _view(file, page, own_options(given, ViewOptions))
 
 
-def _view(result: Path, asked: ViewOptions) -> int:
+def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     from inferometer.base.writing import writable
     from inferometer.compare.comparison import Comparison
     from inferometer.report.chromium import find_chromium
@@ -47,7 +51,7 @@ def _view(result: Path, asked: ViewOptions) -> int:
     report = read_saved(result)
     others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf)
     if asked.html is None and (asked.open or not any(others)):
-        asked = replace(asked, html=str(_beside(result)))
+        asked = replace(asked, html=str(page))
     check_forms(asked)
     if asked.junit is not None and not isinstance(report, Comparison | Result):
         raise UsageError(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 
 import inferometer
@@ -158,13 +159,17 @@ def options_of(options: Options, model: ModelAtServer) -> Options:
 @contextmanager
 def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Candidate]]:
     """All workers at once; those whose turn it is not have nothing to send."""
-    # Single turns are not reported; only the request to stop is passed on.
-    quiet = completed(SimpleNamespace(is_interrupted=watcher.is_interrupted))
+
+    # Single turns are no levels: only how they go on is passed on, and the request to stop.
+    def told(name: str) -> Watcher:
+        progressed = partial(watcher.turn_progressed, name)
+        return completed(SimpleNamespace(is_interrupted=watcher.is_interrupted, progressed=progressed))
+
     with ExitStack() as stack:
         yield [
             Candidate(
                 name=name,
-                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), quiet),
+                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), told(name)),
                 level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
-from inferometer.observe.host import Gpu, HostMeter, HostSample
+from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest
 from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
@@ -230,6 +230,11 @@ class HostWatch:
         """Called now and then; looks at most every half second."""
         if self._last is not None and self._clock() - self._last.at_ns >= LOOK_S * NS_PER_S:
             self._take(self._look(self._table.cores))
+
+    @property
+    def gpu_share(self) -> float | None:
+        """Of the busiest GPU, as seen at the last look of this level."""
+        return busiest(self._gpus[-1]) if self._gpus else None
 
     def end(self) -> HostUse | None:
         """The level is over. None where it was too short to see anything."""

@@ -31,7 +31,7 @@ from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
 from inferometer.stats.promises import judge
-from inferometer.stats.readings import CounterReading, CounterReadings
+from inferometer.stats.readings import CounterReading, CounterReadings, waiting
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
     GO_ON,
@@ -96,6 +96,7 @@ class LevelRun:
         self._lead_ns = 0
         self._after: CounterReading | None = None  # of the end of the window that fills
         self._is_read = False  # that one was made, or tried
+        self._waiting: float | None = None  # in the server, in the window that was closed last
         self._start()
 
     def _start(self) -> None:
@@ -119,6 +120,7 @@ class LevelRun:
         self._last_good_ns = self.start_ns
         self._silence = Silence(instrument.silence_ns, self.start_ns)
         self._sent_before = self._cost.sent
+        self._told_cpu_ns = sum(self._collected.cost.cpu_ns)
         self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
         self._open = self._rules.new_window(self.start_ns)
         self._ended = 0  # requests since the start
@@ -278,6 +280,7 @@ class LevelRun:
         elapsed_s = max(0, self._collected.seen_ns - self.start_ns) / NS_PER_S
         good = fresh.good
         left_s, is_most = self._left_s(elapsed_s)
+        told_cpu_ns, self._told_cpu_ns = self._told_cpu_ns, sum(self._collected.cost.cpu_ns)
         watcher = self._instrument.watcher
         watcher.ticked(elapsed_s, self._open.count, self._open.failed_count + self._open.empty)
         watcher.progressed(
@@ -289,8 +292,25 @@ class LevelRun:
                 outstanding=self._collected.outstanding,
                 left_s=left_s,
                 is_most=is_most,
+                tokens=_tokens(good) if self._settings.has_tokens else None,
+                cpu_ns=max(0, self._told_cpu_ns - told_cpu_ns),
+                server_waiting=self._server_waiting,
+                gpu=self._gpu_share,
             )
         )
+
+    @property
+    def _server_waiting(self) -> float | None:
+        """Requests in the server's queue: as its metrics say, or else on average in the last window."""
+        metrics = self._instrument.metrics
+        seen = None if metrics is None or metrics.latest is None else metrics.latest.waiting
+        return self._waiting if seen is None else seen
+
+    @property
+    def _gpu_share(self) -> float | None:
+        metrics, host = self._instrument.metrics, self._instrument.host
+        seen = None if metrics is None or metrics.latest is None else metrics.latest.gpu_share
+        return host.gpu_share if seen is None and host is not None else seen
 
     def _left_s(self, elapsed_s: float) -> tuple[float | None, bool]:
         """Until the level ends, and whether it may well end sooner; None where nobody can tell."""
@@ -356,6 +376,7 @@ class LevelRun:
             after=after,
             samples=() if self._instrument.metrics is None else self._instrument.metrics.take(),
         )
+        self._waiting = waiting(self._before, after)
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         unanswered = {code for code in window.failures if code in status.NO_ANSWER}
         self._was_silent = bool(unanswered - {status.TIMEOUT})
@@ -556,3 +577,8 @@ def _is_failing(rows: Sequence[WindowFigures]) -> bool:
     return any(row.failed_count for row in rows) and not any(
         row.request_count or row.empty_count for row in rows
     )
+
+
+def _tokens(good: Records) -> int:
+    """As the server counts them, or else as responses of streams."""
+    return int(np.where(good.tokens > 0, good.tokens, good.responses).sum())

@@ -80,6 +80,11 @@ class Gpu:
     held_bytes: Mapping[int, int] = field(default_factory=dict)  # of its memory, by process
 
 
+def busiest(gpus: Mapping[str, Gpu]) -> float | None:
+    """The utilisation of the busiest; None where none tells."""
+    return max((gpu.utilization for gpu in gpus.values() if gpu.utilization is not None), default=None)
+
+
 class Nvml:
     """The open library. It is closed with the process: it holds nothing that others would miss."""
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inferometer.observe.host import Gpu, HostSample
+from inferometer.observe.host import Gpu, HostSample, busiest
 from inferometer.observe.llm_metrics import LlmReading, maybe_llm_reading
 from inferometer.wire.prometheus import metric_lines
 
@@ -48,6 +48,19 @@ class Sample:
     memory_total_bytes: int | None = None
     host: HostSample | None = None
     llm: LlmReading | None = None
+
+    @property
+    def waiting(self) -> float | None:
+        """Requests in the server's queues; None where it does not say."""
+        if self.llm is not None and self.llm.waiting is not None:
+            return self.llm.waiting
+        known = [queue.pending for queue in self.queues.values() if queue.pending is not None]
+        return sum(known) if known else None
+
+    @property
+    def gpu_share(self) -> float | None:
+        """Of the time in which the busiest GPU was in use."""
+        return busiest(self.gpus)
 
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:

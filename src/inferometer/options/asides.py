@@ -1,10 +1,10 @@
 """What is asked beside a run or instead of it: options in files, a look at the first request.
 
-All commands have `CONFIG`; those that send requests have `PREVIEW`.
+All commands have `CONFIG`; those that send requests have `PREVIEW`, and those whose runs are kept have `KEEP`.
 """
 
-from inferometer.options.option import Groups, Option
-from inferometer.options.values import text
+from inferometer.options.option import Groups, Option, appended
+from inferometer.options.values import path, text
 
 CONFIG: Groups = (
     (
@@ -41,6 +41,30 @@ PREVIEW: Groups = (
         ),
     ),
     *CONFIG,
+)
+STORE = Option(
+    ("--store",),
+    "Folder of the runs that are kept (default: $INFEROMETER_STORE, or .inferometer in the working directory).",
+    path("DIR"),
+    field="store",
+    is_ours=True,
+)
+KEEP: Groups = (
+    (
+        "Keep",
+        (
+            STORE,
+            Option(("--no-store",), "Keep nothing of this run.", field="no_store", is_ours=True),
+            Option(
+                ("--tag",),
+                "A word to find this run by, as in `inferometer runs tag=NAME`; may be given several times.",
+                text("NAME"),
+                field="tags",
+                combine=appended,
+                is_ours=True,
+            ),
+        ),
+    ),
 )
 ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
 """Fields of what is asked instead of a run, or before it: no file has any of them."""

@@ -57,6 +57,7 @@ class Command:
     examples: tuple[tuple[str, str], ...] = ()  # what follows the program, and what that does
     epilog: str = ""
     takes_words: bool = False  # words that belong to no option may stand between them
+    takes_dashed: bool = False  # such words may begin with a dash, where no option is called so
     takes_last: bool = False  # where an option is given twice the last one counts, as in the classic tool
     usage_code: int = UsageError.exit_code  # the exit code where it is used wrongly
 
@@ -117,7 +118,7 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
         name = f"-{word.partition('=')[0]}"
         if len(name) > len("--x") and not word.startswith("--") and name in by_name:
             raise UsageError(f"'{word}' has one dash", remedy=f"write -{word}")
-    for name, row, value in _uses(argv, by_name, takes_words=command.takes_words):
+    for name, row, value in _uses(argv, by_name, command):
         if isinstance(value, Ask):
             return value
         if (refusal := command.refusal(name, row)) is not None:
@@ -148,7 +149,7 @@ def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option,
         name: row if row.values is None else dataclasses.replace(row, values=text(row.metavar))
         for name, row in command.by_name.items()
     }
-    for _, row, value in _uses(argv, as_written, takes_words=command.takes_words):
+    for _, row, value in _uses(argv, as_written, command):
         yield row, str(value) if row.values is not None or row is _WORD else ""
 
 
@@ -158,13 +159,13 @@ def own_options(given: dict[str, Any], cls: type[T]) -> T:
     return cls(**{name: given.pop(OWN + name) for name in names if OWN + name in given})
 
 
-def _uses(argv: Sequence[str], by_name: Mapping[str, Option], *, takes_words: bool) -> Iterator[_Use]:
+def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) -> Iterator[_Use]:
     """The options in the order they are met, each with its value."""
     words = iter(argv)
     is_secret = False  # what follows a secret unquoted may be the rest of it
 
     def alone(word: str) -> _Use:
-        if is_secret or not takes_words:
+        if is_secret or not command.takes_words:
             raise stray(word, is_secret=is_secret)
         return "", _WORD, word
 
@@ -174,7 +175,11 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], *, takes_words: bo
         elif word == "--":
             for rest in words:
                 yield alone(rest)
-        elif not word.startswith("-") or word == "-":
+        elif (
+            not word.startswith("-")
+            or word == "-"
+            or (command.takes_dashed and word not in by_name and not word.startswith("--"))
+        ):
             yield alone(word)
         else:
             for use in _long(word, words, by_name) if word.startswith("--") else _short(word, words, by_name):

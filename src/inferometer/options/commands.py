@@ -386,6 +386,27 @@ class UiOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsOptions:
+    """What `runs` is asked."""
+
+    sort: str = option(
+        "--sort",
+        "What a list is sorted by, such as started_at, throughput, p99 or model; with a dash before it the largest first",
+        text("NAME"),
+        default="-started_at",
+        group="Runs",
+    )
+    limit: int = option(
+        "--limit", "How many runs a list has at most; 0 is all", whole("N", least=0), default=20
+    )
+    json: Path | None = option(
+        "--json",
+        "Write a list, or a run, as JSON to this file, - is standard output; of `export`, the folder for results",
+        path("FILE|DIR"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class InspectOptions:
     """What `inspect` is asked."""
 

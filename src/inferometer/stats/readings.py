@@ -44,6 +44,16 @@ def bounds(before: CounterReading, after: CounterReading) -> tuple[int, int]:
     return max(0, fewest), after.ended_after - before.ended + slack
 
 
+def waiting(before: CounterReading | None, after: CounterReading | None) -> float | None:
+    """Requests in the server's queues between two readings, on average: by Little's law, the time that all of them
+    waited over the time that passed. None where it was not read, or where its counters began anew."""
+    if before is None or after is None or after.middle_ns <= before.middle_ns:
+        return None
+    queued_ns = sum(row.queue_ns for row in after.counters.values())
+    queued_ns -= sum(row.queue_ns for row in before.counters.values())
+    return None if queued_ns < 0 else queued_ns / (after.middle_ns - before.middle_ns)
+
+
 @dataclass(slots=True)
 class CounterReadings:
     """Counts our requests of a level for readings that were just made."""

@@ -27,6 +27,9 @@ class Watcher:
     def progressed(self, progress: "LevelProgress") -> None:
         """What `ticked` says in more detail, and in the warm-up too."""
 
+    def turn_progressed(self, variant: str, progress: "LevelProgress") -> None:
+        """The same in the turn of a variant of a comparison."""
+
     def window_finished(self, number: int, window: "WindowFigures") -> None:
         """A window of the level is complete."""
 

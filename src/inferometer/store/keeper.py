@@ -32,6 +32,7 @@ class Keeper:
         self._answer: Report | None = None
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
+        self._told: dict[str, str] = {}  # what is measured, as the live page knows it
         self._commit: CommitReader | None = None
         if folder is not None:
             self._live = LiveFile(folder.live_path, self.warn)
@@ -53,17 +54,6 @@ class Keeper:
 
         self.run = replace(self.run, url=without_password(url), model=model, server=server)
         self._write()
-        if self._live is not None:
-            run = self.run
-            self._live.tell(
-                {
-                    "kind": "prepared",
-                    "server": run.server,
-                    "url": run.url,
-                    "model": run.model,
-                    "command": run.command,
-                }
-            )
 
     def watching(self, progress: Watcher) -> Watcher:
         """Tells both: who shows progress, and who shows this run elsewhere."""
@@ -131,9 +121,14 @@ class Keeper:
             self.end(LocalError.exit_code, f"{type(error).__name__}: {error}")
 
     def _write(self) -> None:
-        if self._folder is not None:
-            folder, run = self._folder, self.run
-            self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))
+        if self._folder is None or self._live is None:
+            return
+        folder, run = self._folder, self.run
+        about = {"server": run.server, "url": run.url, "model": run.model}
+        if about != self._told:
+            self._told = about
+            self._live.tell({"kind": "prepared", **about, "command": run.command})
+        self._attempt(lambda: folder.change(lambda before: replace(run, tags=before.tags)))
 
     def _attempt(self, write: Callable[[], object]) -> None:
         try:

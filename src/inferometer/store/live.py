@@ -45,6 +45,7 @@ class LiveFeed(Watcher):
         self._clock = clock
         self._number = 0  # of the level, or of the trial
         self._level: tuple[str, float] | None = None
+        self._variant = ""  # whose turn it is
         self._told_ns = 0
         self._trial: dict[str, Any] = {}  # that is tried
         self._best = ""
@@ -82,6 +83,12 @@ class LiveFeed(Watcher):
             self._told_ns = now_ns
             self._tell(self._sample(progress))
 
+    def turn_progressed(self, variant: str, progress: LevelProgress) -> None:
+        if variant != self._variant:
+            self._begin()
+            self._variant = variant
+        self.progressed(progress)
+
     def _add(self, progress: LevelProgress) -> None:
         count = len(progress.latency_ns)
         self._failed += progress.failed
@@ -101,6 +108,7 @@ class LiveFeed(Watcher):
         return {
             "kind": "sample",
             "number": self._number,
+            "variant": self._variant,
             "phase": "warm-up" if progress.is_warm_up else "measuring",
             "elapsed_s": round(progress.elapsed_s, 3),
             "left_s": None if progress.left_s is None else round(progress.left_s, 3),

@@ -12,7 +12,7 @@ SCHEMA = 1
 QUEUED, RUNNING, FINISHED, FAILED, KILLED = "queued", "running", "finished", "failed", "killed"
 STATES = (QUEUED, RUNNING, FINISHED, FAILED, KILLED)
 
-Figures = Mapping[str, Estimate]
+NamedFigures = Mapping[str, Estimate]
 """By the short names of the catalogue in stats/figures.py, in its units: throughput, p99 (ms), ttft (ms), tokens."""
 
 
@@ -22,7 +22,7 @@ class Point:
 
     mode: str  # concurrency, request_rate ...
     value: float
-    figures: Figures = field(default_factory=dict)
+    figures: NamedFigures = field(default_factory=dict)
     variant: str = ""  # of a comparison or of the tuner: whose figures these are
 
 
@@ -47,7 +47,7 @@ class Run:
     pid: int = 0
     process_started: float = 0.0  # unix seconds
     verdict: str = ""  # the first sentence of the report, or why it failed
-    figures: Figures = field(default_factory=dict)
+    figures: NamedFigures = field(default_factory=dict)
     points: tuple[Point, ...] = ()
 
     @property
@@ -110,11 +110,11 @@ def from_plain(document: Any) -> Run:
         raise ValueError(f"a field is missing or of the wrong kind: {error}") from error
 
 
-def _triples(figures: Figures) -> dict[str, tuple[float, float | None, float | None]]:
+def _triples(figures: NamedFigures) -> dict[str, tuple[float, float | None, float | None]]:
     return {name: (found.value, found.low, found.high) for name, found in figures.items()}
 
 
-def _figures(document: Any) -> Figures:
+def _figures(document: Any) -> NamedFigures:
     return {str(name): Estimate(*map(_maybe_number, triple)) for name, triple in document.items()}  # type: ignore[arg-type]
 
 

@@ -129,6 +129,10 @@ class Store:
             remedy="`inferometer runs` lists those there are; --store names another folder",
         )
 
+    def has(self, prefix: str) -> bool:
+        """Whether any id begins so."""
+        return any(name.startswith(prefix) for name in self._names())
+
     def answer(self, run: Run) -> "Report":
         """What it found out."""
         from inferometer.report.saved import read

@@ -1,30 +1,52 @@
-"""What a list shows of an answer: its headline, and the figures of every level."""
+"""What a list shows of an answer: its headline, and the figures of every level.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+A kind of answer is a row of a table, so that the classes of the others need not be loaded while a run goes on.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from inferometer.compare.comparison import Comparison
-from inferometer.diagnose.diagnosis import Diagnosis
-from inferometer.stats.figures import BY_TAG, named
+from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
-from inferometer.store.run import Figures, Point, Run
+from inferometer.store.run import NamedFigures, Point, Run
 from inferometer.store.words import without_password
-from inferometer.tune.study import Study, recommend
-from inferometer.tune.trial import Trial
 
 if TYPE_CHECKING:
+    from inferometer.compare.comparison import Comparison
+    from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.report.saved import Report
+    from inferometer.tune.study import Study
+    from inferometer.tune.trial import Trial
 
 KEPT = ("throughput", "p50", "p90", "p95", "p99", "errors", "ttft", "ttft p99", "tpot", "tokens")
 _METRICS = tuple((name, metric) for name in KEPT if (metric := named(name)) is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """`chosen` are the points of which the best stands for the whole run."""
+
+    points: tuple[Point, ...]
+    chosen: Sequence[Point]
+    model: str
+    server: str
+    url: str = ""
+
+
 def summarized(run: Run, answer: "Report") -> Run:
     """The run with what is known of its answer."""
-    points = points_of(answer)
-    return replace(run, points=points, figures=_headline(answer, points), **_about(answer))
+    found = _KINDS[answer.kind](answer)
+    best = max(found.chosen or found.points, key=_throughput, default=None)
+    return replace(
+        run,
+        points=found.points,
+        figures={} if best is None else best.figures,
+        model=found.model or run.model,
+        server=found.server or run.server,
+        url=found.url or run.url,
+    )
 
 
 def verdict_of(answer: "Report") -> str:
@@ -35,17 +57,57 @@ def verdict_of(answer: "Report") -> str:
     return f"{sentence}." if stop else sentence
 
 
-def points_of(answer: "Report") -> tuple[Point, ...]:
-    """Every level; of the tuner every trial that was measured."""
-    if isinstance(answer, Result):
-        return tuple(_levels(answer.levels))
-    if isinstance(answer, Diagnosis):
-        return tuple(_levels(answer.results[0].levels)) if answer.results else ()
-    if isinstance(answer, Comparison):
-        return tuple(
-            point for row in answer.variants for point in _levels(row.result.levels, variant=row.name)
-        )
-    return tuple(map(_trial, answer.measured)) if isinstance(answer, Study) else ()
+def _throughput(point: Point) -> float:
+    found = point.figures.get("throughput")
+    return 0.0 if found is None else found.value
+
+
+# --- by kind of answer
+
+
+def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequence[Point]) -> RunSummary:
+    return RunSummary(
+        points=tuple(points),
+        chosen=chosen,
+        model=_joined(str(row.model.get("name", "")) for row in results),
+        server=_joined(_server_words(row.server) for row in results),
+        url=_joined(without_password(str(row.server.get("url", ""))) for row in results),
+    )
+
+
+def _of_result(answer: Result) -> RunSummary:
+    """The load that was found, or the level with most throughput."""
+    points, finding = list(_levels(answer.levels)), answer.finding
+    found = [row for row in points if finding is not None and row.value == finding.value]
+    return _of_results((answer,), points, found)
+
+
+def _of_diagnosis(answer: "Diagnosis") -> RunSummary:
+    """The sweep; what was tried after it has another configuration."""
+    sweep = answer.results[:1]
+    return _of_results(sweep, [point for row in sweep for point in _levels(row.levels)], ())
+
+
+def _of_comparison(answer: "Comparison") -> RunSummary:
+    points = [point for row in answer.variants for point in _levels(row.result.levels, variant=row.name)]
+    return _of_results([row.result for row in answer.variants], points, ())
+
+
+def _of_study(answer: "Study") -> RunSummary:
+    """Every trial that was measured; the configuration that is recommended."""
+    from inferometer.tune.study import recommend
+
+    found = recommend(answer)
+    chosen = () if found is None else (_trial(found.best.best),)
+    return RunSummary(tuple(map(_trial, answer.measured)), chosen, answer.name, _server_words(answer.server))
+
+
+_KINDS: Mapping[str, Callable[[Any], RunSummary]] = {
+    "result": _of_result,
+    "diagnosis": _of_diagnosis,
+    "comparison": _of_comparison,
+    "study": _of_study,
+}
 
 
 def _levels(levels: Sequence[Level], variant: str = "") -> Iterator[Point]:
@@ -55,14 +117,13 @@ def _levels(levels: Sequence[Level], variant: str = "") -> Iterator[Point]:
             yield Point(level.mode, level.value, _known(found), variant)
 
 
-def _trial(trial: Trial) -> Point:
-    load = trial.load
-    mode = "concurrency" if load.concurrency is not None else "request_rate"
-    found = {name: _combined(trial, metric.tag) for name, metric in _METRICS if metric.tag in BY_TAG}
-    return Point(mode, load.value, _known(found), trial.name)
+def _trial(trial: "Trial") -> Point:
+    mode = "concurrency" if trial.load.concurrency is not None else "request_rate"
+    found = {name: _combined(trial, metric.tag) for name, metric in _METRICS}
+    return Point(mode, trial.load.value, _known(found), trial.name)
 
 
-def _combined(trial: Trial, tag: str) -> Estimate | None:
+def _combined(trial: "Trial", tag: str) -> Estimate | None:
     """With its interval where one model was tuned."""
     if len(trial.parts) == 1:
         return trial.parts[0].figures.estimate(tag)
@@ -70,48 +131,11 @@ def _combined(trial: Trial, tag: str) -> Estimate | None:
     return None if value is None else Estimate(value)
 
 
-def _known(figures: dict[str, Estimate | None]) -> Figures:
+def _known(figures: dict[str, Estimate | None]) -> NamedFigures:
     return {name: found for name, found in figures.items() if found is not None}
 
 
-def _headline(answer: "Report", points: Sequence[Point]) -> Figures:
-    """Of the load that was found, the configuration that is recommended, or else the level with most throughput."""
-    wanted: Sequence[Point] = points
-    if isinstance(answer, Result) and answer.finding is not None:
-        finding = answer.finding
-        wanted = [row for row in points if (row.mode, row.value) == (finding.mode, finding.value)]
-    elif isinstance(answer, Study):
-        found = recommend(answer)
-        wanted = [] if found is None else [_trial(found.best.best)]
-    best = max(wanted or points, key=_throughput, default=None)
-    return {} if best is None else best.figures
-
-
-def _throughput(point: Point) -> float:
-    found = point.figures.get("throughput")
-    return 0.0 if found is None else found.value
-
-
-def _about(answer: "Report") -> dict[str, Any]:
-    """Server, address and model, as far as the answer knows them."""
-    if isinstance(answer, Result):
-        results: Sequence[Result] = (answer,)
-    elif isinstance(answer, Diagnosis):
-        results = answer.results[:1]
-    elif isinstance(answer, Comparison):
-        results = [row.result for row in answer.variants]
-    else:
-        results = ()
-    if isinstance(answer, Study):
-        return {"model": answer.name, "server": server_words(answer.server)}
-    return {
-        "server": _joined(server_words(row.server) for row in results),
-        "url": _joined(without_password(str(row.server.get("url", ""))) for row in results),
-        "model": _joined(str(row.model.get("name", "")) for row in results),
-    }
-
-
-def server_words(server: Mapping[str, Any]) -> str:
+def _server_words(server: Mapping[str, Any]) -> str:
     """Kind and version."""
     return " ".join(str(server[name]) for name in ("name", "version") if server.get(name))
 

@@ -1,8 +1,8 @@
 """Who may ask, and what pages may do: docs/security.md says what is promised.
 
-Every request passes the `Gatekeeper`: its Host must be a name of ours (else any page could reach us through a name of its
-own that leads to 127.0.0.1), a request that changes something must come from a page of ours, and all of them need the
-token, which the address printed at the start brings and a cookie keeps.
+Every request passes the `Gatekeeper`: its Host must be a name of ours (else any page could reach us through a name of
+its own that leads to 127.0.0.1), a request that changes something must come from a page of ours, and all of them need
+the token, which the address printed at the start brings and a cookie keeps.
 """
 
 import hmac

@@ -9,7 +9,7 @@ from inferometer.store.filter import RunFilter
 from inferometer.store.run import RUNNING, Run
 from inferometer.store.store import Store
 from inferometer.ui.form import Startable
-from inferometer.ui.jobs import QueuedRun, Jobs
+from inferometer.ui.jobs import Jobs, QueuedRun
 from inferometer.ui.live import LiveLines
 from inferometer.ui.pages import RunRow
 from inferometer.ui.uploads import folder_of

@@ -1,0 +1,45 @@
+"""Runs are kept unless the user says otherwise: where, and under which tags."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from inferometer.base.text import to_stderr
+from inferometer.cli.compare import are_saved
+from inferometer.cli.config import command_named
+from inferometer.options.command_line import WORDS
+from inferometer.store.keeper import Keeper
+from inferometer.store.run import FINISHED, Run
+from inferometer.store.store import Store, where_kept
+from inferometer.store.words import kept_words
+
+_OPTIONS = ("store", "no_store", "tags")
+
+
+@contextmanager
+def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[Keeper]:
+    """The keeper of a command's run; its options are taken out of what was given.
+
+    Saved results that are compared are no run: then the options stay, and `compare` says what they mean.
+    """
+    is_quiet = given.get("quiet", False) or name == "demo"  # which has a last word of its own
+    store, is_off, tags = (given.get(option) for option in _OPTIONS)
+    is_saved = name == "compare" and are_saved(given.get(WORDS, ()), store)
+    folder = None if is_saved else where_kept(store, is_off=bool(is_off))
+    if not is_saved:
+        drop_options(given)
+    if folder is None:
+        yield Keeper(Run("", name), None)
+        return
+    kept = Store(folder)
+    with kept.begin(name, kept_words(name, argv, command_named(name)), tags=tags or ()) as keeper:
+        yield keeper
+    if keeper.is_kept and keeper.run.state == FINISHED and not is_quiet:
+        short = kept.short(keeper.run)
+        to_stderr(f"Kept as run {short}: inferometer view {short} makes its page")
+
+
+def drop_options(given: dict[str, Any]) -> None:
+    """Nothing is kept of what is only shown."""
+    for option in _OPTIONS:
+        given.pop(option, None)

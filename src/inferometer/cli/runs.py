@@ -1,0 +1,159 @@
+"""`inferometer runs`: what was measured before."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
+from inferometer.base.writing import write_file, writing
+from inferometer.options.asides import CONFIG, STORE
+from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.commands import RunsOptions
+from inferometer.report.delivery import is_stdout
+from inferometer.store.filter import parse_filter
+from inferometer.store.run import RUNNING, Run, to_plain
+from inferometer.store.store import Store, where_kept
+
+COMMAND = Command(
+    "inferometer runs",
+    "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\nexport RUN ... --json DIR",
+    "List the runs that were kept, the newest first; show, tag, remove or export them. Filters are model=, tag=, "
+    "since=, command=, host= and state=; any other word is looked for in command lines, tags and verdicts.",
+    RunsOptions,
+    shared=(("Keep", (STORE,)), *CONFIG),
+    examples=(
+        ("", "the last 20"),
+        ("model=simple since=2d --sort p99", "of one model in two days, the quickest first"),
+        ("show 7f3a", "all that is known about one"),
+        ("tag 7f3a +release -draft", "give it a tag, take another away"),
+        ("remove 7f3a 91c0", "for good"),
+    ),
+    takes_words=True,
+    takes_dashed=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    store: Store
+    words: tuple[str, ...]
+    options: RunsOptions
+
+
+def run(given: dict[str, Any]) -> int:
+    words = given.pop(WORDS, ())
+    folder = where_kept(given.pop("store", None))
+    if folder is None:
+        raise UsageError(
+            "no runs are kept: INFEROMETER_STORE is empty", remedy="give the folder with --store"
+        )
+    options = own_options(given, RunsOptions)
+    verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
+    if verb in ("tag", "remove") and options.json is not None:
+        raise UsageError(f"--json has no meaning for runs {verb}", remedy="leave it out")
+    _VERBS[verb](_Asked(Store(folder), rest, options))
+    return 0
+
+
+def _list(asked: _Asked) -> None:
+    store, options = asked.store, asked.options
+    chosen = parse_filter(asked.words, time.time())
+    runs = store.runs(chosen, order=options.sort, limit=options.limit or None)
+    if options.json is not None:
+        _write_json([_described(store, run) for run in runs], options.json)
+        return
+    from inferometer.report.terminal import show
+    from inferometer.store.run_documents import list_document
+
+    show(list_document(runs, store.count(chosen), store.short))
+    if not store.exists:
+        print(printable(f"There is no folder {store.folder} yet: the first run that is kept makes it."))
+
+
+def _show(asked: _Asked) -> None:
+    (run,) = _runs(asked, most=1)
+    if asked.options.json is not None:
+        _write_json(_described(asked.store, run), asked.options.json)
+        return
+    from inferometer.report.terminal import show
+    from inferometer.store.run_documents import run_document
+
+    show(run_document(run))
+
+
+def _tag(asked: _Asked) -> None:
+    wrong = [word for word in asked.words[1:] if word[0] not in "+-" or len(word) < 2]
+    if wrong or len(asked.words) < 2:
+        raise UsageError(
+            f"'{wrong[0]}' says not whether to add or to remove" if wrong else "no tag is given",
+            remedy="write +TAG to give a run a tag, -TAG to take it away",
+        )
+    store = asked.store
+    run = store.get(asked.words[0])
+    run = store.tag(run, *(word[1:] for word in asked.words[1:] if word[0] == "+"))
+    run = store.untag(run, *(word[1:] for word in asked.words[1:] if word[0] == "-"))
+    print(printable(f"{store.short(run)}: {' '.join(run.tags) or 'no tags'}"))
+
+
+def _remove(asked: _Asked) -> None:
+    runs = _runs(asked)
+    for run in runs:
+        if run.state == RUNNING:
+            raise UsageError(f"run {run.id} still runs", remedy="end it first, or wait")
+    for run in runs:
+        asked.store.remove(run)
+        print(f"removed: {run.id}")
+
+
+def _export(asked: _Asked) -> None:
+    """The answer of each, and beside it what is known about the run."""
+    folder = asked.options.json
+    if folder is None or is_stdout(str(folder)):
+        raise UsageError("no folder to export to is given", remedy="give one with --json DIR")
+    runs = _runs(asked)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        described = folder / f"{run.id}.run.json"
+        _write_json(_described(asked.store, run), described)
+        written = [described]
+        if (answer := asked.store.answer_path(run)).exists():
+            written.append(folder / f"{run.id}.json")
+            write_file(written[-1], answer.read_bytes())
+        for path in written:
+            print(printable(str(path)))
+
+
+_VERBS: Mapping[str, Callable[[_Asked], None]] = {
+    "list": _list,
+    "show": _show,
+    "tag": _tag,
+    "remove": _remove,
+    "export": _export,
+}
+
+
+def _runs(asked: _Asked, most: int | None = None) -> Sequence[Run]:
+    """Those whose ids are given."""
+    if not asked.words:
+        raise UsageError("no run is given", remedy="give its id: `inferometer runs` lists them")
+    if most is not None and len(asked.words) > most:
+        raise UsageError(f"'{asked.words[most]}' is one word too many", remedy="give one run")
+    return [asked.store.get(word) for word in dict.fromkeys(asked.words)]
+
+
+def _described(store: Store, run: Run) -> dict[str, Any]:
+    return {**to_plain(run), "short_id": store.short(run)}
+
+
+def _write_json(document: object, path: Path) -> None:
+    text = json.dumps(document, indent=1) + "\n"
+    if is_stdout(str(path)):
+        sys.stdout.write(text)
+    else:
+        write_file(path, text)
