@@ -118,9 +118,9 @@ def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[
 
 
 def _kept(name: str, words: list[str], given: dict[str, Any]) -> int:
-    from inferometer.cli.keep import begun
+    from inferometer.cli.keep import keeping
 
-    with begun(name, words, given) as keeper:
+    with keeping(name, words, given) as keeper:
         code: int = import_module(f"inferometer.cli.{name}").run(given, keeper)
         keeper.end(code)
     return code

@@ -422,11 +422,13 @@ def _remove_job(request: Request) -> Response:
 
 
 def _compared(request: Request) -> tuple[list[Run], bool]:
+    """The earliest is what the others are compared with."""
     names = request.query_params.getlist("run")[:20]
     if any(_ID.fullmatch(name) is None for name in names):
         raise HTTPException(404, "there is no such run")
     store = _site(request).store
-    return [store.get(name) for name in dict.fromkeys(names)], "force" in request.query_params
+    runs = sorted((store.get(name) for name in dict.fromkeys(names)), key=lambda run: run.started_s)
+    return runs, "force" in request.query_params
 
 
 def _comparison(request: Request) -> str:

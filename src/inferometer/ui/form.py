@@ -21,6 +21,9 @@ from inferometer.options.values import GENERATED
 Filled = Mapping[str, str | bool]
 """What stands in the fields, by name; of an option that may be given several times, a line each."""
 
+ABOUT_SERVER = "Model and server"
+"""The group of options that say how a server is asked."""
+
 URL, MODEL = "url", "model"
 """The names of the two fields that every form begins with."""
 
@@ -52,6 +55,11 @@ _FILE_FIELDS = {
     *("data.sources", "data.prompts", "data.tokenizer"),
 }
 _FILE_MARK_FIELDS = {"data.files", "bodies", "data.prompt_tokens", "output_tokens"}  # with @ before the path
+_SPELT = {
+    "grpc": "gRPC",
+    "slo": "SLO",
+    **{word: word.upper() for word in ("tls", "ca", "api", "url", "bls", "mpi")},
+}
 _PLAIN_URL = re.compile(r"[\w.-]+:[0-9]+")
 _PLAIN_MODEL = re.compile(r"\w[\w-]*")
 _OPTION_NAME = re.compile(r"--?[a-z][a-z-]*")
@@ -121,22 +129,26 @@ def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
 
 
 def groups(startable: Startable) -> tuple[FormGroup, ...]:
-    """The fields that matter most, then the others by group."""
-    found: dict[str, list[FormField]] = {"": []}
-    for title, row in offered(startable):
-        found.setdefault("" if row.is_main else title, []).append(_field(row))
+    """The fields that matter most, of which those about the server come last, then the others by group."""
+    rows = list(offered(startable))
+    main = [(title, row) for title, row in rows if row.is_main or row.field == "tags"]
+    main.sort(key=lambda found: (found[1].values is None, found[0] == ABOUT_SERVER))
+    found = {"": [_field(row, is_brief=True) for _, row in main]}
+    for title, row in rows:
+        if (title, row) not in main:
+            found.setdefault(title, []).append(_field(row))
     return tuple(FormGroup(title, tuple(members)) for title, members in found.items() if members)
 
 
-def _field(row: Option) -> FormField:
+def _field(row: Option, *, is_brief: bool = False) -> FormField:
     name = row.names[-1]
     mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(
         row.field, ""
     )
     return FormField(
         name=name,
-        label=name.lstrip("-").replace("-", " ").capitalize(),
-        help=row.help,
+        label=_label(name),
+        help=row.help.partition(". ")[0].rstrip(".") + "." if is_brief else row.help,
         metavar=row.metavar,
         default=row.default or "",
         choices=() if row.values is None else row.values.choices,
@@ -147,6 +159,11 @@ def _field(row: Option) -> FormField:
         is_secret=row.is_secret,
         is_required=row.is_required,
     )
+
+
+def _label(name: str) -> str:
+    words = [_SPELT.get(word, word) for word in name.lstrip("-").split("-")]
+    return " ".join((words[0][:1].upper() + words[0][1:] if words[0].islower() else words[0], *words[1:]))
 
 
 # --- from the fields to the words of a command line

@@ -11,9 +11,7 @@ from inferometer.options.command_line import read
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
-from inferometer.ui.form import MODEL, URL, Filled, Startable, offered
-
-ASKING_GROUP = "Model and server"  # the options that say how a server is asked
+from inferometer.ui.form import ABOUT_SERVER, MODEL, URL, Filled, Startable, offered
 
 
 def look_at(measure: Startable, filled: Filled) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def _options(measure: Startable, filled: Filled) -> Options:
         words += ["-m", str(filled[MODEL])]
     for title, row in offered(measure):
         value = filled.get(row.names[-1])
-        is_asking = title == ASKING_GROUP and row.values is None
+        is_asking = title == ABOUT_SERVER and row.values is None
         if is_asking and value is True:
             words.append(row.names[-1])
         elif row.field in ("headers", "service_kind", "protocol", "api_key_env") and isinstance(value, str):

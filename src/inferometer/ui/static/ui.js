@@ -106,7 +106,7 @@
     const ticks = axis(mostY, 4);
     const top = ticks[ticks.length - 1];
     const left = 12 + 7 * Math.max(...ticks.map((tick) => written(tick).length));
-    const [right, up, down] = [width - 12, 12, height - 26];
+    const [right, up, down] = [width - 12, 22, height - 26];
     const y = (value) => down - (Math.min(value, top) / top) * (down - up);
     const shapes = [];
     for (const tick of ticks) {
@@ -146,10 +146,14 @@
     for (const [from, to] of warm) {
       plot.shapes.unshift(draw("rect", { class: "warm", x: x(from), width: Math.max(x(to) - x(from), 2), y: plot.up, height: plot.down - plot.up }));
     }
+    let clear = 0; // names that would overlap are left out
     for (const level of state.levels.values()) {
       if (level.at > first) {
         plot.shapes.push(draw("line", { class: "boundary", x1: x(level.at), x2: x(level.at), y1: plot.up, y2: plot.down }));
-        if (x(level.at) < plot.right - 90) { plot.shapes.push(draw("text", { x: x(level.at) + 4, y: plot.up + 2 }, level.title)); }
+        if (x(level.at) > clear && x(level.at) + 7 * level.title.length < plot.right) {
+          plot.shapes.push(draw("text", { x: x(level.at), y: plot.up - 9 }, level.title));
+          clear = x(level.at) + 7 * level.title.length;
+        }
       }
     }
     const step = nice(span / 5);
@@ -159,10 +163,10 @@
     for (const [key, colour] of seen) {
       let path = "";
       let pen = "M";
-      let before = 0;
+      let before = shown[0];
       for (const sample of shown) {
-        if (!isNumber(sample[key]) || sample.at - before > 3) { pen = "M"; }
-        before = sample.at;
+        if (!isNumber(sample[key]) || sample.number !== before.number || sample.at - before.at > 3) { pen = "M"; }
+        before = sample;
         if (!isNumber(sample[key])) { continue; }
         path += `${pen}${x(sample.at).toFixed(1)} ${plot.y(sample[key]).toFixed(1)}`;
         pen = "L";
@@ -253,6 +257,7 @@
       level: (line) => { state.levels.set(line.number, { ...line }); },
       sample: (line) => {
         state.began = state.began || line.at;
+        if (line.elapsed_s < 0.3 && !line.per_s) { line.per_s = null; } // the first replies of a level are still to come
         state.samples.push(line);
         if (state.samples.length > MOST_SAMPLES) { state.samples.splice(0, MOST_SAMPLES / 2); }
       },
@@ -264,7 +269,6 @@
         const row = made("tr");
         const name = made("th", level.title);
         name.scope = "row";
-        if (level.sentence) { name.append(made("small", level.sentence)); }
         row.append(name);
         for (const [key, label, written] of [["per_s", "Per second", amount], ["p50_ms", "p50", time], ["p90_ms", "p90", time], ["p95_ms", "p95", time], ["p99_ms", "p99", time]]) {
           const found = line[key];
