@@ -65,6 +65,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)
     print(f"\nResults: {', '.join(map(str, files))}; the input is {data}")
+    print(f"Next: open {folder / 'report.html'} in a browser, or see this run beside others: inferometer ui")
     outputs.settle()
     if outcome.error is not None:
         raise outcome.error

@@ -136,6 +136,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.measure.run import run as measure
 
     options = measure_options(given)
+    keeper.about(url=options.url or "", model=options.model)
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="measure", habits=OWN_HABITS)

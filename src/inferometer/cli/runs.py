@@ -62,6 +62,9 @@ def run(given: dict[str, Any]) -> int:
 
 def _list(asked: _Asked) -> None:
     store, options = asked.store, asked.options
+    for word in asked.words:
+        if word.startswith("-"):
+            raise UsageError(f"Invalid short option '{word}'", remedy="see --help for those there are")
     chosen = parse_filter(asked.words, time.time())
     runs = store.runs(chosen, order=options.sort, limit=options.limit or None)
     if options.json is not None:

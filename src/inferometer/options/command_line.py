@@ -175,16 +175,17 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) 
         elif word == "--":
             for rest in words:
                 yield alone(rest)
-        elif (
-            not word.startswith("-")
-            or word == "-"
-            or (command.takes_dashed and word not in by_name and not word.startswith("--"))
-        ):
+        elif not word.startswith("-") or word == "-" or _is_dashed(word, by_name, command):
             yield alone(word)
         else:
             for use in _long(word, words, by_name) if word.startswith("--") else _short(word, words, by_name):
                 is_secret = use[1].is_secret
                 yield use
+
+
+def _is_dashed(word: str, by_name: Mapping[str, Option], command: Command) -> bool:
+    """Whether a word with one dash is no option."""
+    return command.takes_dashed and word not in by_name and not word.startswith("--")
 
 
 def _long(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> Iterator[_Use]:

@@ -391,7 +391,7 @@ class RunsOptions:
 
     sort: str = option(
         "--sort",
-        "What a list is sorted by, such as started_at, throughput, p99 or model; with a dash before it the largest first",
+        "What a list is sorted by: started_at, throughput, p99, model ...; with a dash before it, the largest first",
         text("NAME"),
         default="-started_at",
         group="Runs",

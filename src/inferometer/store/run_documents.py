@@ -62,14 +62,8 @@ def run_document(run: Run) -> Document:
     blocks = (Facts("About", tuple(_facts(run))), *((levels,) if run.points else ()))
     verdict = run.verdict or f"The run {_state(run)}."
     tone = _TONES.get(run.state, Tone.PLAIN)
-    return Document(
-        "run",
-        f"run {run.id}",
-        (run.command, run.model),
-        verdict,
-        (Section("run", "Run", blocks=blocks),),
-        tone,
-    )
+    facts, section = (run.command, run.model), Section("run", "Run", blocks=blocks)
+    return Document("run", f"run {run.id}", facts, verdict, (section,), tone)
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
