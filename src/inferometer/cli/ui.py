@@ -45,7 +45,8 @@ def run(given: dict[str, Any]) -> int:
 
     if (there := maybe_read(folder)) is not None:
         print(f"The runs in {folder} are shown already: {there.page()}")
-        _show(there, is_asked=asked.open)
+        if asked.open:
+            _open(there.page())
         return 0
 
     def told(place: "UiPlace") -> None:
@@ -53,7 +54,8 @@ def run(given: dict[str, Any]) -> int:
             f"The runs in {folder}: {place.page()}\nCtrl-C ends it; runs that were started there go on.",
             flush=True,
         )
-        _show(place, is_asked=asked.open)
+        if asked.open:
+            _open(place.page())
 
     serve(UiRequest(folder, tuple(startables()), asked.host, asked.port, asked.idle_s), told)
     return 0
@@ -71,23 +73,21 @@ def check_installed() -> None:
         ) from error
 
 
-def _show(place: "UiPlace", *, is_asked: bool) -> None:
+def _open(page: str) -> None:
     import webbrowser
 
-    if is_asked and not webbrowser.open(place.page()):
+    if not webbrowser.open(page):
         to_stderr("no browser could be started; open the address by hand")
 
 
 def startables() -> "Iterator[Startable]":
     """The commands that the form offers."""
-    from inferometer.cli.main import COMMANDS
     from inferometer.ui.form import Startable
 
     for name in STARTED:
         module = import_module(f"inferometer.cli.{name}")
         yield Startable(
             name,
-            COMMANDS[name][:1].upper() + COMMANDS[name][1:] + ".",
             module.COMMAND,
             _check(getattr(module, "loads", None)),
             takes_words=name in ("measure", "find", "diagnose"),
@@ -107,9 +107,10 @@ def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | N
     return check
 
 
-def live_page(folder: Path, run: str) -> str:
-    """Where the page of a running run is: of the server that shows this store, which is started if there is none."""
-    check_installed()
+def show_live(folder: Path, run: str) -> None:
+    """The page of a run that has begun, from the server that shows this store; one is started if there is none."""
     from inferometer.ui.launch import launched
 
-    return launched(folder).page(f"/runs/{run}/live")
+    page = launched(folder).page(f"/runs/{run}/live")
+    to_stderr(f"Live: {page}")
+    _open(page)

@@ -63,6 +63,7 @@ KEEP: Groups = (
                 combine=appended,
                 is_ours=True,
             ),
+            Option(("--ui",), "Show this run in the browser while it goes.", field="ui", is_ours=True),
         ),
     ),
 )

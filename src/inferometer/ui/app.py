@@ -254,16 +254,19 @@ async def _events(request: Request) -> Response:
     known = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(known) if known.isdecimal() and len(known) < 12 else 0
 
-    async def watched() -> AsyncIterator[bytes]:
-        site.watching += 1
-        try:
-            async for piece in live.events(site.live(run), lambda: site.store.get(run.id).state, after=after):
+    async def stream() -> AsyncIterator[bytes]:
+        with site.watched(run) as lines:
+            async for piece in live.events(lines, partial(_state, site, run), after=after):
                 yield piece
-        finally:
-            site.watching -= 1
-            site.touch()
 
-    return StreamingResponse(watched(), media_type="text/event-stream")
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+def _state(site: Site, run: Run) -> str:
+    try:
+        return site.store.get(run.id).state
+    except UsageError:
+        return "gone"  # nothing was run: it leaves nothing behind
 
 
 # --- changes of a run

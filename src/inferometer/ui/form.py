@@ -70,7 +70,6 @@ class Startable:
     """A command that can be started in the browser."""
 
     name: str
-    about: str
     command: Command
     check: Callable[
         [dict[str, Any]], Options | None

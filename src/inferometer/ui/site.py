@@ -1,7 +1,8 @@
 """What all pages share: the store, the queue, the readers of running runs, and who is watching."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -25,7 +26,7 @@ class Site:
         self.store = Store(self.folder)
         self.startables: Mapping[str, Startable] = {row.name: row for row in startables}
         self.jobs = Jobs(self.folder, self.is_busy, lambda pid: self.run_of(pid) is not None)
-        self.watching = 0  # streams that are open
+        self._watching = 0  # streams that are open
         self._asked_at_s = monotonic()
         self._live: dict[str, LiveLines] = {}
 
@@ -55,12 +56,19 @@ class Site:
 
     # --- who watches
 
-    def live(self, run: Run) -> LiveLines:
-        """The reader of a run's file that all watchers share."""
-        if run.id not in self._live:
-            self._live = {name: lines for name, lines in self._live.items() if not lines.is_over}
-            self._live[run.id] = LiveLines(self.store.live_path(run))
-        return self._live[run.id]
+    @contextmanager
+    def watched(self, run: Run) -> Iterator[LiveLines]:
+        """The reader of a run's file, which all that watch it share."""
+        self._watching += 1
+        try:
+            yield self._live.setdefault(run.id, LiveLines(self.store.live_path(run)))
+        finally:
+            self._watching -= 1
+            self.touch()
+            if self._watching == 0:
+                for lines in self._live.values():
+                    lines.close()
+                self._live.clear()
 
     def touch(self) -> None:
         """Somebody asked for something."""
@@ -68,6 +76,6 @@ class Site:
 
     def idle_s(self) -> float:
         """How long no page has been open, and nothing has been waiting."""
-        if self.watching or self.jobs.current is not None or self.jobs.waiting:
+        if self._watching or self.jobs.current is not None or self.jobs.waiting:
             self.touch()
         return monotonic() - self._asked_at_s

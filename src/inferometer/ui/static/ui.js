@@ -311,10 +311,14 @@
       if (state.isOver) { return; }
       state.isOver = true;
       const now = one("#now");
-      now.textContent = how === "killed" ? "The process of this run is gone: it was killed. " : "The run has ended. ";
+      const [words, act, place] = {
+        killed: ["The process of this run is gone: it was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
+        gone: ["It ended before anything was measured. ", "The list of runs says why", "/"],
+      }[how] || ["The run has ended. ", "Open its report", "/runs/" + one("#live").dataset.run];
+      now.textContent = words;
       now.classList.add(how === "finished" ? "good" : "bad");
-      const link = made("a", "Open its report");
-      link.href = "/runs/" + one("#live").dataset.run;
+      const link = made("a", act);
+      link.href = place;
       now.append(link);
       one("#stop").hidden = true;
       one("#done").hidden = true;
