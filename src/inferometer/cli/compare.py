@@ -29,9 +29,8 @@ USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclu
 
 COMMAND = Command(
     "inferometer compare",
-    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json NEW.json ... [options]\n"
-    "RUN RUN ... [options]",
-    "Compare variants of a model, measured in turns, or results that were saved with --json or kept as runs.",
+    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json|RUN NEW.json|RUN ... [options]",
+    "Compare variants of a model, measured in turns, or saved results and kept runs.",
     CompareOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=COMPARE_REFUSED,
@@ -39,7 +38,6 @@ COMMAND = Command(
         ("localhost:8000 simple simple_fast", "two models, in turns"),
         ("simple@localhost:8000 simple@localhost:9000 -c 1,4", "two servers"),
         ("base.json new.json --fail-if 'p99 > +5%'", "saved results, in CI"),
-        ("7f3a 91c0", "two runs that were kept: `inferometer runs` lists them"),
         ("localhost:8000 a b --markdown -", "tables for a pull request"),
     ),
     epilog="Exit status: 0 fine, 1 regression, 2 inconclusive, 3 invalid, 64 wrong usage.",

@@ -27,7 +27,7 @@ COMMAND = Command(
     RunsOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
-        ("", "the last 20"),
+        ("list", "the last 20"),
         ("model=simple since=2d --sort p99", "of one model in two days, the quickest first"),
         ("show 7f3a", "all that is known about one"),
         ("tag 7f3a +release -draft", "give it a tag, take another away"),

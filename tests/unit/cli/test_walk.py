@@ -25,6 +25,8 @@ from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
 from inferometer.diagnose.run import Outcome
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
+from inferometer.store.run import FINISHED, Run
+from inferometer.store.run_folder import RunFolder
 from tests.support.certificates import write_certificate
 from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
@@ -76,6 +78,7 @@ FILES = {
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
+    + "runs: {limit: 1}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
@@ -92,6 +95,11 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = sample_result()
     write(base, Path("base.json"))
     write(replace(base, effective=replace(base.effective, batch=2)), Path("new.json"))
+    for hour, name in enumerate(("1111aaaa", "0000bbbb")):
+        kept = RunFolder(Path("kept/runs") / name)
+        kept.path.mkdir(parents=True)
+        kept.write(Run(name, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
+        write(base, kept.answer_path)
 
 
 def _control(request: Request) -> Any:
@@ -211,6 +219,8 @@ OUTPUTS = (
     "HTTP fake --dry-run",
     "HTTP fake --show-reply",
     "HTTP fake --config other.yaml",
+    "HTTP fake --store kept --tag nightly",
+    "HTTP fake --store kept --no-store",
 )
 EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
 OWN_LINES = {
@@ -243,6 +253,13 @@ OWN_LINES = {
         "base.json --csv table.csv --json again.json --junit cases.xml",
         "base.json -q",
         "base.json --config other.yaml",
+        "1111 --store kept",
+    ),
+    "runs": (
+        "--store kept --sort -id",
+        "--store kept --limit 1",
+        "show 1111 --store kept --json run.json",
+        "--store kept --config other.yaml",
     ),
     "serve": (
         "--models vocoder --http-port 0 --grpc-port 0 --metrics-port 0 --load-model a --log-file log",
@@ -250,7 +267,12 @@ OWN_LINES = {
         "--config other.yaml",
     ),
     "selftest": ("--json out.json --quick", "--config other.yaml"),
-    "demo": ("--folder out", "--config other.yaml"),
+    "demo": (
+        "--folder out",
+        "--config other.yaml",
+        "--store kept --tag nightly",
+        "--store kept --no-store",
+    ),
 }
 """Of the options that only one command has."""
 

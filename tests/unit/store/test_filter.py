@@ -1,0 +1,31 @@
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.store.filter import RunFilter, moment, parse_filter
+
+NOW = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ((), RunFilter()),
+        (("model=a", "tag=x", "tag=y"), RunFilter(model="a", tags=("x", "y"))),
+        (("since=2d",), RunFilter(since_s=NOW - 2 * 86400)),
+        (("command=find", "host=h", "state=killed"), RunFilter(command="find", host="h", state="killed")),
+        (("two", "words"), RunFilter(text="two words")),
+    ],
+)
+def test_words_choose(words: tuple[str, ...], chosen: RunFilter) -> None:
+    assert parse_filter(words, NOW) == chosen
+
+
+def test_a_day_is_one_of_this_machine() -> None:
+    assert moment("2026-11-02", NOW) - moment("2026-11-01", NOW) == 86400
+
+
+@pytest.mark.parametrize("word", ["modle=a", "since=yesterday", "x=1"])
+def test_a_word_that_is_wrong_has_a_remedy(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filter((word,), NOW)
+    assert caught.value.remedy
