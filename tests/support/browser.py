@@ -32,12 +32,17 @@ def wait_until(tab: Tab, expression: str, *, deadline_s: float = 30.0) -> Any:
     """Until the expression is true; a page that is just being left is asked again."""
     until_s = time.monotonic() + deadline_s
     while True:
-        reply = tab.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        shown = f"(found => found instanceof Node ? true : found)({expression})"
+        reply = tab.call("Runtime.evaluate", expression=shown, returnByValue=True)
         value = reply.get("result", {}).get("value")
         if value and "exceptionDetails" not in reply:
             return value
-        assert time.monotonic() < until_s, f"never true: {expression}"
+        assert time.monotonic() < until_s, f"never true: {expression} on {_seen(tab)}"
         time.sleep(0.05)
+
+
+def _seen(tab: Tab) -> str:
+    return str(evaluate(tab, "location.href + ': ' + document.body.innerText.slice(0, 1000)"))
 
 
 def press(tab: Tab, key: str, *, shift: bool = False) -> None:

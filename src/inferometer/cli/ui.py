@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
-from inferometer.options.asides import CONFIG
+from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import UiOptions
 from inferometer.store.store import where_kept
@@ -102,7 +102,9 @@ def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | N
     """The first load that would be applied: to make it, all options and their combinations are checked."""
 
     def check(given: dict[str, Any]) -> "Options | None":
-        return None if loads is None else next(iter(loads(given)))[1]
+        kept = {row.field for _, members in KEEP for row in members}
+        asked = {field: value for field, value in given.items() if field not in kept}
+        return None if loads is None else next(iter(loads(asked)))[1]
 
     return check
 

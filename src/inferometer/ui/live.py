@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import BinaryIO
 
-POLL_S = 0.1  # a run writes five samples a second
+POLL_S = 0.05  # a run writes five samples a second
 ALIVE_S = 10.0  # a stream that is silent for longer is given up by what lies between
 STATE_S = 1.0  # how often it is asked whether the process is still there
 MOST_SAMPLES = 3000  # ten minutes of them; earlier ones are no longer drawn

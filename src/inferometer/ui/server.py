@@ -44,7 +44,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)
         config = uvicorn.Config(
             guard,
-            log_level="error",
+            log_level="critical",
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=1,
@@ -55,7 +55,8 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         place.write(request.store, own)
         try:
             told(own)
-            asyncio.run(_serve(server, listener, site, request.idle_s))
+            with suppress(KeyboardInterrupt):  # that is how it is ended
+                asyncio.run(_serve(server, listener, site, request.idle_s))
         finally:
             place.remove(request.store, own)
 

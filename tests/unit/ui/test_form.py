@@ -38,8 +38,14 @@ def test_the_options_that_matter_most_come_first():
         ("measure", {"url": "localhost:8000"}, "measure localhost:8000"),
         (
             "measure",
-            {"url": " localhost:8000 ", "model": "simple", "--concurrency": "1,2,4", "--grpc": True},
-            "measure localhost:8000 simple -c 1,2,4 --grpc",
+            {
+                "url": " localhost:8000 ",
+                "model": "simple",
+                "--concurrency": "1,2,4",
+                "--grpc": True,
+                "--tag": "nightly",
+            },
+            "measure localhost:8000 simple -c 1,2,4 --grpc --tag nightly",
         ),
         ("measure", {"url": "https://a/b", "model": "x:1"}, "measure -u https://a/b -m x:1"),
         ("measure", {"url": "localhost:8000", "model": "-m"}, "measure -u localhost:8000 -m -m"),

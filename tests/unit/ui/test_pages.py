@@ -101,7 +101,9 @@ def test_a_comparison_has_the_earlier_run_as_its_baseline(ask, kept, monkeypatch
     page = ask(f"/compare?run={two.id}&run={one.id}")
     assert page.status == 200
     assert "/compare/report?" in page.text
-    assert f"vs simple {two.id[:4]}" in ask(f"/compare/report?run={two.id}&run={one.id}").text
+    assert (
+        f" {one.id[:4]} vs {two.model} {two.id[:4]}" in ask(f"/compare/report?run={two.id}&run={one.id}").text
+    )
 
 
 def test_runs_that_are_not_alike_are_compared_only_when_that_is_asked_for(ask, kept):
