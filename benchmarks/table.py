@@ -3,6 +3,7 @@
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
+from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
 from benchmarks.tuner import tuner
 from tests.support.planted import PLANTED
@@ -169,6 +170,22 @@ BARS = (
         rounds=1,
         only_full=True,
         open=contests.peak_memory_real,
+    ),
+    Bar(
+        name="store-list",
+        title="a page of the list of runs, 10,000 runs in the store, filtered and sorted: p95",
+        unit="ms",
+        target=200,
+        rounds=1,
+        open=store_bar("list p95"),
+    ),
+    Bar(
+        name="store-memory",
+        title="peak memory of that process",
+        unit="MiB",
+        target=150,
+        rounds=1,
+        open=store_bar("peak MiB"),
     ),
     Bar(
         name="tuner",

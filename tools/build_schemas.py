@@ -9,12 +9,20 @@ from pathlib import Path
 import inferometer
 from inferometer.base.answer_file import Answer, json_schema
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 
-ANSWERS: tuple[type[Answer], ...] = (Result, Comparison, Diagnosis, Study, Inspection)
+ANSWERS: tuple[type[Answer], ...] = (
+    Result,
+    Comparison,
+    Diagnosis,
+    Study,
+    Inspection,
+    RegressionCheck,
+)
 FOLDER = Path(inferometer.__file__).parent / "schemas"
 
 

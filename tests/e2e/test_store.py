@@ -4,9 +4,7 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,7 +15,8 @@ import pytest
 from inferometer.store.process import interrupt
 from inferometer.store.run import FINISHED, KILLED, RUNNING
 from inferometer.store.store import Store
-from tests.support.commands import Ended, call
+from tests.support.commands import Ended, fork_server_address
+from tests.support.fork_client import ForkedProcess, fork_command
 from tests.support.servers import FakeTriton
 
 QUICK = ("-n", "10", "-q")
@@ -118,12 +117,11 @@ def test_a_folder_that_cannot_be_made_costs_one_warning(
 # --- while it goes on
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "inferometer.cli.main", *words, "--store", str(folder), "-q"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def start(folder: Path, *words: str) -> ForkedProcess:
+    with open(os.devnull, "r+") as nothing:
+        places = dict.fromkeys(range(3), nothing.fileno())
+        given = (*words, "--store", str(folder), "-q")
+        return fork_command(fork_server_address(), "inferometer", given, fds=places)
 
 
 def until(is_so: Callable[[], object], timeout_s: float = 30) -> None:
@@ -140,10 +138,15 @@ def test_a_run_is_seen_while_it_goes_on_and_ends_when_asked(fake: str, tmp_path:
     (going,) = store.runs()
     assert going.state == RUNNING
     with open(store.live_path(going)) as live:
-        lines = []
-        until(lambda: lines.extend(live.readlines()) or sum('"sample"' in line for line in lines) >= 12)
+        lines = list[str]()
+
+        def has_samples() -> bool:
+            lines.extend(live.readlines())
+            return sum('"sample"' in line for line in lines) >= 12
+
+        until(has_samples)
         interrupt(going)
-        process.wait(30)
+        process.wait()
         lines += live.readlines()
     found = [json.loads(line) for line in lines]
     assert found[-1]["kind"] == "end"
@@ -156,39 +159,25 @@ def test_a_run_is_seen_while_it_goes_on_and_ends_when_asked(fake: str, tmp_path:
     assert not store.live_path(going).exists()
 
 
-def test_kill_9_at_any_moment_leaves_a_store_in_order(tmp_path: Path) -> None:
-    """Processes that begin at once, each killed at a moment of its own; between them, others finish."""
+def test_kill_9_at_any_moment_leaves_a_store_in_order(fake: str, tmp_path: Path) -> None:
     store, chance = Store(tmp_path / "kept"), random.Random(7)
-    with FakeTriton() as fake:
-        words = ("measure", fake.server.address, "fake", "-c", "1,2,3,4", "-d", "60ms")
-        whole = 0
-        for _ in range(12):
-            child = os.fork()
-            if not child:
-                _measure_and_exit(store.folder, words)
-            time.sleep(chance.uniform(0.0, 1.2))
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            whole += os.WIFEXITED(status)
-            for kept in Store(store.folder).runs():
-                assert kept.state in (FINISHED, KILLED)
-                if kept.state == FINISHED:
-                    assert len(store.answer(kept).levels) == len(kept.points) == 4
-                elif store.answer_path(kept).exists():
-                    assert len(store.answer(kept).levels) >= len(kept.points)
-        finished = [kept for kept in store.runs() if kept.state == FINISHED]
-        assert len(finished) >= whole
-        last = call("inferometer", *words, "--store", str(store.folder), "-q")
-    assert last.code == 0
-    assert store.runs()[0].state == FINISHED
-    assert ([run.id for run in store.runs()]) == [run.id for run in Store(store.folder).runs()]
-
-
-def _measure_and_exit(folder: Path, words: tuple[str, ...]) -> None:
-    from inferometer.cli.main import main
-
-    os.setsid()
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    os._exit(main([*words, "--store", str(folder), "-q"]))
+    words = ("measure", fake, "fake", "-c", "1,2,3,4", "-d", "60ms")
+    codes = []
+    for _ in range(12):
+        process = start(store.folder, *words)
+        time.sleep(chance.uniform(0.0, 1.2))
+        process.kill()
+        codes.append(process.wait())
+        for kept in Store(store.folder).runs():
+            assert kept.state in (FINISHED, KILLED)
+            if kept.state == FINISHED:
+                assert len(store.answer(kept).levels) == len(kept.points) == 4
+            elif store.answer_path(kept).exists():
+                assert len(store.answer(kept).levels) >= len(kept.points)
+    finished = sum(kept.state == FINISHED for kept in store.runs())
+    assert finished >= codes.count(0)
+    assert start(store.folder, *words).wait() == 0
+    assert sum(kept.state == FINISHED for kept in store.runs()) == finished + 1
+    before = store.runs()
+    store.rebuild()
+    assert store.runs() == before

@@ -37,6 +37,9 @@ def put(value, *names):
             return
     words.extend([names[-1], value])
 
+def is_saved(word):
+    return word.endswith(".json") or set(word) <= set("0123456789abcdef")
+
 def has(*names):
     return not set(words).isdisjoint(names)
 
@@ -48,7 +51,7 @@ elif command == "tune":
     put("p99<5s", "--slo")
 elif command == "profile":
     put("8s", "--budget")
-elif is_load and not (command == "compare" and any(word.endswith(".json") for word in words)):
+elif is_load and not (command == "compare" and any(is_saved(word) for word in words[1:])):
     if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
     for place in os.environ["DOC_PLACES"].split():
@@ -130,6 +133,7 @@ def _run_blocks(document, work, shims, triton, places):
         "PATH": f"{shims}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "DOC_HTTP": triton.http_address,
         "DOC_GRPC": triton.grpc_address,
+        "INFEROMETER_STORE": ".inferometer",
         "DOC_PLACES": " ".join(f"localhost:{port}={address}" for port, address in places.items()),
     }
     for block in blocks(document):

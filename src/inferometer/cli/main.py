@@ -25,6 +25,7 @@ COMMANDS = {
     "runs": "what was measured before: list, show, tag, remove and export runs",
     "view": "the report of a saved result or a run: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
+    "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "ui": "runs in a browser: watch, start, compare, their trend",

@@ -42,6 +42,7 @@ def run(given: dict[str, Any]) -> int:
 def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     from inferometer.base.writing import writable
     from inferometer.compare.comparison import Comparison
+    from inferometer.compare.regression import RegressionCheck
     from inferometer.report.chromium import find_chromium
     from inferometer.report.delivery import FORMS, check_forms, has_stdout, is_stdout, write_forms
     from inferometer.report.saved import consistent, document
@@ -53,9 +54,10 @@ def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     if asked.html is None and (asked.open or not any(others)):
         asked = replace(asked, html=str(page))
     check_forms(asked)
-    if asked.junit is not None and not isinstance(report, Comparison | Result):
+    if asked.junit is not None and not isinstance(report, Comparison | RegressionCheck | Result):
         raise UsageError(
-            f"{result} has no test cases", remedy="give a result of measure, find or compare, or use --json"
+            f"{result} has no test cases",
+            remedy="give a result of measure, find, compare or gate, or use --json",
         )
     files = [Path(place) for form in FORMS if (place := getattr(asked, form)) and not is_stdout(place)]
     files += [file for file in (asked.png, asked.pdf) if file is not None]

@@ -407,6 +407,43 @@ class RunsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class GateOptions:
+    """What `gate` is asked."""
+
+    runs: int = option(
+        "--runs", "Compare with so many of the last good runs", whole("N", least=8), default=20, group="Gate"
+    )
+    figures: tuple[str, ...] = option(
+        "--figure",
+        "Judge this figure, such as p90; give it several times (default: throughput, p50 and p99)",
+        text("FIGURE"),
+        combine=appended,
+    )
+    fail_if: tuple[str, ...] = option(
+        "--fail-if",
+        "Conditions of a regression, such as 'p99 > +5%, throughput < -3%' (default: worse at all)",
+        text("CONDITIONS"),
+        combine=appended,
+    )
+    accept: tuple[str, ...] = option(
+        "--accept", "Take this run as the new normal; nothing is judged", text("RUN"), combine=appended
+    )
+    no_tags: bool = option("--no-tags", "Do not tag the judged runs in the store")
+    html: str | None = option(
+        "--html",
+        "Write one self-contained page; - is standard output, here and below",
+        output_file,
+        group="Output",
+    )
+    markdown: str | None = option("--markdown", "Write Markdown, for a pull request", output_file)
+    csv: str | None = option("-f --csv", "Write a table, as CSV", output_file)
+    json: str | None = option("--json", "Write everything, for `inferometer view`", output_file)
+    junit: str | None = option("--junit", "Write test cases for CI, as JUnit XML", output_file)
+    quiet: bool = option("-q --quiet", "Print one sentence only")
+    verbose: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class InspectOptions:
     """What `inspect` is asked."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
+from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.serving import Serving
 from inferometer.report.csv import main_csv, spreadsheet_cell
@@ -33,6 +34,8 @@ def csv_text(answer: Report) -> str:
         return _text(_trial(answer, trial) for trial in answer.trials)
     if isinstance(answer, Inspection):
         return _text(_arrivals(answer))
+    if isinstance(answer, RegressionCheck):
+        return _text(_judgements(answer))
     return main_csv(answer)
 
 
@@ -97,6 +100,22 @@ def _diagnosis(found: Diagnosis) -> Iterator[Row]:
             ("Busy", step.utilisation),
             ("Bound infer/s", step.bound),
             ("Limits", "yes" if step.name == found.verdict.step else ""),
+        )
+
+
+def _judgements(found: RegressionCheck) -> Iterator[Row]:
+    """A row for each figure and load; changes are in percent."""
+    for row in found.judgements:
+        yield (
+            ("figure", row.figure),
+            ("mode", row.mode),
+            ("value", row.value),
+            ("outcome", row.outcome),
+            *_ends("change percent", row.percent),
+            ("visible percent", row.visible_percent),
+            ("good runs", len(row.good)),
+            ("new runs", len(row.new)),
+            ("rule", row.rule),
         )
 
 

@@ -116,6 +116,7 @@ class ChartAxis:
     text: Callable[[float], str] = plain_number
     spread: Spread = Spread.LINEAR
     is_whole: bool = False  # there is nothing between whole numbers
+    is_from_zero: bool = True  # a linear one has 0 in it; where small changes matter it need not
 
 
 @dataclass(frozen=True, slots=True)

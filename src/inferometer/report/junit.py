@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
+from inferometer.compare.regression import RegressionCheck
 from inferometer.report.format import first_line, level_label, plural
 from inferometer.report.promises import reasons
 from inferometer.report.sentences import finding_sentence, verdict_words
@@ -59,6 +60,22 @@ def comparison_cases(comparison: Comparison) -> Iterator[Case]:
     for gate in comparison.gates:
         problem, why = outcomes.get(gate.outcome, ("", ""))
         yield Case(gate.variant, f"not {gate.text}", problem, why.format(text=gate.text, found=gate.found))
+
+
+def regression_cases(check: RegressionCheck) -> Iterator[Case]:
+    """One for each figure and load, one for the validity of the whole."""
+    group = check.model
+    if check.problems:
+        yield Case(
+            group, "the run is valid", "error", first_line(check.problems[0]), "\n".join(check.problems)
+        )
+    else:
+        yield Case(group, "the run is valid")
+    problems = {FAILED: "failure", INCONCLUSIVE: "skipped"}
+    for row in check.judgements:
+        name = f"{row.figure} at {level_label(row.mode, row.value)} is not {row.rule}"
+        problem = problems.get(row.outcome, "")
+        yield Case(group, name, problem, f"{row.figure}: {row.found}" if problem else "")
 
 
 def result_cases(result: Result) -> Iterator[Case]:

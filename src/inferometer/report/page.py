@@ -126,14 +126,15 @@ def laid_out(spread: Spread, value: float) -> float:
 
 
 def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float, ticks: int) -> Scale:
-    """An axis around the values, with about so many ticks. A linear one begins at 0."""
+    """An axis around the values, with about so many ticks. A linear one has 0 in it, unless it says otherwise."""
     if axis.spread is Spread.LOG:
         low, high, marks = _log_range([value for value in values if value > 0], ticks)
     elif axis.spread is Spread.TAIL:
         high = max((laid_out(axis.spread, value) for value in values), default=1.0)
         low, high, marks = 0.0, max(high, 1.0), TAIL_TICKS
     else:
-        low, high, marks = _linear_range(values, ticks, 1.0 if axis.is_whole else 0.0)
+        reached = (*values, 0.0) if axis.is_from_zero or not values else values
+        low, high, marks = _linear_range(reached, ticks, 1.0 if axis.is_whole else 0.0)
     shown = tuple(mark for mark in marks if low <= laid_out(axis.spread, mark) <= high + 1e-9)
     return Scale(axis.spread, low, high, start, end, shown)
 
@@ -141,10 +142,12 @@ def scale(axis: ChartAxis, values: Sequence[float], *, start: float, end: float,
 def _linear_range(
     values: Sequence[float], ticks: int, least: float
 ) -> tuple[float, float, tuple[float, ...]]:
-    low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
+    low, high = min(values), max(values)
     if high - low < LEAST_RANGE:
-        high = low + 1.0
+        high = low + max(1.0, abs(low) * 0.1)
     step = nice_step(max((high - low) / ticks, least))
+    if least and step % least:  # 2.5 is no whole number
+        step = nice_step(step * 1.5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     marks = tuple(float(f"{number * step:.12g}") for number in range(first, last + 1))
     return marks[0], marks[-1], marks

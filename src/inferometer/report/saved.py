@@ -9,23 +9,25 @@ from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
+from inferometer.report.documents.regression import regression_document
 from inferometer.report.documents.trace import inspection_document
 from inferometer.report.documents.tuning import tuning_document
-from inferometer.report.junit import comparison_cases, junit, result_cases
+from inferometer.report.junit import comparison_cases, junit, regression_cases, result_cases
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 
-Report = Result | Diagnosis | Comparison | Study | Inspection
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection)
+Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck
+KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection, RegressionCheck)
 
 
 def read(path: Path) -> Report:
@@ -56,6 +58,8 @@ def document(report: Report) -> Document:
         found = tuning_document(report)
     elif isinstance(report, Inspection):
         found = inspection_document(report)
+    elif isinstance(report, RegressionCheck):
+        found = regression_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):
@@ -87,8 +91,11 @@ def write_page(path: Path, report: Report) -> None:
     write_file(path, to_html(report))
 
 
-def to_junit(report: Comparison | Result) -> str:
+def to_junit(report: Comparison | RegressionCheck | Result) -> str:
     """The report as JUnit XML, for CI."""
+    if isinstance(report, RegressionCheck):
+        said = document(report).verdict
+        return junit("inferometer gate", report.started_at, regression_cases(report), said)
     if isinstance(report, Comparison):
         return junit(
             "inferometer compare",

@@ -1,28 +1,33 @@
 """The index of a store: what lists are sorted and filtered by, in SQLite. The files say what is true.
 
 A run that is begun, grows and ends only writes its files; whoever lists the store brings the index up to date first.
-A folder that the index does not know is read, one that is gone is left out, and a run that was not over is read again
-when its file has changed. Who changes the file of a run that is over takes it out of the index before. So an index
-that is missing, damaged or of another version is only slow once.
+A folder that the index does not know is read, one that is gone is left out, and a run that was not over is read again.
+Who changes the file of a run that is over makes the index forget it. So an index that is missing, damaged or of
+another version is only slow once.
 """
 
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
 from inferometer.store.filter import RunFilter
 from inferometer.store.run import KILLED, QUEUED, RUNNING, Run, from_plain, to_plain
+from inferometer.store.run_files import RunFiles
 
+T = TypeVar("T")
 FILE = "index.sqlite"
 VERSION = 1
 PATIENCE_S = 10.0  # for another process that writes
 MANY = 500  # runs that are read before others may write
 FIGURES = ("throughput", "p50", "p90", "p95", "p99", "ttft", "tokens")
+SURE_NS = 2 * NS_PER_S  # after which no file system gives two changes the same time
 _MAY_CHANGE = (QUEUED, RUNNING, KILLED)  # as far as can be seen from here it was killed
 
 
@@ -48,27 +53,23 @@ ORDERS = tuple(_COLUMNS)
 
 _MADE = f"""
 create table runs (
-  {", ".join(_COLUMNS)}, tags, text, changed_ns, document, primary key (id)
+  {", ".join(_COLUMNS)}, tags, text, changed_ns, primary key (id)
 ) without rowid;
+create table documents (id primary key, document);
+create table listed (at_ns);
+insert into listed values (0);
 create index by_start on runs (started_at);
+create index by_state on runs (state);
 pragma user_version = {VERSION};
 """
 
 
 class Index:
-    """`read` gives the run of a folder by its name, and when its file was changed; None where there is none."""
+    """Of these files, in a file of its own in the folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        names: Callable[[], set[str]],
-        changed_ns: Callable[[str], int],
-        read: Callable[[str], Run | None],
-    ) -> None:
+    def __init__(self, folder: Path, files: RunFiles) -> None:
         self._path = folder / FILE
-        self._names = names
-        self._changed_ns = changed_ns
-        self._read = read
+        self._files = files
         self._memory: sqlite3.Connection | None = None  # instead of a file that cannot be written
         self._lock = threading.Lock()
 
@@ -77,21 +78,25 @@ class Index:
         if name not in ORDERS:
             raise UsageError(f"runs cannot be sorted by '{name}'", remedy=f"give one of {', '.join(ORDERS)}")
         where, values = _condition(chosen)
-        query = (
-            f"select document from runs where {where} order by {name} is null, {name} {way}, started_at desc, id"
-            " limit ? offset ?"
-        )
-        rows = self._ask(query, (*values, -1 if limit is None else limit, offset))
-        return [from_plain(json.loads(document)) for (document,) in rows]
+        query = f"select id from runs where {where} order by {name} {way} nulls last, started_at desc, id"
+        limits = (-1 if limit is None else limit, offset)
+
+        def found(connection: sqlite3.Connection) -> list[Run]:
+            ids = connection.execute(f"{query} limit ? offset ?", (*values, *limits)).fetchall()
+            rows = (connection.execute("select document from documents where id = ?", one) for one in ids)
+            return [from_plain(json.loads(row.fetchone()[0])) for row in rows]
+
+        return self._ask(found)
 
     def count(self, chosen: RunFilter) -> int:
         where, values = _condition(chosen)
-        found: int = self._ask(f"select count(*) from runs where {where}", values)[0][0]
-        return found
+        query = f"select count(*) from runs where {where}"
+        return int(self._ask(lambda connection: connection.execute(query, values).fetchone()[0]))
 
     def forget(self, name: str) -> None:
-        """It is about to be changed or removed."""
-        self._ask("delete from runs where id = ?", (name,))
+        """It changes."""
+        query = "update runs set changed_ns = 0, state = ? where id = ?"
+        self._ask(lambda connection: connection.execute(query, (RUNNING, name)))
 
     def remove(self) -> None:
         """The next question makes it anew."""
@@ -101,25 +106,25 @@ class Index:
 
     # --- a question to it
 
-    def _ask(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             if self._memory is None:
                 try:
-                    return self._from_file(query, values)
+                    return self._from_file(question)
                 except sqlite3.OperationalError:  # read-only, no room, locked for too long
                     self._memory = sqlite3.connect(":memory:", check_same_thread=False)
-            return self._answer(self._memory, query, values)
+            return self._answer(self._memory, question)
 
-    def _from_file(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+    def _from_file(self, question: Callable[[sqlite3.Connection], T]) -> T:
         try:
             with self._opened() as connection:
-                return self._answer(connection, query, values)
+                return self._answer(connection, question)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:  # it is damaged
             self._delete()
             with self._opened() as connection:
-                return self._answer(connection, query, values)
+                return self._answer(connection, question)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -129,10 +134,10 @@ class Index:
             connection.execute("pragma synchronous = normal")
             yield connection
 
-    def _answer(self, connection: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> list[Any]:
+    def _answer(self, connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
         self._update(connection)
         with connection:
-            return connection.execute(query, values).fetchall()
+            return question(connection)
 
     def _delete(self) -> None:
         for end in ("", "-wal", "-shm"):
@@ -142,21 +147,31 @@ class Index:
 
     def _update(self, connection: sqlite3.Connection) -> None:
         self._make(connection)
-        names = self._names()
-        marks = ", ".join("?" * len(_MAY_CHANGE))
-        known = {row[0] for row in connection.execute("select id from runs")}
-        query = f"select id, state, changed_ns from runs where state in ({marks})"
-        unsettled = [row for row in connection.execute(query, _MAY_CHANGE) if row[0] in names]
+        self._compare_list(connection)
+        query = f"select id, state, changed_ns from runs where state in {_MAY_CHANGE}"
         changed = [
-            name for name, state, at_ns in unsettled if state != KILLED or self._changed_ns(name) != at_ns
+            name
+            for name, state, at_ns in connection.execute(query).fetchall()
+            if state != KILLED or self._files.changed_ns(name) != at_ns
         ]
-        if gone := known - names:
+        self._add(connection, changed)
+
+    def _compare_list(self, connection: sqlite3.Connection) -> None:
+        """Which folders there are. What was added at nearly the same time as they were listed may be missing."""
+        at_ns, now_ns = self._files.listed_ns(), time.time_ns()
+        (before_ns,) = connection.execute("select at_ns from listed").fetchone()
+        if at_ns == before_ns:
+            return
+        names = self._files.names()
+        known = {row[0] for row in connection.execute("select id from runs")}
+        if gone := [(name,) for name in known - names]:
             with connection:
-                connection.executemany("delete from runs where id = ?", [(name,) for name in gone])
-        unread = sorted(names - known) + changed
-        for first in range(0, len(unread), MANY):
-            with connection:
-                self._add(connection, unread[first : first + MANY])
+                connection.executemany("delete from runs where id = ?", gone)
+                connection.executemany("delete from documents where id = ?", gone)
+        is_whole = self._add(connection, sorted(names - known))
+        with connection:
+            is_sure = is_whole and at_ns < now_ns - SURE_NS
+            connection.execute("update listed set at_ns = ?", (at_ns if is_sure else 0,))
 
     def _make(self, connection: sqlite3.Connection) -> None:
         if connection.execute("pragma user_version").fetchone()[0] == VERSION:
@@ -164,21 +179,29 @@ class Index:
         with connection:  # two processes may come here at once
             connection.execute("begin immediate")
             if connection.execute("pragma user_version").fetchone()[0] != VERSION:
-                connection.execute("drop table if exists runs")
+                for table in ("runs", "documents", "listed"):
+                    connection.execute(f"drop table if exists {table}")
                 for statement in _MADE.split(";"):
                     connection.execute(statement)
 
-    def _add(self, connection: sqlite3.Connection, names: list[str]) -> None:
-        places = ", ".join("?" * (len(_COLUMNS) + 4))
-        for name in names:
-            at_ns = self._changed_ns(name)  # before it is read: a later change is seen the next time
-            run = self._read(name)
-            if run is None:
-                continue
-            own = (column(run) for column in _COLUMNS.values())
-            document = json.dumps(to_plain(run))
-            row = (*own, _marked(run.tags), _searched(run), at_ns, document)
-            connection.execute(f"insert or replace into runs values ({places})", row)
+    def _add(self, connection: sqlite3.Connection, names: Sequence[str]) -> bool:
+        """Whether all of them are runs."""
+        places = ", ".join("?" * (len(_COLUMNS) + 3))
+        is_whole = True
+        for first in range(0, len(names), MANY):
+            with connection:
+                for name in names[first : first + MANY]:
+                    at_ns = self._files.changed_ns(name)  # first: a later change is seen the next time
+                    run = self._files.maybe_run(name)
+                    if run is None:
+                        is_whole = False
+                        continue
+                    own = (column(run) for column in _COLUMNS.values())
+                    row = (*own, _marked(run.tags), _searched(run), at_ns)
+                    connection.execute(f"insert or replace into runs values ({places})", row)
+                    document = json.dumps(to_plain(run))
+                    connection.execute("insert or replace into documents values (?, ?)", (name, document))
+        return is_whole
 
 
 def _marked(words: tuple[str, ...]) -> str:

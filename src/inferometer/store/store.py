@@ -18,8 +18,9 @@ from inferometer.base.writing import write_file, writing
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.host_class import host_class
 from inferometer.store.keeper import Keeper, now
-from inferometer.store.process import is_alive, started
-from inferometer.store.run import KILLED, RUNNING, Run
+from inferometer.store.process import started
+from inferometer.store.run import Run
+from inferometer.store.run_files import DIGITS, RunFiles, seen
 from inferometer.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "INFEROMETER_STORE"
 FOLDER = Path(".inferometer")
-DIGITS = 8  # of an id
 FEWEST = 4  # of them that stand for a run
 NEWEST_FIRST = "-started_at"
-_ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 _SHORT = re.compile(f"[0-9a-f]{{{FEWEST},{DIGITS}}}")
 
 
@@ -55,7 +54,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._runs = folder / "runs"
+        self._files = RunFiles(folder / "runs")
 
     # --- a run that begins
 
@@ -85,12 +84,12 @@ class Store:
     def _new_folder(self) -> RunFolder:
         """Two writers never share one: only one of them can make it."""
         with writing(self.folder):
-            if not self._runs.is_dir():
+            if not self._files.path.is_dir():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._runs.mkdir(exist_ok=True)
+                self._files.path.mkdir(exist_ok=True)
                 write_file(self.folder / ".gitignore", "*\n")
             while True:
-                path = self._runs / secrets.token_hex(DIGITS // 2)
+                path = self._files.path / secrets.token_hex(DIGITS // 2)
                 with suppress(FileExistsError):
                     path.mkdir()
                     return RunFolder(path)
@@ -113,12 +112,12 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        return self._runs.is_dir()
+        return self._files.path.is_dir()
 
     def get(self, prefix: str) -> Run:
         """The run whose id begins so."""
-        found = [name for name in self._names() if name.startswith(prefix)] if may_be_id(prefix) else []
-        runs = [run for name in found if (run := self._maybe_run(name)) is not None]
+        found = [name for name in self._files.names() if name.startswith(prefix)] if may_be_id(prefix) else []
+        runs = [run for name in found if (run := self._files.maybe_run(name)) is not None]
         if len(runs) == 1:
             return runs[0]
         if runs:
@@ -131,7 +130,7 @@ class Store:
 
     def has(self, prefix: str) -> bool:
         """Whether any id begins so."""
-        return any(name.startswith(prefix) for name in self._names())
+        return any(name.startswith(prefix) for name in self._files.names())
 
     def answer(self, run: Run) -> "Report":
         """What it found out."""
@@ -140,14 +139,14 @@ class Store:
         return read(self.answer_path(run))
 
     def answer_path(self, run: Run) -> Path:
-        return self._folder(run.id).answer_path
+        return self._files.folder(run.id).answer_path
 
     def live_path(self, run: Run) -> Path:
-        return self._folder(run.id).live_path
+        return self._files.folder(run.id).live_path
 
     def short(self, run: Run) -> str:
         """The shortest beginning of its id that no other run has."""
-        names = sorted(self._names())
+        names = sorted(self._files.names())
         place = bisect_left(names, run.id)
         near = [name for name in names[max(0, place - 1) : place + 2] if name != run.id]
         return next(
@@ -169,10 +168,9 @@ class Store:
 
     def remove(self, run: Run) -> None:
         """In one step, so that no half of it is left to be listed."""
-        folder = self._folder(run.id).path
+        folder = self._files.folder(run.id).path
         hidden = folder.with_name(f".{run.id}.removed")
         with writing(folder):
-            self._index.forget(run.id)
             folder.rename(hidden)
             shutil.rmtree(hidden)
 
@@ -182,12 +180,14 @@ class Store:
         self.count()
 
     def _changed(self, run: Run, tags: tuple[str, ...]) -> Run:
-        self._index.forget(run.id)
-        with writing(self._folder(run.id).run_path):
-            after = self._folder(run.id).change(lambda before: replace(before, tags=tags))
+        folder = self._files.folder(run.id)
+        with writing(folder.run_path):
+            self._index.forget(run.id)
+            after = folder.change(lambda before: replace(before, tags=tags))
+            self._index.forget(run.id)  # somebody may have read it in between
         if after is None:
             raise UsageError(f"run {run.id} is gone", remedy="`inferometer runs` lists those there are")
-        return self._seen(after)
+        return seen(after)
 
     # --- the files
 
@@ -195,29 +195,4 @@ class Store:
     def _index(self) -> "Index":
         from inferometer.store.index import Index  # a command that is only kept needs no SQLite
 
-        return Index(self.folder, self._names, self._changed_ns, self._maybe_run)
-
-    def _names(self) -> set[str]:
-        try:
-            return {name for name in os.listdir(self._runs) if _ID.fullmatch(name)}
-        except FileNotFoundError:
-            return set()
-
-    def _folder(self, name: str) -> RunFolder:
-        return RunFolder(self._runs / name)
-
-    def _changed_ns(self, name: str) -> int:
-        try:
-            return self._folder(name).run_path.stat().st_mtime_ns
-        except OSError:
-            return 0
-
-    def _maybe_run(self, name: str) -> Run | None:
-        run = self._folder(name).maybe_run()
-        return None if run is None or run.id != name else self._seen(run)
-
-    @staticmethod
-    def _seen(run: Run) -> Run:
-        """One whose process is gone was killed; of other machines nobody knows."""
-        is_here = run.state == RUNNING and run.host == socket.gethostname()
-        return replace(run, state=KILLED) if is_here and not is_alive(run.pid, run.process_started) else run
+        return Index(self.folder, self._files)

@@ -1,0 +1,120 @@
+"""A store of many runs: how long a list takes, and how much memory; `python -m benchmarks.store 10000` alone."""
+
+import contextlib
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bar import BenchError, Contest, Sample, Setting
+from benchmarks.children import run
+from inferometer.stats.measurement import Estimate
+from inferometer.store.filter import ALL, RunFilter
+from inferometer.store.run import FINISHED, Point, Run
+from inferometer.store.run_folder import RunFolder
+from inferometer.store.store import Store
+
+RUNS = 10_000
+ROUNDS = 10
+PAGE = 50
+FILTERS = (ALL, RunFilter(model="model 3"), RunFilter(tags=("nightly",)), RunFilter(text="concurrency 77"))
+ORDERS = ("-started_at", "p99", "-throughput", "model")
+KIB_PER_MIB = 1024
+
+
+def store_bar(figure: str) -> Callable[[Setting], AbstractContextManager[Contest]]:
+    """`figure` is the one of the report that is judged; the others are shown."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        def measure() -> Sample:
+            ended = run([sys.executable, "-m", "benchmarks.store", str(RUNS)], timeout_s=300)
+            try:
+                report: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
+            except (IndexError, ValueError):
+                raise BenchError(f"no figures came back: {ended.output.strip()[-200:]!r}") from None
+            return Sample(report.pop(figure), report)
+
+        yield Contest(measure)
+
+    return opened
+
+
+def main(count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        begun = time.perf_counter()
+        for number in range(count):
+            _plant(store, number)
+        planted = time.perf_counter()
+        if store.count() != count:
+            raise SystemExit("runs are missing in the list")
+        built = time.perf_counter()
+        times = sorted(_list_s(store, *how) for how in product(FILTERS, ORDERS, range(ROUNDS)))
+    print(
+        json.dumps(
+            {
+                "list p95": 1000 * times[round(0.95 * len(times)) - 1],
+                "list p50": 1000 * times[len(times) // 2],
+                "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_MIB,
+                "index s": built - planted,
+                "write s": planted - begun,
+            }
+        )
+    )
+
+
+def _list_s(store: Store, chosen: RunFilter, order: str, number: int) -> float:
+    begun = time.perf_counter()
+    if not store.runs(chosen, order=order, limit=PAGE, offset=number * PAGE):
+        raise SystemExit("a list is empty")
+    store.count(chosen)
+    return time.perf_counter() - begun
+
+
+def _plant(store: Store, number: int) -> None:
+    """A run as `measure -c 1,2,4,8` leaves it."""
+    folder = RunFolder(store.folder / "runs" / f"{(number * 2654435761) % 2**32:08x}")
+    folder.path.mkdir(parents=True)
+    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=10 * number)
+    points = tuple(_point(level, number) for level in (1, 2, 4, 8))
+    folder.write(
+        Run(
+            folder.path.name,
+            "measure",
+            words=("measure", "localhost:8000", f"model {number % 10}", "-c", "1,2,4,8", f"run {number}"),
+            state=FINISHED,
+            code=0,
+            started_at=begun.isoformat(),
+            ended_at=(begun + timedelta(seconds=40)).isoformat(),
+            host="host",
+            host_class="x86_64, 8 x a processor",
+            server="triton 2.51.0",
+            url="http://localhost:8000",
+            model=f"model {number % 10}",
+            tags=("nightly",) if number % 3 == 0 else (),
+            verdict=f"{1000 + number % 100} infer/s at concurrency {number % 100}.",
+            figures=points[-1].figures,
+            points=points,
+        )
+    )
+
+
+def _point(level: int, number: int) -> Point:
+    values = {"throughput": 1000.0 * level + number % 97, **{f"p{p}": p / 10 for p in (50, 90, 95, 99)}}
+    return Point(
+        "concurrency",
+        level,
+        {name: Estimate(value, 0.98 * value, 1.02 * value) for name, value in values.items()},
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,89 @@
+"""What the next run should show if nothing has changed, by the last good ones.
+
+The limits are those of one new run: the spread of the history and its own, by Student's t on logarithms, divided among
+all figures that are judged together (Bonferroni).
+
+* Beyond `unusual` a run is suspicious. Of normal noise one judgement in a hundred is, of noise with heavy tails more.
+* Beyond `decisive` it changed, even if the noise has heavy tails: few degrees of freedom stand for them. They are
+  such that noise like Student's t with 3 degrees, which is heavier than that of most machines, keeps the rate.
+
+So a single run fails beyond `decisive`, and several in a row when each of them is beyond `unusual`: for chance to
+do that twice is rare with any noise. Rates as measured are in docs/gate.md, by benchmarks/trend.py.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from inferometer.stats.intervals import student_t
+from inferometer.stats.trend import LEAST, Logs, TrendPoint, changes, pulled_in, spread
+
+FALSE_FAILURES = 0.01  # share of judgements that fail although nothing changed
+FEWEST_GOOD = 8  # runs without which nothing is expected
+FAR = 5.0  # as in stats/trend.py; further, since a history of good runs has no steps in it
+_SAME = 2.0  # standard errors up to which two parts are the same
+_MANY = 20
+_HEAVY, _HEAVY_OF_MANY = 3, 4  # degrees of freedom
+
+Parts = tuple[tuple[TrendPoint, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """On the scale of logarithms."""
+
+    middle: float
+    unusual: float  # distances from the middle
+    decisive: float
+    share: float  # of the squared error of a new run, which is the error of the middle
+
+    def margin(self, runs: int) -> float:
+        """Half of the interval of the change that so many new runs show together."""
+        return self.unusual * math.sqrt((1 - self.share) / runs + self.share)
+
+
+def good_parts(points: Sequence[TrendPoint], *, is_higher_better: bool, accepted: int = 0) -> Parts:
+    """A history in parts between changes; the last one is the normal. Parts that are worse than a good one before are
+    left out, unless they were accepted: that is the first run of a new normal, whatever was before."""
+    return (
+        *_good(points[:accepted], is_higher_better),
+        *_good(points[accepted:], is_higher_better),
+    )
+
+
+def _good(points: Sequence[TrendPoint], is_higher_better: bool) -> Iterator[tuple[TrendPoint, ...]]:
+    edges = (0, *(change.index for change in changes(points)), len(points))
+    parts = [tuple(points[start:end]) for start, end in pairwise(edges) if end > start]
+    noise = spread([_logs(part) for part in parts]) if parts else 0.0
+    last: Logs | None = None
+    for part in parts:
+        logs = pulled_in(_logs(part))
+        if last is not None:
+            loss = float(last.mean() - logs.mean()) * (1 if is_higher_better else -1)
+            if loss > max(LEAST, _SAME * noise * math.sqrt(1 / len(last) + 1 / len(logs))):
+                continue
+        last = logs
+        yield part
+
+
+def expectation(parts: Parts, *, looks: int) -> Expectation | None:
+    """By the parts of a good history; None where they have too few runs. `looks` is how many figures are judged."""
+    runs = sum(map(len, parts))
+    if runs < FEWEST_GOOD:
+        return None
+    logs = [_logs(part) for part in parts]
+    of_middle = 1 / len(logs[-1])
+    error = spread(logs, FAR) * math.sqrt(1 + of_middle)
+    heavy = _HEAVY if runs < _MANY else _HEAVY_OF_MANY
+    unusual, decisive = (
+        student_t(1 - FALSE_FAILURES / looks, freedom) * error for freedom in (runs - len(parts), heavy)
+    )
+    middle = float(pulled_in(logs[-1], FAR).mean())
+    return Expectation(middle, unusual, max(unusual, decisive), of_middle / (1 + of_middle))
+
+
+def _logs(points: Sequence[TrendPoint]) -> Logs:
+    return np.log([point.value for point in points])

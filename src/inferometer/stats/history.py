@@ -1,0 +1,154 @@
+"""Which runs belong together, and the history of each of their figures.
+
+Only comparable runs make a history: the same command and model on the same class of machine and the same kind of
+server, asked in the same way. What differs from run to run without changing what is measured does not count:
+addresses, files for reports, tags, which other loads were measured, and for how long.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from inferometer.options.options import MODERN
+from inferometer.stats.figures import named
+from inferometer.stats.measurement import Estimate
+from inferometer.stats.trend import TrendPoint
+
+FIGURES = ("throughput", "p50", "p90", "p99", "ttft", "tokens")
+"""Whose history is shown; those that a run has."""
+FINISHED = "finished"
+_FLAGS = frozenset(name for _, rows in MODERN for row in rows if row.values is None for name in row.names)
+_FREE = frozenset(
+    (
+        *("-u", "--url", "-m", "--model", "--config"),
+        *("-c", "--concurrency", "-r", "--rate", "-d", "--duration", "-n", "--warmup", "--time-limit"),
+        *("-q", "--quiet", "-v", "--verbose", "--no-store", "--ui"),
+        *("--precision", "--slo", "--store", "--tag", "--prometheus", "--otlp"),
+        *("--json", "--html", "--markdown", "--junit", "-f", "--csv", "--profile-export"),
+    )
+)
+"""Options that may differ between comparable runs."""
+
+
+class PastPoint(Protocol):
+    """A level of a run."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def figures(self) -> Mapping[str, Estimate]: ...
+    @property
+    def variant(self) -> str: ...
+
+
+class PastRun(Protocol):
+    """A run of the store, as far as it matters here."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def command(self) -> str: ...
+    @property
+    def words(self) -> Sequence[str]: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def host_class(self) -> str: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def points(self) -> Sequence[PastPoint]: ...
+
+
+R = TypeVar("R", bound=PastRun)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetting:
+    """What comparable runs have in common."""
+
+    command: str
+    model: str
+    server: str  # its kind; a new version is a change worth seeing
+    host_class: str
+    options: tuple[str, ...] = ()  # on the command line that say what is sent
+
+
+def setting(run: PastRun) -> RunSetting:
+    kind = run.server.partition(" ")[0]
+    return RunSetting(run.command, run.model, kind, run.host_class, _options(run.words))
+
+
+def _options(words: Sequence[str]) -> tuple[str, ...]:
+    """Each with its value, in the order of their names."""
+    found: list[str] = []
+    is_kept = False
+    for word in words:
+        if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+            name, _, value = word.partition("=")
+            is_kept = name not in _FREE
+            found += [f"{name} {value}".strip()] if is_kept else []
+            is_kept = is_kept and not value and name not in _FLAGS  # its value follows
+        elif is_kept:
+            found[-1] += f" {word}"
+            is_kept = False
+    return tuple(sorted(found))
+
+
+def histories(runs: Iterable[R]) -> dict[RunSetting, tuple[R, ...]]:
+    """Comparable runs that are finished, the oldest first; the settings by their last run, the newest first."""
+    found: dict[RunSetting, list[R]] = {}
+    for run in sorted(runs, key=_moment, reverse=True):
+        if run.state == FINISHED and run.points:
+            found.setdefault(setting(run), []).append(run)
+    return {key: tuple(reversed(group)) for key, group in found.items()}
+
+
+def _moment(run: PastRun) -> float:
+    try:
+        return datetime.fromisoformat(run.started_at).timestamp()
+    except ValueError:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FigureHistory:
+    """A figure of comparable runs at one load, in the order of the runs."""
+
+    figure: str  # by its short name, such as p99
+    mode: str
+    value: float  # of the load
+    points: tuple[TrendPoint, ...]
+    variant: str = ""  # of a comparison
+
+    @property
+    def is_higher_better(self) -> bool:
+        metric = named(self.figure)
+        return metric is not None and metric.is_higher_better
+
+
+def figure_histories(runs: Sequence[PastRun], figures: Sequence[str] = FIGURES) -> tuple[FigureHistory, ...]:
+    """Of comparable runs, the oldest first: one for each load and figure. Figures that are 0 have no place in it."""
+    found: dict[tuple[str, str, float, str], list[TrendPoint]] = {}
+    for run in runs:
+        for point in run.points:
+            for name in figures:
+                figure = point.figures.get(name)
+                if figure is not None and figure.value > 0:
+                    key = (point.variant, point.mode, point.value, name)
+                    row = TrendPoint(run.id, run.started_at, figure.value, figure.low, figure.high)
+                    found.setdefault(key, []).append(row)
+    order = sorted(found, key=lambda key: (*key[:3], figures.index(key[3])))
+    return tuple(
+        FigureHistory(name, mode, value, tuple(found[variant, mode, value, name]), variant)
+        for variant, mode, value, name in order
+    )

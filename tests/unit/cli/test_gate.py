@@ -1,0 +1,238 @@
+"""`inferometer gate` on planted stores: what it says, its exit code, and what it leaves in the store."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from inferometer.base.answer_file import write
+from inferometer.cli.main import main
+from inferometer.compare.regression import ACCEPTED_TAG, FAILED_TAG, SUSPECTED_TAG, RegressionCheck
+from inferometer.report.saved import read
+from inferometer.store.run import Point, Run
+from inferometer.store.run_folder import RunFolder
+from inferometer.store.store import Store
+from tests.support.planted_store import planted_figures, planted_history
+from tests.support.reports import sample_result
+
+FINE, REGRESSION, INCONCLUSIVE, INVALID, USAGE = 0, 1, 2, 3, 64
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INFEROMETER_STORE", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def plant(folder: Path, good: int = 20, new: int = 1, step: float = 0.0, seed: int = 1) -> list[Run]:
+    return planted_history(folder, planted_figures(good + new, seed=seed, step=step, at=good))
+
+
+def tags(folder: Path, run: Run) -> tuple[str, ...]:
+    return Store(folder).get(run.id).tags
+
+
+def test_a_run_like_those_before_is_fine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = plant(folder)
+    assert main(["gate", "-q"]) == FINE
+    said = capsys.readouterr().out
+    assert said.startswith(f"Run {runs[-1].id[:4]} is no worse than the last 20 good runs (")
+    assert "a change of " in said  # the least that would have been seen
+    assert tags(folder, runs[-1]) == ()
+
+
+def test_a_regression_fails_names_what_and_is_no_longer_a_good_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = plant(folder, step=-0.12)
+    assert main(["gate", "-q"]) == REGRESSION
+    said = capsys.readouterr().out
+    assert said.startswith(f"Regression in run {runs[-1].id[:4]}, against the last 20 good runs (")
+    assert "throughput -1" in said
+    assert "at concurrency 4" in said
+    assert tags(folder, runs[-1]) == (FAILED_TAG,)
+
+
+def test_a_regression_never_becomes_the_normal(folder: Path) -> None:
+    plant(folder, step=-0.12, new=15)
+    ids = [run.id for run in reversed(Store(folder).runs(limit=15))]
+    assert [main(["gate", run, "-q"]) for run in ids] == [REGRESSION] * 15
+
+
+def test_a_regression_that_nobody_judged_is_not_the_normal_either(folder: Path) -> None:
+    plant(folder, good=12, step=-0.12, new=8)
+    assert main(["gate", "-q", "--no-tags"]) == REGRESSION
+
+
+def test_the_new_normal_can_be_accepted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = plant(folder, step=-0.12, new=3)
+    assert main(["gate", runs[20].id, "-q"]) == REGRESSION
+    assert main(["gate", "--accept", runs[20].id]) == FINE
+    assert tags(folder, runs[20]) == (ACCEPTED_TAG,)
+    assert "the new normal" in capsys.readouterr().out
+    assert main(["gate", runs[22].id, "-q"]) == FINE
+
+
+def test_an_improvement_is_fine_and_the_normal_afterwards(folder: Path) -> None:
+    planted_history(folder, planted_figures(18, seed=1, step=0.15, at=12))
+    assert main(["gate", "-q"]) == FINE
+    planted_history(folder, planted_figures(1, seed=5), first=18)  # as slow as it was before
+    assert main(["gate", "-q"]) == REGRESSION
+
+
+def test_a_suspicious_run_is_settled_by_the_next_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = plant(folder, good=10, step=-0.028, new=2)
+    first, second = runs[-2:]
+    Store(folder).remove(second)
+    assert main(["gate", "-q", "--figure", "throughput"]) == INCONCLUSIVE
+    assert "measure once more" in capsys.readouterr().out
+    assert tags(folder, first) == (SUSPECTED_TAG,)
+    planted_history(folder, {"throughput": [first.figures["throughput"].value]}, first=11)
+    assert main(["gate", "-q", "--figure", "throughput"]) == REGRESSION
+    assert f"runs {first.id[:4]}, {second.id[:4]}" in capsys.readouterr().out
+    assert tags(folder, first) == tags(folder, second) == (FAILED_TAG,)
+
+
+def test_a_suspicious_run_is_cleared_by_a_good_one(folder: Path) -> None:
+    runs = plant(folder, good=10, step=-0.028)
+    assert main(["gate", "-q", "--figure", "throughput"]) == INCONCLUSIVE
+    planted_history(folder, planted_figures(1, seed=4), first=11)
+    assert main(["gate", "-q", "--figure", "throughput"]) == FINE
+    assert tags(folder, runs[-1]) == ()
+
+
+@pytest.mark.parametrize("good", [0, 5])
+def test_too_little_history_is_inconclusive(
+    folder: Path, good: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(folder, good=good)
+    assert main(["gate", "-q"]) == INCONCLUSIVE
+    assert "8 " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("step", "condition", "code"),
+    [
+        (0.0, "throughput < -20%", FINE),
+        (0.0, "throughput < -2%", INCONCLUSIVE),
+        (-0.12, "throughput < -2%", REGRESSION),
+        (-0.12, "throughput < -30%, p50 > +40%", FINE),
+        (-0.3, "p50 > +10%", REGRESSION),
+    ],
+)
+def test_conditions_have_the_last_word(folder: Path, step: float, condition: str, code: int) -> None:
+    plant(folder, step=step)
+    assert main(["gate", "-q", "--fail-if", condition]) == code
+
+
+def test_runs_that_were_measured_otherwise_do_not_count(folder: Path) -> None:
+    plant(folder, good=6)
+    for number, known in enumerate(({"host_class": "another"}, {"model": "other"}, {"command": "find"})):
+        planted_history(folder, planted_figures(10, seed=number), first=50 * (number + 1), **known)
+    ids = [
+        run.id
+        for run in Store(folder).runs()
+        if (run.host_class, run.model, run.command) == ("x86_64, 4 x a processor", "simple", "measure")
+    ]
+    assert main(["gate", ids[0], "-q"]) == INCONCLUSIVE
+
+
+def test_by_rate_the_throughput_is_not_judged(folder: Path) -> None:
+    figures = planted_figures(12, seed=1)
+    for number in range(12):
+        row = {name: values[number : number + 1] for name, values in figures.items()}
+        (run,) = planted_history(folder, row, first=number)
+        point = Point("request_rate", 100.0, run.figures)
+        RunFolder(folder / "runs" / run.id).write(replace(run, points=(point,)))
+    assert main(["gate", "-q", "--json", "gate.json"]) == FINE
+    assert [row["figure"] for row in json.loads(Path("gate.json").read_text())["judgements"]] == [
+        "p50",
+        "p99",
+    ]
+
+
+def test_a_saved_result_is_judged_by_the_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(folder)
+    for number in range(10):
+        with store.begin("measure", ["measure"]) as keeper:
+            keeper.save(sample_result(speed=1 + 0.01 * (number % 3)))
+            keeper.end(0)
+    write(sample_result(speed=0.7), Path("slow.json"))
+    write(replace(sample_result(), started_at="2099-01-01T00:00:00+00:00"), Path("same.json"))
+    slow = replace(sample_result(speed=0.7), started_at="2099-01-01T00:00:00+00:00")
+    write(slow, Path("slow.json"))
+    assert main(["gate", "same.json", "-q"]) == FINE
+    assert main(["gate", "slow.json", "-q"]) == REGRESSION
+    assert "run slow.json" in capsys.readouterr().out
+    batch = replace(slow, effective=replace(slow.effective, batch=8))
+    write(batch, Path("batch.json"))
+    assert main(["gate", "batch.json"]) == INCONCLUSIVE
+    assert "batch size is 1 and 8" in capsys.readouterr().out
+
+
+def test_a_run_whose_requests_failed_is_invalid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from inferometer.stats.measurement import FailureGroup
+
+    failing = sample_result(failures=(FailureGroup("http 503", 500, "", 0.0, 1.0),))
+    write(failing, Path("failing.json"))
+    plant(folder)
+    assert main(["gate", "failing.json", "-q"]) == INVALID
+    assert "of the requests failed" in capsys.readouterr().out
+
+
+def test_every_form_is_written_and_read_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(folder, step=-0.12)
+    forms = [
+        "--json",
+        "g.json",
+        "--junit",
+        "g.xml",
+        "--markdown",
+        "g.md",
+        "--html",
+        "g.html",
+        "--csv",
+        "g.csv",
+    ]
+    assert main(["gate", *forms]) == REGRESSION
+    check = read(Path("g.json"))
+    assert isinstance(check, RegressionCheck)
+    assert check.outcome == "regression"
+    cases = ET.parse("g.xml").getroot()
+    assert (cases.get("tests"), cases.get("name")) == ("4", "inferometer gate")
+    assert int(str(cases.get("failures"))) >= 1
+    assert "Regression in run" in Path("g.md").read_text()
+    assert "Regression in run" in Path("g.html").read_text()
+    assert Path("g.csv").read_text().startswith("figure,mode,value,outcome")
+    assert main(["view", "g.json", "--markdown", "again.md"]) == 0
+    assert Path("again.md").read_text() == Path("g.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ffff"], "no run in"),
+        (["missing.json"], "cannot be read"),
+        (["--figure", "p98"], "'p98' is no figure of a run's history"),
+        (["--figure", "p50", "--fail-if", "p99 > +5%"], "about a figure that is not judged"),
+        (["--fail-if", "p99 > 5"], "needs a %"),
+        (["--accept", "ffff"], "no run in"),
+        (["--runs", "3"], "--runs"),
+    ],
+)
+def test_wrong_usage_is_refused(
+    folder: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(folder, good=2)
+    assert main(["gate", *words]) == USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_store_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate"]) == USAGE
+    assert "there is no finished run" in capsys.readouterr().err
