@@ -179,6 +179,14 @@ def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
     assert complaints(tab) == []
     check_page(shown, f"/compare?run={before}&run={run}")
 
+    # And both in the trend of their model.
+    shown.visit(f"/runs/{run}")
+    tab_to(tab, "a[href^='/trend']")
+    press(tab, "Enter")
+    wait_until(tab, "location.pathname === '/trend' && document.querySelector('iframe.report')?.style.height")
+    assert evaluate(tab, "document.querySelectorAll('.trend-runs li').length") == 2
+    check_page(shown, "/trend?model=simple")
+
 
 def test_every_other_page_is_fit_for_use(shown, triton):
     check_page(shown, "/")

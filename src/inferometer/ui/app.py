@@ -18,10 +18,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from inferometer import __version__
 from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
 from inferometer.report.answer_csv import csv_text
+from inferometer.report.page import render
 from inferometer.report.saved import Report, consistent, to_html, to_markdown
 from inferometer.stats.result import Result
 from inferometer.store.filter import parse_filter
@@ -34,6 +36,7 @@ from inferometer.ui.looking import look_at
 from inferometer.ui.pages import RunRow, page
 from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN
 from inferometer.ui.site import Site
+from inferometer.ui.trends import document_of, trend_view
 
 PER_PAGE = 50
 MEASURE = "measure"  # its options say how an address is asked what it is
@@ -66,6 +69,8 @@ def application(site: Site) -> Starlette:
         Route(run + "/delete", _delete, methods=["POST"]),
         Route("/compare", _compare),
         Route("/compare/report", _compare_report),
+        Route("/trend", _trend),
+        Route("/trend/report", _trend_report),
         Route("/alive", _alive),
         Route("/static/{name}", _static),
     ]
@@ -85,7 +90,7 @@ def _site(request: Request) -> Site:
 def _shown(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
     """A page with the bar that all of them have."""
     site = _site(request)
-    running = [site.row(run) for run in site.running()]
+    running = site.rows(site.running())
     return HTMLResponse(
         page(name, here=request.url.path, running=running, waiting=site.jobs.waiting, **values), status
     )
@@ -134,7 +139,7 @@ def _runs(request: Request) -> Response:
         chosen = parse_filter(search.split(), time())
         total = site.store.count(chosen)
         found = site.store.runs(chosen, order=order, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
-        rows = [site.row(run) for run in found]
+        rows = site.rows(found)
     except UsageError as error:
         trouble = str(error)
 
@@ -263,6 +268,8 @@ async def _events(request: Request) -> Response:
 
 
 def _state(site: Site, run: Run) -> str:
+    if site.is_ending:
+        return "left alone"
     try:
         return site.store.get(run.id).state
     except UsageError:
@@ -462,7 +469,7 @@ def _compare(request: Request) -> Response:
     return _shown(
         request,
         "compare.html.j2",
-        rows=[_site(request).row(run) for run in runs],
+        rows=_site(request).rows(runs),
         query=query,
         is_forced=is_forced,
         trouble=trouble,
@@ -472,6 +479,25 @@ def _compare(request: Request) -> Response:
 
 def _compare_report(request: Request) -> Response:
     return _frame(request, _comparison(request))
+
+
+# --- trends
+
+
+def _trend(request: Request) -> Response:
+    site = _site(request)
+    view = trend_view(site.store, request.query_params)
+    rows = site.rows(view.runs[::-1])
+    return _shown(request, "trend.html.j2", view=view, rows=rows, query=urlencode(view.query))
+
+
+def _trend_report(request: Request) -> Response:
+    site = _site(request)
+    view = trend_view(site.store, request.query_params)
+    if not view.runs:
+        raise HTTPException(404, "there are no runs to make a trend of")
+    names = site.store.shorts(view.runs)
+    return _frame(request, render(document_of(view, names, f"inferometer {__version__}")))
 
 
 # --- the rest

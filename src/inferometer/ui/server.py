@@ -44,10 +44,10 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)
         config = uvicorn.Config(
             guard,
-            log_level="critical",
+            log_level="error",
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=3,
             ws="none",
             server_header=False,
         )
@@ -74,6 +74,7 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, site: Site, id
 async def _steps(server: uvicorn.Server, site: Site, idle_s: float | None) -> None:
     """The queue goes on, and an end that nobody is there to ask for comes by itself."""
     while True:
+        site.is_ending = server.should_exit
         if site.jobs.current is not None or site.jobs.waiting:
             await run_in_threadpool(site.jobs.step)
         if idle_s is not None and site.idle_s() > idle_s:

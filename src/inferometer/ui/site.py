@@ -1,7 +1,7 @@
 """What all pages share: the store, the queue, the readers of running runs, and who is watching."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -26,6 +26,7 @@ class Site:
         self.store = Store(self.folder)
         self.startables: Mapping[str, Startable] = {row.name: row for row in startables}
         self.jobs = Jobs(self.folder, self.is_busy, lambda pid: self.run_of(pid) is not None)
+        self.is_ending = False  # streams are to end
         self._watching = 0  # streams that are open
         self._asked_at_s = monotonic()
         self._live: dict[str, LiveLines] = {}
@@ -50,6 +51,10 @@ class Site:
 
     def row(self, run: Run) -> RunRow:
         return RunRow(run, self.store.short(run))
+
+    def rows(self, runs: Sequence[Run]) -> list[RunRow]:
+        shorts = self.store.shorts(runs)
+        return [RunRow(run, shorts[run.id]) for run in runs]
 
     def run_of_job(self, job: QueuedRun) -> Run | None:
         return None if job.pid == 0 else self.run_of(job.pid)

@@ -140,3 +140,35 @@ def test_a_rerun_without_its_secrets_goes_through_the_form(ask, kept, site):
     assert ask(f"/runs/{run.id}/rerun", method="POST").headers["location"] == f"/new?from={run.id}"
     assert site.jobs.waiting == ()
     assert "Authorization:***" in ask(f"/new?from={run.id}").text
+
+
+def test_a_trend_shows_a_model_at_one_load_and_says_where_it_changed(ask, kept, monkeypatch, site):
+    assert "There are none yet" in ask("/trend").text
+    assert ask("/trend/report").status == 404
+    for day in range(1, 21):
+        monkeypatch.setattr("inferometer.store.store.now", lambda day=day: f"2026-01-{day:02}T03:00:00+00:00")
+        spread = 0.002 * (day * 7 % 5)
+        kept(slower(sample_result(), (1.0 if day <= 12 else 0.92) * (1 + spread)))
+    page = ask("/trend?model=pipeline&load=nonsense&setting=0")
+    assert page.status == 200
+    assert page.text.count("<option") == 1 + (4 + 1) + 1
+    report = ask("/trend/report?" + re.search(r"/trend/report\?([^\"]*)", page.text)[1].replace("&amp;", "&"))
+    runs = {run.started_at[8:10]: site.store.short(run) for run in site.store.runs()}
+    assert f"between runs {runs['12']} and {runs['13']}" in report.text
+
+
+def slower(result, factor):
+    """All rates and latencies of a result, as of a server that is slower by that factor."""
+    levels = tuple(
+        replace(
+            level,
+            measurement=replace(level.measurement, infer_per_s=scaled(level.measurement.infer_per_s, factor)),
+        )
+        for level in result.levels
+    )
+    return replace(result, levels=levels)
+
+
+def scaled(found, factor):
+    low, high = (None if end is None else end * factor for end in (found.low, found.high))
+    return replace(found, value=found.value * factor, low=low, high=high)

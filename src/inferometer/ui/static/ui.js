@@ -313,6 +313,7 @@
       const now = one("#now");
       const [words, act, place] = {
         killed: ["The process of this run is gone: it was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
+        "left alone": ["The browser interface was ended; the run goes on. ", "Its page, once `inferometer ui` runs again", location.pathname],
         gone: ["It ended before anything was measured. ", "The list of runs says why", "/"],
       }[how] || ["The run has ended. ", "Open its report", "/runs/" + one("#live").dataset.run];
       now.textContent = words;
