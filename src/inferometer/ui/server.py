@@ -98,6 +98,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            listener.listen()  # who is told the address may come at once
         except OSError as error:
             listener.close()
             trouble = error
