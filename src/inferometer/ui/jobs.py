@@ -12,6 +12,9 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
+from inferometer.base import confined
+from inferometer.ui.uploads import folder_of
+
 MOST_SAID = 4000  # characters of what a failed command said that are kept
 KEPT = 20  # jobs that have ended
 
@@ -91,7 +94,12 @@ class Jobs:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as said:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                    env={**os.environ, confined.VARIABLE: str(folder_of(self._folder))},
                 )
         except OSError as error:
             self._remember(replace(job, failure=f"it cannot be started: {error}"))

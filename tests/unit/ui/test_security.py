@@ -5,6 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.base import confined
+from inferometer.base.errors import UsageError
+from inferometer.dataset.payloads import build_messages
+from inferometer.options.options import DataOptions
+from inferometer.services.openai_media import parts_of
 from inferometer.ui import security
 from inferometer.ui.security import MOST_BODY, is_loopback, names_of
 from tests.support.reports import sample_result
@@ -181,6 +186,22 @@ def test_what_a_server_or_a_file_says_is_never_markup(ask, kept):
         assert answer.status == 200
         assert "<script>alert" not in answer.text
         assert "<img" not in answer.text
+
+
+def test_what_stands_in_a_dropped_file_starts_nothing_and_reads_nothing_else(tmp_path, monkeypatch):
+    data = tmp_path / "uploads" / "a" / "data.json"
+    data.parent.mkdir(parents=True)
+    data.write_text(json.dumps({"data": [{"message_generator": f"touch {tmp_path}/owned"}]}))
+    (data.parent / "photo.png").write_bytes(b"png")
+    (tmp_path / "secret.png").write_bytes(b"png")
+    monkeypatch.setenv(confined.VARIABLE, str(tmp_path / "uploads"))
+    with pytest.raises(UsageError, match="names a command"):
+        build_messages(DataOptions(sources=(str(data),)))
+    assert not (tmp_path / "owned").exists()
+    assert len(parts_of(f"look at @{data.parent}/photo.png")) == 2
+    for path in (f"{tmp_path}/secret.png", f"{data.parent}/../../secret.png"):
+        with pytest.raises(UsageError, match="not dropped in"):
+            parts_of(f"look at @{path}")
 
 
 def test_pages_run_no_script_but_ours(ask, kept):
