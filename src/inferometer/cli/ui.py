@@ -27,7 +27,7 @@ COMMAND = Command(
         ("--open", "the runs that were started in this folder"),
         ("--store /data/runs --host 0.0.0.0", "for others, who need the token that is printed"),
     ),
-    epilog="`inferometer help ui` says more.",
+    epilog="`inferometer help browser` says more.",
 )
 STARTED = ("measure", "find", "diagnose", "compare", "tune", "demo")
 

@@ -148,12 +148,12 @@
     }
     let clear = 0; // names that would overlap are left out
     for (const level of state.levels.values()) {
-      if (level.at > first) {
-        plot.shapes.push(draw("line", { class: "boundary", x1: x(level.at), x2: x(level.at), y1: plot.up, y2: plot.down }));
-        if (x(level.at) > clear && x(level.at) + 7 * level.title.length < plot.right) {
-          plot.shapes.push(draw("text", { x: x(level.at), y: plot.up - 9 }, level.title));
-          clear = x(level.at) + 7 * level.title.length;
-        }
+      const place = Math.max(x(level.at), plot.left);
+      if (level.at < first - 2) { continue; }
+      plot.shapes.push(draw("line", { class: "boundary", x1: place, x2: place, y1: plot.up, y2: plot.down }));
+      if (place > clear && place + 7 * level.title.length < plot.right) {
+        plot.shapes.push(draw("text", { x: place, y: plot.up - 9 }, level.title));
+        clear = place + 7 * level.title.length;
       }
     }
     const step = nice(span / 5);
@@ -235,7 +235,7 @@
   // --- a run while it goes
   const TILES = {
     per_s: [amount], p50_ms: [time], p90_ms: [time], p95_ms: [time], p99_ms: [time], failed: [amount], outstanding: [amount],
-    client_cores: [(value) => digits(value, 2), "cores"], server_waiting: [(value) => digits(value, 2), "requests wait"],
+    client_cores: [(value) => digits(value, 2), "cores"], server_waiting: [(value) => digits(value, 2), "in the server"],
     gpu: [(value) => Math.round(value * 100) + " %"], tokens_per_s: [amount],
   };
   const MOST_SAMPLES = 3000;
