@@ -30,6 +30,8 @@ from inferometer.stats.history import FigureHistory
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.trend import LEAST, TrendPoint
 
+ANY = "worse at all"  # the rule where no condition is given
+AGAIN = "measure once more to be sure"
 GOOD = 20  # of the last good runs, that are compared with
 FAILED_TAG, SUSPECTED_TAG, ACCEPTED_TAG = "gate:failed", "gate:suspected", "gate:accepted"
 
@@ -94,9 +96,6 @@ class RegressionCheck:
         return notebook_html(self)
 
 
-AGAIN = "measure once more to be sure"
-
-
 @dataclass(frozen=True, slots=True)
 class RunsToJudge:
     """New runs and those before them, as histories of the same figures and loads."""
@@ -159,7 +158,7 @@ def _judgement(
     expected = expectation(parts, looks=looks)
     good = tuple(point for part in parts for point in part)
     left_out = tuple(point.run_id for point in past if point not in good)
-    rule = "worse at all" if gate is None else gate.text
+    rule = ANY if gate is None else gate.text
     row = FigureJudgement(
         *(new.figure, new.mode, new.value, INCONCLUSIVE, "", rule),
         percent=None,
@@ -175,8 +174,10 @@ def _judgement(
     is_above = not new.is_higher_better if gate is None else gate.is_above
     change = _Change(expected, new.points, 1 if is_above else -1, 0.0 if gate is None else gate.limit)
     outcome, remark = change.outcome(is_any=gate is None)
-    found = f"{_percent_words(change.percent)} at {_load(new)}{f': {remark}' if remark else ''}"
     visible = math.expm1((1 if is_above else -1) * expected.decisive) * 100
+    if outcome == FAILED:
+        remark = f"all of it beyond {rule}" if gate is not None else _beyond(len(new.points), visible)
+    found = f"{_percent_words(change.percent)} at {_load(new)}{f': {remark}' if remark else ''}"
     return replace(row, outcome=outcome, found=found, percent=change.percent, visible_percent=visible)
 
 
@@ -211,6 +212,15 @@ class _Change:
         if is_any or sum(beyond) / len(beyond) < -self.expected.margin(len(beyond)):
             return PASSED, ""
         return INCONCLUSIVE, "the limit lies inside the interval"
+
+
+def _beyond(runs: int, visible_percent: float) -> str:
+    """The rule that was broken."""
+    return (
+        f"a run fails from {visible_percent:+,.1f} % on"
+        if runs == 1
+        else "each of the runs is worse than usual"
+    )
 
 
 def _percent_words(percent: Estimate) -> str:

@@ -12,8 +12,9 @@ against those on both sides, such as a regression that was mended). For each the
   random ones. That holds for any distribution of the noise. Far values are pulled in first, to `FAR` times the usual
   distance from the median, so that a spoiled run hides no change.
 * Up to `SHORT` runs there are too few orders to see a change near an end, or in very few runs. So Student's t is a
-  second chance: at a level that is divided among all places that were looked at (Bonferroni), and with a quarter of
-  the rate, so that heavy tails keep the promise, too. The permutation test has half of it then.
+  second chance: at a level that is divided among all places that were looked at (Bonferroni). Heavy tails and skewed
+  noise deceive it the more, the longer a history is; so its share of the rate shrinks, from 40 % of 6 runs to 12 % of
+  20. The permutation test has half of the rate then.
 
 Half of the false-alarm rate is for steps, half for excursions. Parts between changes that were found are looked at
 again, and share the rate among them. So the chance that a history without any change shows one is at most
@@ -38,7 +39,8 @@ FEWEST = 2 * SIDE
 SHORT = 20  # runs up to which a permutation test would have too few orders
 FAR = 3.0
 SURE = 0.95  # confidence of a change's interval
-_OF_T, _OF_ORDERS = 0.25, 0.5  # of the rate, for each of both tests of a short history
+_OF_T = 2.4  # of the rate of a short history, divided by its runs
+_OF_ORDERS = 0.5
 _MAD = 1.4826  # from the median distance to the standard deviation, of normal noise
 _ORDERS = 4.0  # random orders, times what the rate needs at least
 _FIRST_ORDERS = 100  # of them, which are enough for most histories without a change
@@ -103,7 +105,8 @@ def smallest_visible(points: Sequence[TrendPoint], *, false_alarms: float = FALS
     if count < FEWEST:
         return None
     places = [change.index for change in changes(points, false_alarms=false_alarms)]
-    limit = student_t(1 - _OF_T * false_alarms / 4 / (count - FEWEST + 1), count - 2)
+    part = _OF_T / count if count <= SHORT else 1.0
+    limit = student_t(1 - part * false_alarms / 4 / (count - FEWEST + 1), count - 2)
     return math.expm1(limit * _spread(logs, places) * 2 / math.sqrt(count))
 
 
@@ -167,7 +170,7 @@ def _real(logs: Logs, shape: _Shape, rate: float) -> tuple[int, ...]:
         return ()
     if len(logs) > SHORT:
         return _strongest(_is_beyond_orders, pulled_in(logs), shape, rate)
-    by_t = _strongest(_is_beyond_t, logs, shape, _OF_T * rate)
+    by_t = _strongest(_is_beyond_t, logs, shape, _OF_T / len(logs) * rate)
     return by_t or _strongest(_is_beyond_orders, pulled_in(logs), shape, _OF_ORDERS * rate)
 
 

@@ -1,15 +1,22 @@
 """`inferometer gate` on planted stores: what it says, its exit code, and what it leaves in the store."""
 
 import json
+import os
+import re
+import shlex
+import subprocess
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 
 from inferometer.base.answer_file import write
 from inferometer.cli.main import main
 from inferometer.compare.regression import ACCEPTED_TAG, FAILED_TAG, SUSPECTED_TAG, RegressionCheck
+from inferometer.options.command_line import read as read_words
 from inferometer.report.saved import read
 from inferometer.store.run import Point, Run
 from inferometer.store.run_folder import RunFolder
@@ -236,3 +243,43 @@ def test_wrong_usage_is_refused(
 def test_an_empty_store_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate"]) == USAGE
     assert "there is no finished run" in capsys.readouterr().err
+
+
+WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "inferometer-gate.yml"
+
+
+def test_the_workflow_of_the_docs_has_only_commands_and_options_that_exist() -> None:
+    document = yaml.safe_load(WORKFLOW.read_text())
+    scripts = [step["run"] for job in document["jobs"].values() for step in job["steps"] if "run" in step]
+    lines = re.findall(r"inferometer (measure|gate|serve)\b([^;|&>}]*)", "\n".join(scripts))
+    assert {name for name, _ in lines} == {"measure", "gate", "serve"}
+    for name, words in lines:
+        command = import_module(f"inferometer.cli.{name}").COMMAND
+        assert isinstance(read_words(shlex.split(words), command), dict)
+
+
+def test_the_workflow_passes_on_what_the_gate_says(folder: Path, tmp_path: Path) -> None:
+    """Its script, with a gate that is undecided once and then fails, or passes."""
+    document = yaml.safe_load(WORKFLOW.read_text())
+    (script,) = [
+        step["run"] for step in document["jobs"]["gate"]["steps"] if step.get("name") == "Measure and judge"
+    ]
+    for codes, expected, measured in (
+        ((0,), 0, 1),
+        ((1,), 1, 1),
+        ((2, 1), 1, 2),
+        ((2, 2), 0, 2),
+        ((3,), 1, 1),
+    ):
+        (tmp_path / "codes").write_text("\n".join(map(str, codes)) + "\n")
+        shim = (
+            "inferometer() { case $1 in measure) echo x >> measured;; gate) : > gate.md; "
+            "code=$(head -n1 codes); sed -i 1d codes; return $code;; esac; }\n"
+        )
+        (tmp_path / "measured").write_text("")
+        done = subprocess.run(
+            ["bash", "-ec", shim + script],
+            env={**os.environ, "GITHUB_STEP_SUMMARY": "summary", "GITHUB_REF_NAME": "main"},
+            check=False,
+        )
+        assert (done.returncode, len((tmp_path / "measured").read_text().split())) == (expected, measured)

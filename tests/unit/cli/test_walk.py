@@ -33,6 +33,7 @@ from tests.support.certificates import write_certificate
 from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
 from tests.support.openai import FakeOpenAi
+from tests.support.planted_store import planted_figures, planted_history
 from tests.support.reports import sample_diagnosis, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
@@ -81,7 +82,7 @@ FILES = {
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
     + "runs: {limit: 1}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect")),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
@@ -102,6 +103,8 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept.path.mkdir(parents=True)
         kept.write(Run(name, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
         write(base, kept.answer_path)
+    planted_history(Path("history"), planted_figures(12, seed=1))
+    planted_history(Path("worse"), planted_figures(12, seed=1, step=-0.2, at=11))
 
 
 def _control(request: Request) -> Any:
@@ -258,6 +261,14 @@ OWN_LINES = {
         "base.json --config other.yaml",
         "1111 --store kept",
     ),
+    "gate": (
+        "--store history --runs 9 --figure p90 --html g.html --markdown g.md --json g.json",
+        "--store history --fail-if p99>+50% --csv g.csv --junit g.xml",
+        "--store worse --no-tags",
+        "--store history --accept 9e37",
+        "--store history -q",
+        "--store history --config other.yaml",
+    ),
     "runs": (
         "--store kept --sort -id",
         "--store kept --limit 1",
@@ -270,7 +281,7 @@ OWN_LINES = {
         "--config other.yaml",
     ),
     "selftest": ("--json out.json --quick", "--config other.yaml"),
-    "ui": ("--host 127.0.0.2 --port 7 --store kept --idle 5m", "--open", "--config other.yaml"),
+    "ui": ("--host 127.0.0.2 --port 7 --store kept --idle 5m", "--store kept --open", "--store kept --config other.yaml"),
     "demo": (
         "--folder out",
         "--config other.yaml",

@@ -12,7 +12,19 @@ from inferometer.cli.main import main
 from inferometer.options.command_line import Command, help_text, own_options, read
 from inferometer.options.commands import FindOptions
 
-NAMES = ("measure", "find", "inspect", "view", "compare", "diagnose", "tune", "serve", "selftest", "demo")
+NAMES = (
+    "measure",
+    "find",
+    "inspect",
+    "view",
+    "gate",
+    "compare",
+    "diagnose",
+    "tune",
+    "serve",
+    "selftest",
+    "demo",
+)
 COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]
 
 

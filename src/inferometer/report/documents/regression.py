@@ -11,7 +11,7 @@ from inferometer.compare.comparison import (
     REGRESSION,
     UNDECIDED,
 )
-from inferometer.compare.regression import FigureJudgement, RegressionCheck
+from inferometer.compare.regression import ANY, FigureJudgement, RegressionCheck
 from inferometer.report.document import (
     Chart,
     Column,
@@ -132,7 +132,7 @@ def _row(row: FigureJudgement) -> tuple[str, ...]:
         figure_text(row.figure, new),
         difference(row.percent),
         NONE if row.visible_percent is None else f"{signed(row.visible_percent)} %",
-        row.outcome,
+        row.outcome if row.rule == ANY else f"{row.outcome}: {row.rule}",
     )
 
 
