@@ -80,7 +80,7 @@ FILES = {
     "sessions.json": json.dumps({"data": [{"session_id": ["a"], "payload": [{"model": "tiny"}]}]}),
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
-    "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
+    "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\nui: {idle: 1m}\n"
     + "runs: {limit: 1}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
@@ -281,7 +281,11 @@ OWN_LINES = {
         "--config other.yaml",
     ),
     "selftest": ("--json out.json --quick", "--config other.yaml"),
-    "ui": ("--host 127.0.0.2 --port 7 --store kept --idle 5m", "--store kept --open", "--store kept --config other.yaml"),
+    "ui": (
+        "--host 127.0.0.2 --port 7 --store kept --idle 5m",
+        "--store kept --open",
+        "--store kept --config other.yaml",
+    ),
     "demo": (
         "--folder out",
         "--config other.yaml",
