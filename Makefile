@@ -102,6 +102,7 @@ fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES
 
 pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures
+	PYTHONPATH=. $(PYTHON) -m tests.support.ui_pictures
 
 side-by-side: $(STAMP)  ## our perf_analyzer beside the real one: ten models, two protocols, three loads
 	$(PYTHON) -m benchmarks.side_by_side

@@ -29,6 +29,7 @@ RANK = {
     "store": 8,
     "api": 9,
     "selftest": 9,
+    "ui": 10,
     "dialects": 10,
     "cli": 11,
 }

@@ -4,17 +4,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
 from inferometer.cli.compare import are_saved
 from inferometer.cli.config import command_named
 from inferometer.cli.exporting import exporting
+from inferometer.cli.ui import check_installed, show_live
 from inferometer.options.command_line import WORDS
 from inferometer.store.keeper import Keeper
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.store import Store, where_kept
 from inferometer.store.words import kept_words
 
-_OPTIONS = ("store", "no_store", "tags", "prometheus", "otlp")
+_OPTIONS = ("store", "no_store", "tags", "prometheus", "otlp", "ui")
 
 
 @contextmanager
@@ -24,11 +26,17 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
     Saved results that are compared are no run: then the options stay, and `compare` says what they mean.
     """
     is_quiet = given.get("quiet", False) or name == "demo"  # which has a last word of its own
-    store, is_off, tags, port, collector = (given.get(option) for option in _OPTIONS)
+    store, is_off, tags, port, collector, is_shown = (given.get(option) for option in _OPTIONS)
     is_saved = name == "compare" and are_saved(given.get(WORDS, ()), store)
     folder = None if is_saved else where_kept(store, is_off=bool(is_off))
     if not is_saved:
         drop_options(given)
+    if is_shown and not is_saved:
+        check_installed()
+        if folder is None:
+            raise UsageError(
+                "--ui shows a run that is kept, and this one is not", remedy="leave out one of the two"
+            )
     if folder is None:
         keeper = Keeper(Run("", name), None)
         with exporting(keeper, None if is_saved else port, None if is_saved else collector):
@@ -39,6 +47,8 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
         kept.begin(name, kept_words(name, argv, command_named(name)), tags=tags or ()) as keeper,
         exporting(keeper, port, collector),
     ):
+        if is_shown and keeper.is_kept:
+            show_live(folder, keeper.run.id)
         yield keeper
     if keeper.is_kept and keeper.run.state == FINISHED and not is_quiet:
         short = kept.short(keeper.run)

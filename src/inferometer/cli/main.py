@@ -28,6 +28,7 @@ COMMANDS = {
     "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
+    "ui": "runs in a browser: watch, start, compare, their trend",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
     "analyze": "the reports of profile again, from what it measured",
     "report": "detailed reports of configurations that profile measured",

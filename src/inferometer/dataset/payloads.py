@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_command
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
 from inferometer.base.threads import users_environment
@@ -209,6 +210,7 @@ def _generated(command: Any, where: str) -> Step:
     text = command[0] if isinstance(command, list) and len(command) == 1 else command
     if not isinstance(text, str):
         raise UsageError(f"{where}: '{GENERATOR}' is not a command", remedy="give one string")
+    check_command(where)
     try:
         done = subprocess.run(
             text,

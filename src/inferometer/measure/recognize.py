@@ -27,6 +27,16 @@ CLASSIC = "perf_analyzer"
 
 MOST_NAMES = 20
 
+
+class ManyModelsError(UsageError):
+    """None is named, and the server has several; `options` are those of the server that was found."""
+
+    def __init__(self, message: str, *, remedy: str, names: Sequence[str], options: Options) -> None:
+        super().__init__(message, remedy=remedy)
+        self.names = tuple(names)
+        self.options = options
+
+
 Recognized = tuple[Options, tuple[str, ...]]
 """The options with what was found out, and what to say about it."""
 
@@ -217,7 +227,12 @@ def _only_model(options: Options, where: str) -> str:
         return names[0]
     if not names:
         raise UsageError(f"{where}, and has no model that is ready", remedy="load one, or name one with -m")
-    raise UsageError(f"{where} and has {len(names)} models: {_listed(names)}", remedy="name one with -m")
+    raise ManyModelsError(
+        f"{where} and has {len(names)} models: {_listed(names)}",
+        remedy="name one with -m",
+        names=names,
+        options=options,
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -79,6 +79,7 @@ KEEP: Groups = (
                 field="otlp",
                 is_ours=True,
             ),
+            Option(("--ui",), "Show this run in the browser while it goes.", field="ui", is_ours=True),
         ),
     ),
 )

@@ -361,6 +361,31 @@ class ViewOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class UiOptions:
+    """What `ui` is asked."""
+
+    host: str = option(
+        "--host",
+        "Address to listen on; another than this machine's own lets others in who have the token",
+        text("HOST"),
+        default="127.0.0.1",
+        group="Browser",
+    )
+    port: int | None = option(
+        "--port", "Port to listen on (default: 8700 if it is free, else a free one)", whole("PORT", least=0)
+    )
+    store: Path | None = option(
+        "--store", "Folder of the runs (default: $INFEROMETER_STORE, or .inferometer here)", path("DIR")
+    )
+    open: bool = option("--open", "Show it in the browser")
+    idle_s: float | None = option(
+        "--idle",
+        "End when no page has been open for so long, such as 10m (default: never)",
+        duration(zero=False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RunsOptions:
     """What `runs` is asked."""
 

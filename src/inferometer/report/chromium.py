@@ -85,6 +85,10 @@ class Tab:
 
     def open(self, path: Path, *, width: int = WIDTH, height: int = 900) -> None:
         """Show a file and wait until it is loaded; what earlier pages said is forgotten."""
+        self.visit(path.resolve().as_uri(), width=width, height=height)
+
+    def visit(self, url: str, *, width: int = WIDTH, height: int = 900) -> None:
+        """The same for any address."""
         self.events.clear()
         if not self.session:
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -93,7 +97,7 @@ class Tab:
                 self.call(f"{domain}.enable")
         self.call("Emulation.setEmulatedMedia")
         self.resize(width, height)
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import socket
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -146,17 +146,12 @@ class Store:
 
     def short(self, run: Run) -> str:
         """The shortest beginning of its id that no other run has."""
+        return self.shorts((run,))[run.id]
+
+    def shorts(self, runs: Iterable[Run]) -> dict[str, str]:
+        """The same for many, by their ids."""
         names = sorted(self._files.names())
-        place = bisect_left(names, run.id)
-        near = [name for name in names[max(0, place - 1) : place + 2] if name != run.id]
-        return next(
-            (
-                run.id[:digits]
-                for digits in range(FEWEST, DIGITS)
-                if not any(name.startswith(run.id[:digits]) for name in near)
-            ),
-            run.id,
-        )
+        return {run.id: _short(run.id, names) for run in runs}
 
     # --- changing them
 
@@ -197,3 +192,17 @@ class Store:
         from inferometer.store.index import Index  # a command that is only kept needs no SQLite
 
         return Index(self.folder, self._files)
+
+
+def _short(name: str, names: Sequence[str]) -> str:
+    """`names` are sorted: those that share most with it stand beside it."""
+    place = bisect_left(names, name)
+    near = [other for other in names[max(0, place - 1) : place + 2] if other != name]
+    return next(
+        (
+            name[:digits]
+            for digits in range(FEWEST, DIGITS)
+            if not any(other.startswith(name[:digits]) for other in near)
+        ),
+        name,
+    )

@@ -8,7 +8,7 @@ See `tests.support.observed` for what is looked at.
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,8 @@ from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.run_folder import RunFolder
+from inferometer.ui.place import UiPlace
+from inferometer.ui.server import UiRequest
 from tests.support.certificates import write_certificate
 from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
@@ -79,7 +81,7 @@ FILES = {
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
-    + "runs: {limit: 1}\n"
+    + "ui: {idle: 1m}\nruns: {limit: 1}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
@@ -226,6 +228,7 @@ OUTPUTS = (
     "HTTP fake --store kept --no-store",
     "HTTP fake --prometheus 0",
     "HTTP fake --otlp http://PLAIN",
+    "HTTP fake --store kept --ui",
 )
 EVERYWHERE = ("--help", "--help-all", "--version", "--show-config")
 OWN_LINES = {
@@ -281,6 +284,11 @@ OWN_LINES = {
         "--config other.yaml",
     ),
     "selftest": ("--json out.json --quick", "--config other.yaml"),
+    "ui": (
+        "--host 127.0.0.2 --port 7 --store kept --idle 5m",
+        "--store kept --open",
+        "--store kept --config other.yaml",
+    ),
     "demo": (
         "--folder out",
         "--config other.yaml",
@@ -288,6 +296,7 @@ OWN_LINES = {
         "--store kept --no-store",
         "--prometheus 0",
         "--otlp no-address",
+        "--store kept --ui",
     ),
 }
 """Of the options that only one command has."""
@@ -449,6 +458,10 @@ class Silent:
         self.observer.hand(page)
         return True
 
+    def pages(self, request: UiRequest, told: Callable[[UiPlace], None]) -> None:
+        self.observer.hand(request.host, request.port, request.store, request.idle_s)
+        told(UiPlace("http://127.0.0.1:7", "token", 1, 0.0))
+
     def part(self, thoroughness: Any) -> Iterator[Any]:
         self.observer.hand(thoroughness)
         return iter(())
@@ -461,6 +474,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
         monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)
     monkeypatch.setattr("webbrowser.open", silent.browse)
+    monkeypatch.setattr("inferometer.ui.server.serve", silent.pages)
     monkeypatch.setattr("inferometer.report.chromium.find_chromium", lambda: "chromium")
     monkeypatch.setattr("inferometer.report.chromium.browsing", ExitStack)
     for form in ("picture", "pdf"):
@@ -473,6 +487,7 @@ def test_every_option_shows_or_is_refused(
 ) -> None:
     names, observer = places
     walk = Walk(name, observer)
+    monkeypatch.setattr("inferometer.cli.keep.show_live", lambda folder, run: observer.hand(folder))
     if name not in LOADING:
         silence(monkeypatch, observer)
     if name == "diagnose":

@@ -15,7 +15,7 @@
     button.title = "Colours: " + words;
     return value;
   };
-  let theme = paint(recall());
+  let theme = paint(recall() || root.dataset.theme || "");
   button.hidden = false;
   button.addEventListener("click", () => {
     const place = themes.findIndex((row) => row[0] === theme);
@@ -93,4 +93,9 @@
     plot.addEventListener("pointerleave", hide);
   }
   addEventListener("scroll", hide, { passive: true });
+
+  // --- inside a page of `inferometer ui`, which makes room for all of it
+  if (parent !== window) {
+    new ResizeObserver(() => parent.postMessage({ height: document.body.scrollHeight }, "*")).observe(document.body);
+  }
 })();

@@ -1,0 +1,118 @@
+"""`inferometer ui`: watch, start, keep and compare runs in a browser."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import to_stderr
+from inferometer.options.asides import CONFIG, KEEP
+from inferometer.options.command_line import Command, own_options
+from inferometer.options.commands import UiOptions
+from inferometer.store.store import where_kept
+
+if TYPE_CHECKING:
+    from inferometer.options.options import Options
+    from inferometer.ui.form import Startable
+    from inferometer.ui.place import UiPlace
+
+COMMAND = Command(
+    "inferometer ui",
+    "[options]",
+    "Show the runs of a store in a browser: watch one that goes on, start one, compare them, see their trend.",
+    UiOptions,
+    shared=CONFIG,
+    examples=(
+        ("--open", "the runs that were started in this folder"),
+        ("--store /data/runs --host 0.0.0.0", "for others, who need the token that is printed"),
+    ),
+    epilog="`inferometer help browser` says more.",
+)
+STARTED = ("measure", "find", "diagnose", "compare", "tune", "demo")
+
+
+def run(given: dict[str, Any]) -> int:
+    asked = own_options(given, UiOptions)
+    folder = where_kept(asked.store)
+    if folder is None:
+        raise UsageError(
+            "no store is kept here: INFEROMETER_STORE is empty", remedy="name a folder with --store"
+        )
+    check_installed()
+    from inferometer.ui.place import maybe_read
+    from inferometer.ui.server import UiRequest, serve
+
+    if (there := maybe_read(folder)) is not None:
+        print(f"The runs in {folder} are shown already: {there.page()}")
+        if asked.open:
+            _open(there.page())
+        return 0
+
+    def told(place: "UiPlace") -> None:
+        print(
+            f"The runs in {folder}: {place.page()}\nCtrl-C ends it; runs that were started there go on.",
+            flush=True,
+        )
+        if asked.open:
+            _open(place.page())
+
+    serve(UiRequest(folder, tuple(startables()), asked.host, asked.port, asked.idle_s), told)
+    return 0
+
+
+def check_installed() -> None:
+    """Refuses to go on without the packages of the extra."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"pages in a browser need the package {error.name}, which is not installed",
+            remedy="pip install 'inferometer[ui]'",
+        ) from error
+
+
+def _open(page: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page):
+        to_stderr("no browser could be started; open the address by hand")
+
+
+def startables() -> "Iterator[Startable]":
+    """The commands that the form offers."""
+    from inferometer.ui.form import Startable
+
+    for name in STARTED:
+        module = import_module(f"inferometer.cli.{name}")
+        yield Startable(
+            name,
+            module.COMMAND,
+            _check(getattr(module, "loads", None)),
+            takes_words=name in ("measure", "find", "diagnose"),
+            has_target=name != "demo",
+            takes_many=name == "compare",
+            needs_address=name not in ("tune", "demo"),
+            places={"tune": ("--journal",), "demo": ("--folder",)}.get(name, ()),
+        )
+
+
+def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | None") -> Any:
+    """The first load that would be applied: to make it, all options and their combinations are checked."""
+
+    def check(given: dict[str, Any]) -> "Options | None":
+        kept = {row.field for _, members in KEEP for row in members}
+        asked = {field: value for field, value in given.items() if field not in kept}
+        return None if loads is None else next(iter(loads(asked)))[1]
+
+    return check
+
+
+def show_live(folder: Path, run: str) -> None:
+    """The page of a run that has begun, from the server that shows this store; one is started if there is none."""
+    from inferometer.ui.launch import launched
+
+    page = launched(folder).page(f"/runs/{run}/live")
+    to_stderr(f"Live: {page}")
+    _open(page)

@@ -1,0 +1,1 @@
+"""Runs in a browser: watch, start, keep and compare them."""

@@ -1,0 +1,519 @@
+"""The routes of `inferometer ui`: from a request to a page, a file or a change."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from time import time
+from typing import Any, cast
+from urllib.parse import parse_qs, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from inferometer import __version__
+from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
+from inferometer.compare.gates import Terms
+from inferometer.compare.saved import compare_saved
+from inferometer.report.answer_csv import csv_text
+from inferometer.report.page import render
+from inferometer.report.saved import Report, consistent, to_html, to_markdown
+from inferometer.stats.result import Result
+from inferometer.store.filter import parse_filter
+from inferometer.store.index import ORDERS
+from inferometer.store.process import interrupt
+from inferometer.store.run import RUNNING, Run
+from inferometer.store.words import MASK
+from inferometer.ui import form, frames, live, uploads
+from inferometer.ui.looking import look_at
+from inferometer.ui.pages import RunRow, page
+from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN
+from inferometer.ui.site import Site
+from inferometer.ui.trends import document_of, trend_view
+
+PER_PAGE = 50
+MEASURE = "measure"  # its options say how an address is asked what it is
+MOST_TABLE = 500  # rows of a raw table that are shown
+STATIC = {"ui.js": "text/javascript", "ui.css": "text/css"}
+_ID = re.compile(r"[0-9a-f]{4,8}")
+_TAG = re.compile(r"[^\s,=]{1,60}")
+
+
+def application(site: Site) -> Starlette:
+    """Everything behind the `Gatekeeper`."""
+    run = "/runs/{id}"
+    routes = [
+        Route("/", _runs),
+        Route("/new", _new),
+        Route("/new/check", _check, methods=["POST"]),
+        Route("/new/look", _look, methods=["POST"]),
+        Route("/new/start", _start, methods=["POST"]),
+        Route("/uploads/{name}", _upload, methods=["PUT"]),
+        Route("/jobs/{number:int}", _job),
+        Route("/jobs/{number:int}/remove", _remove_job, methods=["POST"]),
+        Route(run, _run),
+        Route(run + "/live", _live),
+        Route(run + "/events", _events),
+        Route(run + "/report", _report),
+        Route(run + "/download/{form}", _download),
+        Route(run + "/stop", _stop, methods=["POST"]),
+        Route(run + "/tags", _tags, methods=["POST"]),
+        Route(run + "/rerun", _rerun, methods=["POST"]),
+        Route(run + "/delete", _delete, methods=["POST"]),
+        Route("/compare", _compare),
+        Route("/compare/report", _compare_report),
+        Route("/trend", _trend),
+        Route("/trend/report", _trend_report),
+        Route("/alive", _alive),
+        Route("/static/{name}", _static),
+    ]
+    app = Starlette(
+        routes=routes, exception_handlers={InferometerError: _refused, HTTPException: _http_refused}
+    )
+    app.state.site = site
+    return app
+
+
+def _site(request: Request) -> Site:
+    site = cast(Site, request.app.state.site)
+    site.touch()
+    return site
+
+
+def _shown(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
+    """A page with the bar that all of them have."""
+    site = _site(request)
+    running = site.rows(site.running())
+    return HTMLResponse(
+        page(name, here=request.url.path, running=running, waiting=site.jobs.waiting, **values), status
+    )
+
+
+def _back(place: str) -> RedirectResponse:
+    return RedirectResponse(place, status_code=303)
+
+
+# --- what goes wrong
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = 500 if isinstance(error, LocalError) else 400
+    return await _failed(request, status, str(error))
+
+
+async def _http_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return await _failed(request, error.status_code, error.detail)
+
+
+async def _failed(request: Request, status: int, text: str) -> Response:
+    if request.method != "GET" and "json" in request.headers.get("content-type", ""):
+        return JSONResponse({"error": text}, status)
+    return await run_in_threadpool(partial(_shown, request, "error.html.j2", status, text=text))
+
+
+async def no_token(scope: Any, receive: Any, send: Any) -> None:
+    """The answer to who has no token."""
+    text = page("token.html.j2", text=NO_TOKEN)
+    await HTMLResponse(text, 401)(scope, receive, send)
+
+
+# --- runs
+
+
+def _runs(request: Request) -> Response:
+    site, query = _site(request), request.query_params
+    search, order = query.get("q", ""), query.get("order", "-started_at")
+    if order.removeprefix("-") not in ORDERS:
+        order = "-started_at"
+    number = max(1, int(text) if (text := query.get("page", "1")).isdecimal() and len(text) < 7 else 1)
+    trouble, rows, total = "", list[RunRow](), 0
+    try:
+        chosen = parse_filter(search.split(), time())
+        total = site.store.count(chosen)
+        found = site.store.runs(chosen, order=order, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
+        rows = site.rows(found)
+    except UsageError as error:
+        trouble = str(error)
+
+    def link(**changed: object) -> str:
+        kept = {"q": search, "order": order, "page": number, **changed}
+        return "/?" + urlencode({name: value for name, value in kept.items() if value not in ("", 1)})
+
+    return _shown(
+        request,
+        "runs.html.j2",
+        rows=rows,
+        total=total,
+        search=search,
+        order=order,
+        number=number,
+        pages=-(-total // PER_PAGE),
+        link=link,
+        trouble=trouble,
+        current=site.jobs.current,
+        failed=site.jobs.failed,
+    )
+
+
+def _run_asked(request: Request) -> Run:
+    """The run that the path names: nothing but an id is ever looked for."""
+    name = request.path_params["id"]
+    if _ID.fullmatch(name) is None:
+        raise HTTPException(404, "there is no such run")
+    try:
+        return _site(request).store.get(name)
+    except UsageError as error:
+        raise HTTPException(404, str(error)) from error
+
+
+def _maybe_answer(site: Site, run: Run) -> Report | None:
+    return site.store.answer(run) if site.store.answer_path(run).exists() else None
+
+
+def _run(request: Request) -> Response:
+    site, run = _site(request), _run_asked(request)
+    trouble, table = "", list[list[str]]()
+    try:
+        answer = _maybe_answer(site, run)
+        if answer is not None:
+            with consistent(run.id):
+                table = list(csv.reader(io.StringIO(csv_text(answer))))
+    except UsageError as error:
+        answer, trouble = None, str(error)
+    return _shown(
+        request,
+        "run.html.j2",
+        row=site.row(run),
+        has_answer=answer is not None,
+        table=table[: MOST_TABLE + 1],
+        left_out=max(0, len(table) - 1 - MOST_TABLE),
+        trouble=trouble,
+        can_start=run.command in site.startables,
+    )
+
+
+def _answer(request: Request) -> tuple[Run, Report]:
+    site, run = _site(request), _run_asked(request)
+    answer = _maybe_answer(site, run)
+    if answer is None:
+        raise HTTPException(404, "this run has no result")
+    return run, answer
+
+
+def _report(request: Request) -> Response:
+    run, answer = _answer(request)
+    with consistent(run.id):
+        return _frame(request, to_html(answer))
+
+
+def _frame(request: Request, report: str) -> Response:
+    text = frames.framed(report, request.query_params.get("theme", ""))
+    return HTMLResponse(text, headers={"content-security-policy": frames.policy(text)})
+
+
+_DOWNLOADS: Mapping[str, tuple[str, Callable[[Report], str]]] = {
+    "csv": ("text/csv", csv_text),
+    "md": ("text/markdown", to_markdown),
+    "html": ("text/html", to_html),
+}
+
+
+def _download(request: Request) -> Response:
+    run, answer = _answer(request)
+    form_name = request.path_params["form"]
+    if form_name == "json":
+        kind, content = "application/json", _site(request).store.answer_path(run).read_bytes()
+    elif form_name in _DOWNLOADS:
+        kind, write = _DOWNLOADS[form_name]
+        with consistent(run.id):
+            content = write(answer).encode()
+    else:
+        raise HTTPException(404, "there is no such form of a result")
+    name = f"{run.command}-{run.id}.{form_name}"
+    return Response(
+        content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
+    )
+
+
+# --- a run while it goes
+
+
+def _live(request: Request) -> Response:
+    site, run = _site(request), _run_asked(request)
+    if run.state != RUNNING:
+        return _back(f"/runs/{run.id}")
+    return _shown(request, "live.html.j2", row=site.row(run))
+
+
+async def _events(request: Request) -> Response:
+    site = _site(request)
+    run = await run_in_threadpool(_run_asked, request)
+    known = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    after = int(known) if known.isdecimal() and len(known) < 12 else 0
+
+    async def stream() -> AsyncIterator[bytes]:
+        with site.watched(run) as lines:
+            async for piece in live.events(lines, partial(_state, site, run), after=after):
+                yield piece
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+def _state(site: Site, run: Run) -> str:
+    if site.is_ending:
+        return "left alone"
+    try:
+        return site.store.get(run.id).state
+    except UsageError:
+        return "gone"  # nothing was run: it leaves nothing behind
+
+
+# --- changes of a run
+
+
+async def _form_given(request: Request) -> dict[str, str]:
+    """The fields of a plain form."""
+    text = (await request.body()).decode("utf-8", "replace")
+    return {name: values[-1] for name, values in parse_qs(text).items()}
+
+
+async def _stop(request: Request) -> Response:
+    run = await run_in_threadpool(_run_asked, request)
+    if run.state == RUNNING:
+        interrupt(run)
+    return _back(f"/runs/{run.id}/live")
+
+
+async def _tags(request: Request) -> Response:
+    run = await run_in_threadpool(_run_asked, request)
+    given = await _form_given(request)
+    store = _site(request).store
+    added = [tag for tag in re.split(r"[\s,]+", given.get("add", "")) if tag]
+    for tag in added:
+        if _TAG.fullmatch(tag) is None:
+            raise UsageError(
+                f"'{tag[:80]}' is no tag", remedy="a tag has up to 60 characters, no blanks and no ="
+            )
+    if added:
+        await run_in_threadpool(store.tag, run, *added)
+    if removed := given.get("remove", ""):
+        await run_in_threadpool(store.untag, run, removed)
+    return _back(f"/runs/{run.id}")
+
+
+async def _delete(request: Request) -> Response:
+    run = await run_in_threadpool(_run_asked, request)
+    if run.state == RUNNING:
+        raise UsageError(f"run {run.id} is still running", remedy="stop it first")
+    await run_in_threadpool(_site(request).store.remove, run)
+    return _back("/")
+
+
+async def _rerun(request: Request) -> Response:
+    run = await run_in_threadpool(_run_asked, request)
+    site = _site(request)
+    startable = _startable(site, run.command)
+    fields = form.filled(startable, run.words[1:])
+    found = form.checked(startable, fields, site.uploads)
+    if found.errors or any(
+        MASK in word for word in found.words
+    ):  # a file that is gone, a header that is not kept
+        return _back(f"/new?{urlencode({'from': run.id})}")
+    job = await run_in_threadpool(_queued, site, startable, found)
+    return _back(f"/jobs/{job}")
+
+
+# --- a new run
+
+
+def _startable(site: Site, name: str) -> form.Startable:
+    if name not in site.startables:
+        raise UsageError(
+            f"'{name[:80]}' cannot be started here", remedy=f"give one of {', '.join(site.startables)}"
+        )
+    return site.startables[name]
+
+
+def _new(request: Request) -> Response:
+    site, query = _site(request), request.query_params
+    fields: dict[str, str | bool] = {}
+    name = query.get("command", next(iter(site.startables)))
+    if earlier := query.get("from", ""):
+        if _ID.fullmatch(earlier) is None:
+            raise HTTPException(404, "there is no such run")
+        run = site.store.get(earlier)
+        name = run.command
+        fields = form.filled(_startable(site, name), run.words[1:])
+    startable = _startable(site, name)
+    fields |= {key: query[key] for key in (form.URL, form.MODEL) if key in query}
+    return _shown(
+        request,
+        "new.html.j2",
+        startable=startable,
+        startables=list(site.startables.values()),
+        groups=form.groups(startable),
+        fields=fields,
+        most_upload=MOST_UPLOAD,
+    )
+
+
+async def _filled(request: Request) -> tuple[form.Startable, dict[str, str | bool]]:
+    try:
+        given = json.loads(await request.body())
+        name, fields = given["command"], given["fields"]
+        if not isinstance(name, str) or not isinstance(fields, dict):
+            raise TypeError
+    except (ValueError, TypeError, LookupError) as error:
+        raise UsageError("the form was not understood", remedy="load the page again") from error
+    plain = {str(key): value for key, value in fields.items() if isinstance(value, str | bool)}
+    return _startable(_site(request), name), plain
+
+
+async def _check(request: Request) -> Response:
+    startable, fields = await _filled(request)
+    found = await run_in_threadpool(form.checked, startable, fields, _site(request).uploads)
+    return JSONResponse({"line": found.line, "errors": found.errors})
+
+
+async def _look(request: Request) -> Response:
+    _, fields = await _filled(request)
+    try:
+        seen = await run_in_threadpool(look_at, _startable(_site(request), MEASURE), fields)
+    except InferometerError as error:
+        return JSONResponse({"error": str(error)})
+    return JSONResponse(seen)
+
+
+async def _start(request: Request) -> Response:
+    startable, fields = await _filled(request)
+    site = _site(request)
+    found = await run_in_threadpool(form.checked, startable, fields, site.uploads)
+    if found.errors:
+        return JSONResponse({"line": found.line, "errors": found.errors}, 422)
+    number = await run_in_threadpool(_queued, site, startable, found)
+    return JSONResponse({"place": f"/jobs/{number}"})
+
+
+def _queued(site: Site, startable: form.Startable, found: form.Checked) -> int:
+    places = [word for option in startable.places for word in (option, str(site.folder / option.strip("-")))]
+    return site.jobs.add((*found.words, *places))
+
+
+async def _upload(request: Request) -> Response:
+    path = await uploads.keep(_site(request).folder, request.path_params["name"], request.stream())
+    return JSONResponse({"path": str(path)})
+
+
+def _job(request: Request) -> Response:
+    site = _site(request)
+    job = site.jobs.maybe_find(request.path_params["number"])
+    if job is None:
+        return _back("/")
+    run = site.run_of_job(job)
+    if run is not None:
+        return _back(f"/runs/{run.id}/live")
+    return _shown(request, "job.html.j2", job=job, busy=site.running())
+
+
+def _remove_job(request: Request) -> Response:
+    _site(request).jobs.remove(request.path_params["number"])
+    return _back("/")
+
+
+# --- comparisons
+
+
+def _compared(request: Request) -> tuple[list[Run], bool]:
+    """The earliest is what the others are compared with."""
+    names = request.query_params.getlist("run")[:20]
+    if any(_ID.fullmatch(name) is None for name in names):
+        raise HTTPException(404, "there is no such run")
+    store = _site(request).store
+    runs = sorted((store.get(name) for name in dict.fromkeys(names)), key=lambda run: run.started_s)
+    return runs, "force" in request.query_params
+
+
+def _comparison(request: Request) -> str:
+    runs, is_forced = _compared(request)
+    site = _site(request)
+    results = []
+    for run in runs:
+        row, answer = site.row(run), _maybe_answer(site, run)
+        if not isinstance(answer, Result):
+            raise UsageError(
+                f"run {row.short} ({run.command}) has no levels of load to compare",
+                remedy="choose runs of measure or find that have ended",
+            )
+        results.append((f"{row.title} {row.short}", answer))
+    with consistent(*(run.id for run in runs)):
+        return to_html(compare_saved(results, Terms(), is_forced=is_forced))
+
+
+def _compare(request: Request) -> Response:
+    runs, is_forced = _compared(request)
+    trouble, can_force = "", False
+    try:
+        _comparison(request)
+    except (UsageError, UnlikeError) as error:
+        trouble = str(error).removesuffix(", or say --force")
+        can_force = isinstance(error, UnlikeError) and not is_forced
+    query = urlencode([("run", run.id) for run in runs])
+    return _shown(
+        request,
+        "compare.html.j2",
+        rows=_site(request).rows(runs),
+        query=query,
+        is_forced=is_forced,
+        trouble=trouble,
+        can_force=can_force,
+    )
+
+
+def _compare_report(request: Request) -> Response:
+    return _frame(request, _comparison(request))
+
+
+# --- trends
+
+
+def _trend(request: Request) -> Response:
+    site = _site(request)
+    view = trend_view(site.store, request.query_params)
+    rows = site.rows(view.runs[::-1])
+    return _shown(request, "trend.html.j2", view=view, rows=rows, query=urlencode(view.query))
+
+
+def _trend_report(request: Request) -> Response:
+    site = _site(request)
+    view = trend_view(site.store, request.query_params)
+    if not view.runs:
+        raise HTTPException(404, "there are no runs to make a trend of")
+    names = site.store.shorts(view.runs)
+    return _frame(request, render(document_of(view, names, f"inferometer {__version__}")))
+
+
+# --- the rest
+
+
+def _alive(request: Request) -> Response:
+    _site(request)
+    return Response(status_code=204)
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name == "report.css":
+        text = files("inferometer.report").joinpath("templates", "style.css").read_text("utf-8")
+        return Response(text, media_type="text/css")
+    if name not in STATIC:
+        raise HTTPException(404, "there is no such file")
+    text = files("inferometer.ui").joinpath("static", name).read_text("utf-8")
+    return Response(text, media_type=STATIC[name])

@@ -1,0 +1,297 @@
+"""The form of a new run, made of the same table of options as the command line, and the command line it stands for.
+
+Files are the one thing where the form knows less than the command line: an option that reads a file takes what was
+dropped in, and one that writes a file is not offered, so that no page can name a path outside the store.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.options.asides import ASIDE
+from inferometer.options.command_line import OWN, WORDS, Command, in_own_words, read, require, words_given
+from inferometer.options.option import Option, counted
+from inferometer.options.options import Options
+from inferometer.options.values import GENERATED
+
+Filled = Mapping[str, str | bool]
+"""What stands in the fields, by name; of an option that may be given several times, a line each."""
+
+ABOUT_SERVER = "Model and server"
+"""The group of options that say how a server is asked."""
+
+URL, MODEL = "url", "model"
+"""The names of the two fields that every form begins with."""
+
+_ADDRESS_FIELDS = {"url", f"{OWN}url", f"{OWN}urls"}
+_MODEL_FIELDS = {"model", f"{OWN}model", f"{OWN}models"}
+_NOT_OFFERED = {
+    *ASIDE,
+    *("csv", "verbose_csv", "json", "html", "markdown", "junit", "profile_export", "quiet", "verbose"),
+    *("triton_directory", "model_repository", "proto_paths"),
+    *(
+        f"{OWN}{name}"
+        for name in ("model_repository", "install_path", "journal", "study", "output", "folder")
+    ),
+    *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode")),
+    *("store", "no_store", "ui", "prometheus", "otlp"),
+}
+"""Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""
+
+_FILE_FIELDS = {
+    *(
+        "api_key_file",
+        "tls.ca_file",
+        "tls.certificate_file",
+        "tls.key_file",
+        "proto",
+        "request_intervals",
+        "replay",
+    ),
+    *("data.sources", "data.prompts", "data.tokenizer"),
+}
+_FILE_MARK_FIELDS = {"data.files", "bodies", "data.prompt_tokens", "output_tokens"}  # with @ before the path
+_SPELT = {
+    "grpc": "gRPC",
+    "slo": "SLO",
+    **{word: word.upper() for word in ("tls", "ca", "api", "url", "bls", "mpi")},
+}
+_PLAIN_URL = re.compile(r"[\w.-]+:[0-9]+")
+_PLAIN_MODEL = re.compile(r"\w[\w-]*")
+_OPTION_NAME = re.compile(r"--?[a-z][a-z-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Startable:
+    """A command that can be started in the browser."""
+
+    name: str
+    command: Command
+    check: Callable[
+        [dict[str, Any]], Options | None
+    ]  # the first load of what was given; refuses combinations
+    takes_words: bool = False  # address and model may stand alone
+    has_target: bool = True  # it is asked where and what
+    takes_many: bool = False  # models
+    needs_address: bool = True
+    places: tuple[str, ...] = ()  # options that name a place for files, which is put into the store
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """An option as a field of the form."""
+
+    name: str  # as on the command line
+    label: str
+    help: str
+    metavar: str
+    default: str
+    choices: tuple[str, ...]
+    is_flag: bool
+    is_many: bool
+    is_file: bool  # its value may be a file that is dropped in
+    file_mark: str  # what stands before such a file
+    is_secret: bool
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FormGroup:
+    """Fields that stand together."""
+
+    title: str
+    fields: tuple[FormField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a filled form stands for."""
+
+    words: tuple[str, ...]  # after `inferometer`
+    errors: Mapping[str, str]  # by field; "" for the form as a whole
+
+    @property
+    def line(self) -> str:
+        return shlex.join(("inferometer", *self.words))
+
+
+def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
+    """The options of the form, each with the title of its group."""
+    for title, members in startable.command.groups:
+        for row in members:
+            if row.field not in _NOT_OFFERED | _ADDRESS_FIELDS | _MODEL_FIELDS and row.is_built:
+                yield title, row
+
+
+def groups(startable: Startable) -> tuple[FormGroup, ...]:
+    """The fields that matter most, of which those about the server come last, then the others by group."""
+    rows = list(offered(startable))
+    main = [(title, row) for title, row in rows if row.is_main or row.field == "tags"]
+    main.sort(key=lambda found: (found[1].values is None, found[0] == ABOUT_SERVER))
+    found = {"": [_field(row, is_brief=True) for _, row in main]}
+    for title, row in rows:
+        if (title, row) not in main:
+            found.setdefault(title, []).append(_field(row))
+    return tuple(FormGroup(title, tuple(members)) for title, members in found.items() if members)
+
+
+def _field(row: Option, *, is_brief: bool = False) -> FormField:
+    name = row.names[-1]
+    mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(
+        row.field, ""
+    )
+    return FormField(
+        name=name,
+        label=_label(name),
+        help=row.help.partition(". ")[0].rstrip(".") + "." if is_brief else row.help,
+        metavar=row.metavar,
+        default=row.default or "",
+        choices=() if row.values is None else row.values.choices,
+        is_flag=row.values is None,
+        is_many=row.combine is not None and row.combine is not counted and row.values is not None,
+        is_file=row.field in _FILE_FIELDS | _FILE_MARK_FIELDS,
+        file_mark=mark,
+        is_secret=row.is_secret,
+        is_required=row.is_required,
+    )
+
+
+def _label(name: str) -> str:
+    words = [_SPELT.get(word, word) for word in name.lstrip("-").split("-")]
+    return " ".join((words[0][:1].upper() + words[0][1:] if words[0].islower() else words[0], *words[1:]))
+
+
+# --- from the fields to the words of a command line
+
+
+def checked(startable: Startable, filled: Filled, uploads: Path) -> Checked:
+    """The command line of a filled form, and what is wrong with it."""
+    words = (startable.name, *_words(startable, filled))
+    errors = dict(_field_errors(startable, filled, uploads))
+    if not errors:
+        errors = _whole_error(startable, words[1:])
+    return Checked(words, errors)
+
+
+def _words(startable: Startable, filled: Filled) -> Iterator[str]:
+    yield from _target(startable, str(filled.get(URL, "")).strip(), _lines(filled.get(MODEL, "")))
+    for _, row in offered(startable):
+        given = filled.get(row.names[-1])
+        if row.values is None:
+            if given is True:
+                yield row.names[0]
+        else:
+            for value in _values(row, given):
+                yield from (row.names[0], value)
+
+
+def _target(startable: Startable, url: str, models: Sequence[str]) -> Iterator[str]:
+    """Where and what: as words alone where those cannot be taken for anything else."""
+    is_plain = startable.takes_words and _PLAIN_URL.fullmatch(url) is not None
+    if is_plain and all(_PLAIN_MODEL.fullmatch(model) for model in models) and len(models) < 2:
+        yield from (url, *models)
+        return
+    if url:
+        yield from ("-u", url)
+    for model in models:
+        yield from ("-m", model)
+
+
+def _lines(given: str | bool | None) -> list[str]:
+    return [line.strip() for line in str(given or "").splitlines() if line.strip()]
+
+
+def _values(row: Option, given: str | bool | None) -> list[str]:
+    if row.combine is not None:
+        return _lines(given)
+    return [str(given).strip()] if isinstance(given, str) and given.strip() else []
+
+
+def _field_errors(startable: Startable, filled: Filled, uploads: Path) -> Iterator[tuple[str, str]]:
+    known = {URL, MODEL, *(row.names[-1] for _, row in offered(startable))}
+    for name in filled:
+        if name not in known:
+            yield "", f"'{name}' is no field of this form"
+    if startable.needs_address and not str(filled.get(URL, "")).strip():
+        yield URL, "give the address of the server, such as localhost:8000"
+    for _, row in offered(startable):
+        if row.values is None:
+            continue
+        values = _values(row, filled.get(row.names[-1]))
+        if row.is_required and not values:
+            yield row.names[-1], f"this one must be given, such as {row.help.rpartition('such as ')[2]}"
+        for value in values:
+            try:
+                _check_file(row, value, uploads)
+                row.values.read(row.names[-1], value)
+            except UsageError as error:
+                yield row.names[-1], _sentence(error)
+
+
+def _check_file(row: Option, value: str, uploads: Path) -> None:
+    """Only what was dropped in may be read."""
+    if row.field in _FILE_FIELDS:
+        path = "" if row.field == "data.sources" and value in GENERATED else value
+    elif row.field in _FILE_MARK_FIELDS and "@" in value:
+        path = value.partition("@")[2] if value.startswith("@") or "=@" in value else ""
+    else:
+        path = ""
+    if path and not Path(path.strip("'\"")).resolve().is_relative_to(uploads.resolve()):
+        raise UsageError(
+            f"'{path}' was not dropped in",
+            remedy="drop the file onto this field, or run the command in a terminal",
+        )
+
+
+def _whole_error(startable: Startable, words: Sequence[str]) -> dict[str, str]:
+    """The first thing that is wrong with all of it together, at the field that it names."""
+    try:
+        given = read(words, startable.command)
+        assert isinstance(given, dict)  # help and the like are not offered
+        require(given, startable.command)
+        startable.check(given)
+    except InferometerError as error:
+        text = in_own_words(_sentence(error), startable.command)
+        return {_named(startable, text): text}
+    return {}
+
+
+def _sentence(error: InferometerError) -> str:
+    text = str(error).removeprefix("Failed to parse ")
+    return text[:1].upper() + text[1:] if text[:1] != "-" else text
+
+
+def _named(startable: Startable, text: str) -> str:
+    names = {name: row.names[-1] for _, row in offered(startable) for name in row.names}
+    return next((names[name] for name in _OPTION_NAME.findall(text) if name in names), "")
+
+
+# --- from words back to the fields
+
+
+def filled(startable: Startable, words: Sequence[str]) -> dict[str, str | bool]:
+    """The fields of a command line that was run before; what the form does not offer is left out."""
+    names = {row.field: row.names[-1] for _, row in offered(startable)}
+    found: dict[str, str | bool] = {}
+    alone = []
+    for row, value in words_given(words, startable.command):
+        if row.field == WORDS:
+            alone.append(value)
+        elif row.field in _ADDRESS_FIELDS:
+            found[URL] = value
+        elif row.field in _MODEL_FIELDS:
+            found[MODEL] = "\n".join((*_lines(found.get(MODEL)), value))
+        elif row.values is None and row.names and row.names[-1] in names.values():
+            found[row.names[-1]] = True
+        elif row.field in names:
+            before = _lines(found.get(names[row.field])) if row.combine is not None else []
+            found[names[row.field]] = "\n".join((*before, value))
+    if alone and URL not in found and (startable.needs_address or len(alone) > 1):
+        found[URL] = alone.pop(0)
+    if alone:
+        found[MODEL] = "\n".join(alone)
+    return found

@@ -1,0 +1,118 @@
+"""Runs that were asked for in the browser: one at a time, the others wait.
+
+A run is a process of its own, in a session of its own: it goes on when the browser interface ends, however that ends.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from threading import Lock
+
+from inferometer.base import confined
+from inferometer.ui.uploads import folder_of
+
+MOST_SAID = 4000  # characters of what a failed command said that are kept
+KEPT = 20  # jobs that have ended
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """A command that was asked for."""
+
+    number: int
+    words: tuple[str, ...]  # after `inferometer`
+    pid: int = 0  # 0 while it waits
+    failure: str = ""  # what it said, where it ended without becoming a run
+
+
+class Jobs:
+    """The queue. `is_busy` says whether a run of the store goes on, whoever started it: it is waited for."""
+
+    def __init__(self, folder: Path, is_busy: Callable[[], bool], is_run: Callable[[int], bool]) -> None:
+        self._folder = folder
+        self._is_busy = is_busy
+        self._is_run = is_run  # whether the process with that number became a run
+        self._numbers = count(1)
+        self._lock = Lock()
+        self._waiting: tuple[QueuedRun, ...] = ()
+        self._ended: tuple[QueuedRun, ...] = ()
+        self._started: tuple[QueuedRun, subprocess.Popen[bytes]] | None = None
+
+    @property
+    def waiting(self) -> tuple[QueuedRun, ...]:
+        return self._waiting
+
+    @property
+    def current(self) -> QueuedRun | None:
+        started = self._started
+        return None if started is None else started[0]
+
+    @property
+    def failed(self) -> tuple[QueuedRun, ...]:
+        """Those that ended before they became a run, until they are removed."""
+        return tuple(job for job in self._ended if job.failure)
+
+    def maybe_find(self, number: int) -> QueuedRun | None:
+        known = (*self._waiting, *self._ended, *filter(None, [self.current]))
+        return next((job for job in known if job.number == number), None)
+
+    def add(self, words: tuple[str, ...]) -> int:
+        """The number of the new job."""
+        job = QueuedRun(next(self._numbers), words)
+        with self._lock:
+            self._waiting += (job,)
+        self.step()
+        return job.number
+
+    def remove(self, number: int) -> None:
+        """One that waits or has ended; what runs is stopped as a run."""
+        with self._lock:
+            self._waiting = tuple(job for job in self._waiting if job.number != number)
+            self._ended = tuple(job for job in self._ended if job.number != number)
+
+    def step(self) -> None:
+        """See whether the process has ended, and start the next. To be called again and again."""
+        with self._lock:
+            if self._started is not None and self._started[1].poll() is not None:
+                self._end(*self._started)
+            if self._started is None and self._waiting and not self._is_busy():
+                job, *rest = self._waiting
+                self._waiting = tuple(rest)
+                self._start(job)
+
+    def _log(self, job: QueuedRun) -> Path:
+        return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
+
+    def _start(self, job: QueuedRun) -> None:
+        command = (sys.executable, "-m", "inferometer.cli.main", *job.words, "--store", str(self._folder))
+        log = self._log(job)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as said:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                    env={**os.environ, confined.VARIABLE: str(folder_of(self._folder))},
+                )
+        except OSError as error:
+            self._remember(replace(job, failure=f"it cannot be started: {error}"))
+        else:
+            self._started = replace(job, pid=process.pid), process
+
+    def _end(self, job: QueuedRun, process: "subprocess.Popen[bytes]") -> None:
+        if process.returncode != 0 and not self._is_run(job.pid):
+            said = self._log(job).read_text(errors="replace")[-MOST_SAID:].strip()
+            job = replace(job, failure=said or f"it ended with code {process.returncode} and said nothing")
+        self._log(job).unlink(missing_ok=True)
+        self._remember(job)
+        self._started = None
+
+    def _remember(self, job: QueuedRun) -> None:
+        self._ended = (*self._ended, job)[-KEPT:]

@@ -1,0 +1,111 @@
+"""The pages: what a template shows of a run, and the templates themselves. Everything is escaped."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from inferometer.base.text import printable
+from inferometer.report.format import duration, level_label, quantity, time_span
+from inferometer.stats.measurement import Estimate
+from inferometer.store.run import Point, Run
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+NS_PER_MS = 1e6
+SPARK_WIDTH, SPARK_HEIGHT = 96, 24
+STATE_WORDS = {
+    "queued": "waiting",
+    "running": "running",
+    "finished": "finished",
+    "failed": "failed",
+    "killed": "killed",
+}
+
+
+def page(name: str, **values: object) -> str:
+    """A whole page of the browser interface."""
+    return printable(_environment().get_template(name).render(**values))
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("inferometer.ui"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals |= {"spark": spark, "level_label": level_label, "STATE_WORDS": STATE_WORDS}
+    environment.filters |= {"per_s": per_s, "ms": ms, "span": time_span, "moment": moment}
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as lists and headings show it."""
+
+    run: Run
+    short: str
+
+    @property
+    def title(self) -> str:
+        return self.run.model.replace(",", ", ") or self.run.url or self.run.command
+
+    @property
+    def line(self) -> str:
+        """The command as one would type it."""
+        return shlex.join(("inferometer", *self.run.words))
+
+    @property
+    def place(self) -> str:
+        """Where its page is."""
+        return f"/runs/{self.run.id}" + ("/live" if self.run.state == "running" else "")
+
+
+def moment(started_at: str) -> str:
+    """To the minute; the zone is that of the machine where it ran."""
+    return started_at[:16].replace("T", " ")
+
+
+def per_s(found: Estimate | None) -> str:
+    return "" if found is None else quantity(found.value)
+
+
+def ms(found: Estimate | None) -> str:
+    return "" if found is None else duration(found.value * NS_PER_MS)
+
+
+# --- a curve as small as a word
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Throughput from level to level, as points of an SVG line, and in words."""
+
+    line: str
+    last: tuple[float, float]
+    words: str
+
+
+def spark(points: Sequence[Point]) -> Spark | None:
+    """Nothing where there are no two levels to compare."""
+    found = [(point, point.figures["throughput"].value) for point in points if "throughput" in point.figures]
+    if len(found) < 2:
+        return None
+    most = max(value for _, value in found) or 1.0
+    step = (SPARK_WIDTH - 6) / (len(found) - 1)
+    places = [
+        (3 + number * step, 3 + (SPARK_HEIGHT - 6) * (1 - value / most))
+        for number, (_, value) in enumerate(found)
+    ]
+    first, last = found[0], found[-1]
+    words = " to ".join(
+        f"{quantity(value)}/s at {level_label(point.mode, point.value)}" for point, value in (first, last)
+    )
+    return Spark(" ".join(f"{x:.1f},{y:.1f}" for x, y in places), places[-1], f"throughput: {words}")

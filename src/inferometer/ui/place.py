@@ -1,0 +1,52 @@
+"""Where a store's browser interface listens: a small file in the store, which only its owner can read."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from inferometer.store.process import is_alive, started
+
+FILE = "ui.json"
+
+
+@dataclass(frozen=True, slots=True)
+class UiPlace:
+    """A server that listens, and the token for it."""
+
+    url: str  # without a slash at its end
+    token: str
+    pid: int
+    process_started: float
+
+    def page(self, path: str = "/") -> str:
+        """The address to open: it brings the token along."""
+        return f"{self.url}{path}?token={self.token}"
+
+
+def here(url: str, token: str) -> UiPlace:
+    """Of this process."""
+    return UiPlace(url, token, os.getpid(), started(os.getpid()) or 0.0)
+
+
+def write(store: Path, place: UiPlace) -> None:
+    path = store / f"{FILE}.{place.pid}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(place), file)
+    path.replace(store / FILE)
+
+
+def maybe_read(store: Path) -> UiPlace | None:
+    """The one that listens now; None where none does."""
+    try:
+        found = UiPlace(**json.loads((store / FILE).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if is_alive(found.pid, found.process_started) else None
+
+
+def remove(store: Path, place: UiPlace) -> None:
+    """Unless another server has taken over meanwhile."""
+    if maybe_read(store) == place:
+        (store / FILE).unlink(missing_ok=True)

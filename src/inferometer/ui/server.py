@@ -1,0 +1,110 @@
+"""Runs the browser interface until it is interrupted, or until nobody has looked at it for a while."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.concurrency import run_in_threadpool
+
+from inferometer.base.errors import UsageError
+from inferometer.ui import place
+from inferometer.ui.app import application, no_token
+from inferometer.ui.form import Startable
+from inferometer.ui.place import UiPlace
+from inferometer.ui.security import Gatekeeper, names_of, new_token
+from inferometer.ui.site import Site
+
+STEP_S = 0.25
+USUAL_PORT = 8700
+
+
+@dataclass(frozen=True, slots=True)
+class UiRequest:
+    """What is asked of it. `port` None takes the usual one, or a free one; `idle_s` None never ends by itself."""
+
+    store: Path
+    startables: tuple[Startable, ...]
+    host: str = "127.0.0.1"
+    port: int | None = None
+    idle_s: float | None = None
+
+
+def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
+    """`told` is called when it listens."""
+    with _listening(request.host, request.port) as listener:
+        port: int = listener.getsockname()[1]
+        host = f"[{request.host}]" if ":" in request.host else request.host
+        request.store.mkdir(parents=True, exist_ok=True)
+        own = place.here(f"http://{host}:{port}", new_token())
+        site = Site(request.store, request.startables)
+        guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)
+        config = uvicorn.Config(
+            guard,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=3,
+            ws="none",
+            server_header=False,
+        )
+        server = uvicorn.Server(config)
+        place.write(request.store, own)
+        try:
+            told(own)
+            with suppress(KeyboardInterrupt):  # that is how it is ended
+                asyncio.run(_serve(server, listener, site, request.idle_s))
+        finally:
+            place.remove(request.store, own)
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket, site: Site, idle_s: float | None) -> None:
+    steps = asyncio.create_task(_steps(server, site, idle_s))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        steps.cancel()
+        with suppress(asyncio.CancelledError):
+            await steps
+
+
+async def _steps(server: uvicorn.Server, site: Site, idle_s: float | None) -> None:
+    """The queue goes on, and an end that nobody is there to ask for comes by itself."""
+    while True:
+        site.is_ending = server.should_exit
+        if site.jobs.current is not None or site.jobs.waiting:
+            await run_in_threadpool(site.jobs.step)
+        if idle_s is not None and site.idle_s() > idle_s:
+            server.should_exit = True
+        await asyncio.sleep(STEP_S)
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """A socket on that port; where none is asked for and the usual one is taken, on a free one."""
+    ports: Iterable[int] = (USUAL_PORT, 0) if port is None else (port,)
+    trouble: OSError | None = None
+    for number in ports:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = socket.socket(family, kind, protocol)
+        except OSError as error:
+            trouble = error
+            continue
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen()  # who is told the address may come at once
+        except OSError as error:
+            listener.close()
+            trouble = error
+        else:
+            return listener
+    raise UsageError(
+        f"port {port} of {host} cannot be used: {trouble}",
+        remedy="give another --host or --port, or leave them out",
+    )

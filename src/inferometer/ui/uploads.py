@@ -1,0 +1,41 @@
+"""Files that were dropped into the form: inside the store, where runs read them."""
+
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from inferometer.base.errors import UsageError
+from inferometer.base.writing import writing
+
+MOST_NAME = 80
+_ODD = re.compile(r"[^\w.+-]+", re.ASCII)
+
+
+def folder_of(store: Path) -> Path:
+    return store / "uploads"
+
+
+def plain_name(name: str) -> str:
+    """The name without anything that a file system, a shell or a pattern could take for more than a name."""
+    found = _ODD.sub("-", name.replace("\\", "/").rpartition("/")[2]).strip(".-")[-MOST_NAME:]
+    if not found:
+        raise UsageError(f"'{name}' is no name of a file", remedy="rename the file")
+    return found
+
+
+async def keep(store: Path, name: str, body: AsyncIterator[bytes]) -> Path:
+    """Write it piece by piece; what was not received whole is removed."""
+    place = folder_of(store) / secrets.token_hex(4) / plain_name(name)
+    with writing(place):
+        place.parent.mkdir(parents=True)
+        try:
+            with place.open("xb") as file:
+                async for piece in body:
+                    file.write(piece)
+        except BaseException:
+            place.unlink(missing_ok=True)
+            os.rmdir(place.parent)
+            raise
+    return place

@@ -1,0 +1,121 @@
+"""The form says what the command line says, and the other way round."""
+
+import json
+import shlex
+
+import pytest
+
+from inferometer.cli.ui import STARTED, startables
+from inferometer.options.command_line import read
+from inferometer.ui.form import checked, filled, groups, offered
+
+COMMANDS = {row.name: row for row in startables()}
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_every_field_is_an_option_of_the_command_once(name):
+    fields = [field.name for group in groups(COMMANDS[name]) for field in group.fields]
+    assert len(fields) == len(set(fields))
+    assert all(field in COMMANDS[name].command.by_name for field in fields)
+
+
+def test_the_options_that_matter_most_come_first():
+    first, *others = groups(COMMANDS["measure"])
+    assert [field.name for field in first.fields[:4]] == ["--concurrency", "--rate", "--requests", "--warmup"]
+    assert {"--data", "--slo", "--grpc", "--tag"} < {field.name for field in first.fields}
+    assert [group.title for group in others] == [
+        "Model and server",
+        "Load",
+        "Measurement",
+        "Input data",
+        "Output",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "line"),
+    [
+        ("measure", {"url": "localhost:8000"}, "measure localhost:8000"),
+        (
+            "measure",
+            {
+                "url": " localhost:8000 ",
+                "model": "simple",
+                "--concurrency": "1,2,4",
+                "--grpc": True,
+                "--tag": "nightly",
+            },
+            "measure localhost:8000 simple -c 1,2,4 --grpc --tag nightly",
+        ),
+        ("measure", {"url": "https://a/b", "model": "x:1"}, "measure -u https://a/b -m x:1"),
+        ("measure", {"url": "localhost:8000", "model": "-m"}, "measure -u localhost:8000 -m -m"),
+        (
+            "measure",
+            {"url": "h:1", "model": "m", "--header": "A: b c\nD: e"},
+            "measure h:1 m -H 'A: b c' -H 'D: e'",
+        ),
+        ("find", {"url": "h:1", "model": "m", "--slo": "p99<50ms"}, "find h:1 m --slo 'p99<50ms'"),
+        ("compare", {"url": "h:1", "model": "a.json\nb"}, "compare -u h:1 -m a.json -m b"),
+        ("tune", {"model": "simple", "--budget": "1m"}, "tune -m simple --budget 1m"),
+        ("demo", {}, "demo"),
+    ],
+)
+def test_a_filled_form_is_a_command_line_and_back(name, fields, line, tmp_path):
+    found = checked(COMMANDS[name], fields, tmp_path)
+    assert found.errors == {}
+    assert sorted(found.words) == sorted(shlex.split(line))
+    assert isinstance(read(found.words[1:], COMMANDS[name].command), dict)
+    again = filled(COMMANDS[name], found.words[1:])
+    assert checked(COMMANDS[name], again, tmp_path).words == found.words
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "where", "words"),
+    [
+        ("measure", {}, "url", "give the address"),
+        ("measure", {"url": "h:1", "--concurrency": "no"}, "--concurrency", "no"),
+        ("measure", {"url": "h:1", "--duration": "10 parsecs"}, "--duration", "parsecs"),
+        ("measure", {"url": "h:1", "--service-kind": "cobol"}, "--service-kind", "cobol"),
+        ("measure", {"url": "h:1", "--concurrency": "1", "--rate": "5"}, "--concurrency", ""),
+        ("find", {"url": "h:1"}, "--slo", "must be given"),
+        ("find", {"url": "h:1", "--slo": "p99<fast"}, "", "fast"),
+        ("compare", {"url": "h:1", "model": "one"}, "", "two"),
+        ("measure", {"url": "h:1", "--made-up": "x"}, "", "--made-up"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(name, fields, where, words, tmp_path):
+    errors = checked(COMMANDS[name], fields, tmp_path).errors
+    assert where in errors, errors
+    assert words in errors[where]
+
+
+def test_a_file_that_was_dropped_in_may_be_read(tmp_path):
+    file = tmp_path / "abc" / "data.json"
+    file.parent.mkdir()
+    file.write_text('{"data": []}')
+    fields = {"url": "h:1", "model": "m", "--data": str(file), "--input": f"IN=@{file}", "--body": f"@{file}"}
+    assert "--data" not in checked(COMMANDS["measure"], {"url": "h:1", "--data": str(file)}, tmp_path).errors
+    errors = checked(COMMANDS["measure"], fields, tmp_path).errors
+    assert not any("dropped in" in text for text in errors.values())
+
+
+def test_no_option_with_a_path_is_offered_unguarded():
+    """A new option that reads or writes files must be thought about in form.py."""
+    from inferometer.ui.form import _FILE_FIELDS, _FILE_MARK_FIELDS
+
+    harmless = {"endpoint", "path"}  # paths of addresses
+    for startable in COMMANDS.values():
+        for _, row in offered(startable):
+            if any(word in row.metavar for word in ("FILE", "DIR", "PATH", "SOURCE")):
+                assert row.field in _FILE_FIELDS | _FILE_MARK_FIELDS | harmless, row.names
+
+
+def test_the_check_of_the_page(ask):
+    body = json.dumps({"command": "measure", "fields": {"url": "h:1", "--concurrency": "x"}}).encode()
+    answer = ask("/new/check", method="POST", body=body, headers={"content-type": "application/json"})
+    assert json.loads(answer.text)["line"] == "inferometer measure h:1 -c x"
+    assert list(json.loads(answer.text)["errors"]) == ["--concurrency"]
+    for nonsense in (b"", b"[]", b'{"command": 1}', b'{"command": "rm", "fields": {}}', b"\xff"):
+        reply = ask("/new/check", method="POST", body=nonsense, headers={"content-type": "application/json"})
+        assert reply.status == 400
+        assert json.loads(reply.text)["error"]
