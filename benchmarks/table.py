@@ -3,6 +3,7 @@
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
+from benchmarks.live_page import live_page_cpu, live_page_lag
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
 from benchmarks.tuner import tuner
@@ -186,6 +187,23 @@ BARS = (
         target=150,
         rounds=1,
         open=store_bar("peak MiB"),
+    ),
+    Bar(
+        name="live-page-cpu",
+        title="CPU per request, HTTP, Triton simple, concurrency 8: kept, and its live page open in three browsers",
+        unit="us",
+        target=1.03,
+        rival="neither",
+        rounds=7,
+        open=live_page_cpu,
+    ),
+    Bar(
+        name="live-page-lag",
+        title="open loop at 2,000/s: how much later the send is at p99 with that page open in three browsers",
+        unit="us",
+        target=10,
+        rounds=5,
+        open=live_page_lag,
     ),
     Bar(
         name="tuner",

@@ -1,0 +1,146 @@
+"""What it costs a run that three browsers show its live page: the same run kept and shown, and neither, in turns.
+
+The load has a core to itself; the server, the pages and the browsers share the other.
+"""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.arithmetic import Usage, marginal_us
+from benchmarks.bar import BenchError, Contest, Sample, Setting
+from benchmarks.children import Ended, end_group, pinned, run, two_cores
+from benchmarks.parts import our_script
+from inferometer.report.chromium import Tab, browsing
+from inferometer.store.filter import RunFilter
+from inferometer.store.run import RUNNING
+from inferometer.store.store import Store
+from inferometer.ui.place import UiPlace, maybe_read
+
+MODEL = "simple"
+BROWSERS = 3
+FEW, MANY = 2_000, 40_000  # requests
+RATE, RATE_S = 2_000, 10
+DEADLINE_S = 60.0
+
+
+def live_page_cpu(setting: Setting) -> AbstractContextManager[Contest]:
+    """Marginal CPU per request at eight in flight."""
+
+    def measure(shown: "_Shown") -> Sample:
+        short, long = (Usage(shown.run("-c", "8", "-n", str(count)).cpu_s, count) for count in (FEW, MANY))
+        return Sample(marginal_us(short, long))
+
+    return _contest(measure)
+
+
+def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
+    """The 99th percentile of the lag of sends at a rate; ours is how much longer it is with the pages open."""
+
+    def measure(shown: "_Shown") -> Sample:
+        shown.run("-r", str(RATE), "-n", str(RATE * RATE_S))
+        return Sample(shown.lag_us)
+
+    return _contest(measure, is_difference=True)
+
+
+def _contest(
+    measure: Callable[["_Shown"], Sample], *, is_difference: bool = False
+) -> AbstractContextManager[Contest]:
+    @contextlib.contextmanager
+    def opened() -> Iterator[Contest]:
+        from inferometer.server.embedded import EmbeddedTriton
+
+        cores = two_cores()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            pinned(cores.server),
+            EmbeddedTriton(load_models=(MODEL,)) as server,
+            _pages(Path(folder) / "store") as place,
+            contextlib.ExitStack() as browsers,
+        ):
+            tabs = tuple(browsers.enter_context(browsing()) for _ in range(BROWSERS))
+            for tab in tabs:  # which brings the token along
+                tab.visit(place.page())
+            alone = _Shown(server.http_address, Path(folder), cores.load)
+            shown = _Shown(server.http_address, Path(folder), cores.load, place, tabs)
+            for one in (alone, shown):
+                one.run("-c", "8", "-n", str(FEW))
+            if is_difference:
+
+                def difference() -> Sample:
+                    without, with_pages = measure(alone).value, measure(shown).value
+                    return Sample(with_pages - without, {"without us": without, "with us": with_pages})
+
+                yield Contest(difference)
+            else:
+                yield Contest(ours=lambda: measure(shown), theirs=lambda: measure(alone))
+
+    return opened()
+
+
+@contextlib.contextmanager
+def _pages(store: Path) -> Iterator[UiPlace]:
+    command = [our_script("inferometer"), "ui", "--store", str(store), "--port", "0"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until_s = time.monotonic() + DEADLINE_S
+        while (place := maybe_read(store)) is None:
+            if child.poll() is not None or time.monotonic() > until_s:
+                raise BenchError("the pages could not be started")
+            time.sleep(0.05)
+        yield place
+    finally:
+        end_group(child.pid)
+        child.wait()
+
+
+@dataclass(slots=True)
+class _Shown:
+    """Runs of one kind: kept and on the screens of `tabs`, or neither."""
+
+    address: str
+    folder: Path
+    cores: frozenset[int]
+    place: UiPlace | None = None
+    tabs: Sequence[Tab] = ()
+
+    def run(self, *load: str) -> Ended:
+        kept = ("--store", str(self.folder / "store")) if self.place is not None else ("--no-store",)
+        words = ["measure", self.address, MODEL, *load, *kept, "-q", "--json", str(self._result)]
+        is_over = threading.Event()
+        watching = threading.Thread(target=self._show, args=(is_over,))
+        watching.start()
+        try:
+            return run([our_script("inferometer"), *words], timeout_s=DEADLINE_S + RATE_S, cores=self.cores)
+        finally:
+            is_over.set()
+            watching.join()
+
+    def _show(self, is_over: threading.Event) -> None:
+        """Open the page of the run as soon as it is there; a short one may be over before."""
+        if self.place is None:
+            return
+        store = Store(self.folder / "store")
+        while not (runs := store.runs(RunFilter(state=RUNNING))):
+            if is_over.wait(0.1):
+                return
+        for tab in self.tabs:
+            tab.visit(f"{self.place.url}/runs/{runs[0].id}/live")
+
+    @property
+    def _result(self) -> Path:
+        return self.folder / "result.json"
+
+    @property
+    def lag_us(self) -> float:
+        (level,) = json.loads(self._result.read_text())["levels"]
+        lag: int = level["measurement"]["client"]["lag_p99_ns"]
+        return lag / 1000
