@@ -12,13 +12,14 @@ from inferometer.base.errors import LocalError, maybe_shortage
 from inferometer.base.writing import FULL, unwritten
 
 INTERRUPTED = 128 + signal.SIGINT  # the exit code, as a shell has it
+UNREAD = 128 + signal.SIGPIPE  # the same where the reader of stdout has gone
 WHILE_IMPORTING_S = 0.02  # between two tries to end a command
 
 
 def drop_output() -> int:
     """The reader of stdout has gone (`| head`): write no more, and say so as the shell would."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 128 + signal.SIGPIPE
+    return UNREAD
 
 
 def _shortage(error: OSError | MemoryError) -> LocalError:

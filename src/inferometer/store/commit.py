@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 0.5
-_ASKED = "git rev-parse HEAD && git status --porcelain --untracked-files=no | head -n 1"
+_ASKED = "git rev-parse HEAD && nice git status --porcelain --untracked-files=no | head -n 1"
 
 
 class CommitReader:

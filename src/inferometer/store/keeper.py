@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from inferometer.base.answer_file import write as write_answer
 from inferometer.base.errors import InferometerError, LocalError, UsageError
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import INTERRUPTED, UNREAD
 from inferometer.base.text import to_stderr
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.commit import CommitReader
@@ -75,24 +75,17 @@ class Keeper:
         self._write()
 
     def end(self, code: int, failure: str = "") -> None:
-        """The command is over; `failure` says why where it has no answer."""
+        """The command is over; `failure` says why it was before its time. What was measured until then counts."""
         if self._is_over or self._folder is None:
             return
         self._is_over = True
-        verdict = failure
-        if self._answer is not None and not failure:
+        verdict, state = failure, FAILED
+        if self._answer is not None and (self.run.points or not failure):
             from inferometer.store.summary import verdict_of
 
-            verdict = verdict_of(self._answer)
-        is_failed = bool(failure) or self._answer is None
-        self.run = replace(
-            self.run,
-            state=FAILED if is_failed else FINISHED,
-            code=code,
-            ended_at=now(),
-            verdict=verdict,
-            commit="" if self._commit is None else self._commit.result(),
-        )
+            verdict, state = verdict_of(self._answer), FINISHED
+        commit = "" if self._commit is None else self._commit.result()
+        self.run = replace(self.run, state=state, code=code, ended_at=now(), verdict=verdict, commit=commit)
         self._write()
         if self._live is not None:
             self._live.end(code)
@@ -117,6 +110,8 @@ class Keeper:
             self.end(error.exit_code, str(error))
         elif isinstance(error, KeyboardInterrupt):
             self.end(INTERRUPTED, "interrupted")
+        elif isinstance(error, BrokenPipeError):
+            self.end(UNREAD, "the reader of its output has gone")
         elif error is not None:
             self.end(LocalError.exit_code, f"{type(error).__name__}: {error}")
 

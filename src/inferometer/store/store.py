@@ -172,7 +172,8 @@ class Store:
         hidden = folder.with_name(f".{run.id}.removed")
         with writing(folder):
             folder.rename(hidden)
-            shutil.rmtree(hidden)
+        for left in self._files.path.glob(".*.removed"):  # also by who was killed meanwhile
+            shutil.rmtree(left, ignore_errors=True)
 
     def rebuild(self) -> None:
         """Make the index anew from the files."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.stats.measurement import Estimate
 from inferometer.store.filter import RunFilter
 from inferometer.store.index import FILE
@@ -88,6 +89,39 @@ def test_what_failed_says_why(store: Store) -> None:
         raise PeerError("nobody answers", remedy="start it")
     (run,) = store.runs()
     assert (run.state, run.code, run.verdict) == (FAILED, 3, "nobody answers; start it")
+
+
+def test_what_failed_after_its_answer_is_finished(store: Store) -> None:
+    keeper = store.begin("measure", [])
+    keeper.save(sample_result())
+    with pytest.raises(LocalError), keeper:
+        raise LocalError("a report could not be written")
+    (run,) = store.runs()
+    assert (run.state, run.code) == (FINISHED, 70)
+    assert "infer/s" in run.verdict
+
+
+def test_the_commit_of_the_working_directory_is_known(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=me", "-c", "user.email=me@here")
+        return subprocess.run(
+            ["git", *who, *words], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-qm", "first")
+    commit = git("rev-parse", "HEAD")
+    for text, found in (("1", commit), ("2", f"{commit}+")):
+        (tmp_path / "file").write_text(text)
+        with store.begin("measure", []) as keeper:
+            keeper.save(sample_result())
+            keeper.end(0)
+        assert store.runs()[0].commit == found
 
 
 def test_what_was_interrupted_is_over(store: Store) -> None:
