@@ -95,7 +95,7 @@ def gated(noise: str, sd: float, length: int, histories: int, seed: int, worse: 
     chance = np.random.default_rng((seed, length))
     suspected = alone = together = 0
     for _ in range(histories):
-        rows = [sd * NOISES[noise](chance, length + 2) for _ in range(FIGURES)]
+        rows = [-sd * NOISES[noise](chance, length + 2) for _ in range(FIGURES)]  # long tails are bad
         for row in rows:
             row[length:] += np.log1p(-worse)
         outcomes = [_outcome(rows, length, new) for new in (1, 2)]

@@ -151,8 +151,8 @@ def _rule_section(check: RegressionCheck) -> Section:
     looks = max(1, len(check.judgements))
     lead = (
         "What counts is the spread of the good runs, not the interval of a single one. A run fails when it lies so far "
-        f"on the bad side that chance puts it there in {share(check.false_failures)} of all gates at most, with all "
-        f"{plural(looks, 'figure')} together and also where noise has heavy tails. A run that is only unusual is "
+        f"on the bad side that chance puts it there in about {share(check.false_failures)} of all gates at most, with "
+        f"all {plural(looks, 'figure')} together and also where noise has heavy tails. A run that is only unusual is "
         "suspicious, and undecided; when the next one is unusual too, both fail together."
     )
     return Section("rule", "The rule", lead, is_detail=True)
