@@ -80,8 +80,8 @@ FILES = {
     "sessions.json": json.dumps({"data": [{"session_id": ["a"], "payload": [{"model": "tiny"}]}]}),
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
-    "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\nui: {idle: 1m}\n"
-    + "runs: {limit: 1}\n"
+    "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
+    + "runs: {limit: 1}\nui: {idle: 1m}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
