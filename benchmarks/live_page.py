@@ -1,10 +1,13 @@
-"""What it costs a run that three browsers show its live page: the same run kept and shown, and neither, in turns.
+"""What it costs a run that three browsers show its live page: the same run, kept and shown or neither, in turns.
 
-The load has a core to itself; the server, the pages and the browsers share the other.
+The load has a core to itself; the server, the pages and the browsers share the other. Browsers that draw slow down a
+server on the same core, and a slower server alone changes what a request costs its client. So they always draw: when
+they do not show the run that is measured, they show another one, whose lines come from here.
 """
 
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import threading
@@ -20,6 +23,7 @@ from benchmarks.children import Ended, end_group, pinned, run, two_cores
 from benchmarks.parts import our_script
 from inferometer.report.chromium import Tab, browsing
 from inferometer.store.filter import RunFilter
+from inferometer.store.live_file import LiveFile
 from inferometer.store.run import RUNNING
 from inferometer.store.store import Store
 from inferometer.ui.place import UiPlace, maybe_read
@@ -28,6 +32,7 @@ MODEL = "simple"
 BROWSERS = 3
 FEW, MANY = 2_000, 40_000  # requests
 RATE, RATE_S = 2_000, 10
+TOLD_S = 0.2  # between two lines of the other run
 DEADLINE_S = 60.0
 
 
@@ -69,7 +74,8 @@ def _contest(
             tabs = tuple(browsers.enter_context(browsing()) for _ in range(BROWSERS))
             for tab in tabs:  # which brings the token along
                 tab.visit(place.page())
-            alone = _Shown(server.http_address, Path(folder), cores.load)
+            other = browsers.enter_context(_other_run(Path(folder) / "store"))
+            alone = _Shown(server.http_address, Path(folder), cores.load, place, tabs, other)
             shown = _Shown(server.http_address, Path(folder), cores.load, place, tabs)
             for one in (alone, shown):
                 one.run("-c", "8", "-n", str(FEW))
@@ -102,18 +108,47 @@ def _pages(store: Path) -> Iterator[UiPlace]:
         child.wait()
 
 
+@contextlib.contextmanager
+def _other_run(store: Path) -> Iterator[str]:
+    """The id of a run of this process that never ends, and tells as much as any."""
+    keeper = Store(store).begin("measure", ("another", MODEL))
+    live = LiveFile(Store(store).live_path(keeper.run), keeper.warn)
+    is_over = threading.Event()
+
+    def tell() -> None:
+        live.tell({"kind": "level", "number": 1, "mode": "concurrency", "value": 8, "title": "concurrency 8"})
+        begun_s = time.monotonic()
+        while not is_over.wait(TOLD_S):
+            elapsed_s = time.monotonic() - begun_s
+            wave = 1 + elapsed_s % 3 / 10
+            figures = {f"p{p}_ms": wave * p / 50 for p in (50, 90, 95, 99)}
+            counts = {"per_s": 3000 / wave, "ended": round(3000 * elapsed_s), "failed": 0, "outstanding": 8}
+            place = {"number": 1, "phase": "measuring", "elapsed_s": elapsed_s, "left_s": None}
+            live.tell({"kind": "sample", **place, **counts, **figures, "client_cores": 0.1 * wave})
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    try:
+        yield keeper.run.id
+    finally:
+        is_over.set()
+        telling.join()
+        keeper.discard()
+
+
 @dataclass(slots=True)
 class _Shown:
-    """Runs of one kind: kept and on the screens of `tabs`, or neither."""
+    """Runs of one kind: kept and on the screens of `tabs`, or neither, while those show another run."""
 
     address: str
     folder: Path
     cores: frozenset[int]
-    place: UiPlace | None = None
-    tabs: Sequence[Tab] = ()
+    place: UiPlace
+    tabs: Sequence[Tab]
+    other: str = ""  # the id of that run
 
     def run(self, *load: str) -> Ended:
-        kept = ("--store", str(self.folder / "store")) if self.place is not None else ("--no-store",)
+        kept = ("--no-store",) if self.other else ("--store", str(self.folder / "store"))
         words = ["measure", self.address, MODEL, *load, *kept, "-q", "--json", str(self._result)]
         is_over = threading.Event()
         watching = threading.Thread(target=self._show, args=(is_over,))
@@ -126,14 +161,15 @@ class _Shown:
 
     def _show(self, is_over: threading.Event) -> None:
         """Open the page of the run as soon as it is there; a short one may be over before."""
-        if self.place is None:
-            return
         store = Store(self.folder / "store")
-        while not (runs := store.runs(RunFilter(state=RUNNING))):
+        page = ""
+        while not page:
+            runs = store.runs(RunFilter(state=RUNNING))
+            page = next((run.id for run in runs if (run.pid == os.getpid()) == bool(self.other)), "")
             if is_over.wait(0.1):
                 return
         for tab in self.tabs:
-            tab.visit(f"{self.place.url}/runs/{runs[0].id}/live")
+            tab.visit(f"{self.place.url}/runs/{page}/live")
 
     @property
     def _result(self) -> Path:

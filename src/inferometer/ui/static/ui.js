@@ -239,9 +239,11 @@
     gpu: [(value) => Math.round(value * 100) + " %"], tokens_per_s: [amount],
   };
   const MOST_SAMPLES = 3000;
+  const CHARTS_MS = 950; // between two drawings of the charts
   const live = () => {
     const state = { samples: [], levels: new Map(), trials: [], began: 0, planned: null, ended: 0, bracket: null, isOver: false };
     let isDirty = false;
+    let drawn = 0; // when charts were, last
 
     const cell = (row, name, text, small = "") => {
       const element = made("td", text, "number");
@@ -354,20 +356,26 @@
           one("strong", tile).textContent = isNumber(sample[name]) ? written(sample[name]) : "–";
           one("span", tile).textContent = name === "per_s" ? `${amount(sample.ended || 0)} so far` : unit || "";
         }
+        const planned = state.planned && state.planned.longest_s;
+        if (planned && !state.isOver) { one("#done").hidden = false; one("#done").value = Math.min(1, (sample.at - state.planned.at) / planned); }
+      }
+      root.dataset.updates = Number(root.dataset.updates || 0) + 1;
+      // Figures follow at once. Charts take most of the time of a browser, which the server that is measured may need.
+      if (state.isOver || performance.now() - drawn >= CHARTS_MS) { drawn = performance.now(); charts(sample); }
+    };
+    const charts = (sample) => {
+      if (sample) {
         overTime("per_s", "Requests per second", state, [["per_s", "blue", "now"]], amount);
         overTime("latency", "Latency", state, [["p50_ms", "blue", "p50"], ["p90_ms", "green", "p90"], ["p95_ms", "purple", "p95"], ["p99_ms", "orange", "p99"]], time);
         overTime("requests", "Requests under way", state, [["outstanding", "blue", "outstanding"], ["server_waiting", "orange", "waiting in the server"]], amount);
         overTime("cores", "Cores that this client uses", state, [["client_cores", "blue", "now"]], (value) => digits(value, 2));
         overTime("gpu", "GPU busy", state, [["gpu", "blue", "now"]], (value) => Math.round(value * 100) + " %");
-        const planned = state.planned && state.planned.longest_s;
-        if (planned && !state.isOver) { one("#done").hidden = false; one("#done").value = Math.min(1, (sample.at - state.planned.at) / planned); }
       }
       const done = [...state.levels.values()].filter((level) => level.isDone);
       byLevel("levels", "Requests per second", done, "per_s", amount);
       byLevel("levels_p99", "p99", done, "p99_ms", time);
       front(state.trials);
       forecast(state.trials);
-      root.dataset.updates = Number(root.dataset.updates || 0) + 1;
     };
 
     // A hidden page lets go of its stream: a browser has only a few connections for all its pages.
@@ -383,7 +391,7 @@
         }
         requestAnimationFrame(redraw);
       });
-      source.addEventListener("over", (event) => { source.close(); source = null; over(event.data); });
+      source.addEventListener("over", (event) => { source.close(); source = null; over(event.data); isDirty = true; requestAnimationFrame(redraw); });
     };
     follow();
     document.addEventListener("visibilitychange", () => {
@@ -394,7 +402,7 @@
       }
     });
     one("#stop").addEventListener("submit", () => { const button = one("#stop button"); button.textContent = "Stopping …"; });
-    addEventListener("resize", () => { isDirty = true; requestAnimationFrame(redraw); });
+    addEventListener("resize", () => { isDirty = true; drawn = 0; requestAnimationFrame(redraw); });
   };
 
   // --- the list of runs: choose two, and see new ones without asking
