@@ -11,6 +11,7 @@ from tests.support.reports import (
     sample_diagnosis,
     sample_inspection,
     sample_ramp,
+    sample_regression,
     sample_result,
     sample_search,
     sample_study,
@@ -28,6 +29,7 @@ PAGES: dict[str, Callable[..., Report]] = {
     "diagnose": sample_diagnosis,
     "tune": sample_study,
     "inspect": sample_inspection,
+    "gate": sample_regression,
 }
 """What each picture is of, by the command, or by what is special about it."""
 

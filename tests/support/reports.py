@@ -19,6 +19,7 @@ from inferometer.compare.comparison import (
     Turn,
     Variant,
 )
+from inferometer.compare.regression import RegressionCheck, RunsToJudge, judged
 from inferometer.dataset.contents import Contents
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.diagnose.diagnosis import (
@@ -35,6 +36,7 @@ from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.observe.statistics import Counters, ModelStatistics
 from inferometer.options.effective import Effective
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
+from inferometer.stats.history import FigureHistory
 from inferometer.stats.inspection import Inspection, inspection
 from inferometer.stats.measurement import (
     ClientCost,
@@ -52,10 +54,12 @@ from inferometer.stats.measurement import (
 )
 from inferometer.stats.result import Finding, JudgedLoad, Result
 from inferometer.stats.series import Series
+from inferometer.stats.trend import TrendPoint
 from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 from inferometer.tune.variant import VariantNames
+from tests.support.planted_store import planted_figures
 
 TOOL = "inferometer 0"
 STARTED_AT = "2025-01-02T03:04:05+00:00"
@@ -491,3 +495,27 @@ def _trial(number: int, name: str, load: int, *, rate: float = 0.0, p99_ms: floa
     figures = Figures(tuple(values.items()) if rate else ())
     model = name.rpartition("_config_")[0]
     return Trial(number, (TrialPart(model, name, ClientLoad(load), figures),), cost_s=2.0)
+
+
+def sample_regression(model: str = "classifier") -> RegressionCheck:
+    """Twenty good runs, and one whose throughput is 8 % less."""
+    figures = planted_figures(21, seed=3, step=-0.08, at=20)
+    names = [f"{number:04x}" for number in range(0x7F3A, 0x7F3A + 21)]
+
+    def histories(runs: slice) -> tuple[FigureHistory, ...]:
+        return tuple(
+            FigureHistory(
+                name,
+                "concurrency",
+                4.0,
+                tuple(
+                    TrendPoint(run, f"2026-10-{day:02}T03:00:00+00:00", value, 0.997 * value, 1.003 * value)
+                    for day, (run, value) in list(enumerate(zip(names, values, strict=True), 1))[runs]
+                ),
+            )
+            for name, values in figures.items()
+            if name != "p90"
+        )
+
+    past, new = histories(slice(20)), histories(slice(20, None))
+    return judged(RunsToJudge("measure", model, "x86_64, 4 x a processor", new, past))
