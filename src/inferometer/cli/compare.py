@@ -112,7 +112,7 @@ def are_saved(words: Sequence[str], store: Path | None) -> bool:
 def _check(given: Mapping[str, Any]) -> None:
     strange = [field for field in given if field not in OF_SAVED]
     if WORDS in given and strange:
-        names = [row.names[0] for row in COMMAND.by_name.values() if row.field == strange[0]]
+        names = [name for name, row in COMMAND.by_name.items() if row.field == strange[0]]
         raise UsageError(
             f"{names[0]} has no meaning for saved results ({', '.join(given[WORDS])})",
             remedy="give result files, or models to measure",

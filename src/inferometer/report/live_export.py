@@ -56,7 +56,7 @@ FIGURES = (
             "A percentile of the latency of the requests that ended well in the last second.",
             f"p{p}_ms",
             scale=MS_PER_S,
-            label=("quantile", f"{p / 100:g}"),
+            label=("quantile", str(p / 100)),
         )
         for p in (50, 90, 95, 99)
     ),

@@ -22,7 +22,8 @@ def kept_words(name: str, argv: Sequence[str], command: Command) -> tuple[str, .
 def _words(argv: Sequence[str], command: Command) -> Iterator[str]:
     for row, word in words_given(argv, command):
         if row.field != WORDS:
-            yield next((name for name in row.names if name.startswith("--")), row.names[0])
+            names = (*row.names, *row.aliases)  # of one that is understood and not shown only these
+            yield next((name for name in names if name.startswith("--")), names[0])
         if row.is_secret:
             head, colon, _ = word.partition(":")
             yield f"{head}:{MASK}" if colon else MASK

@@ -86,7 +86,7 @@ def _words(setting: RunSetting, count: int) -> str:
 
 
 def _load(history: FigureHistory) -> str:
-    return f"{history.variant}:{history.mode}:{history.value:g}"
+    return f"{history.variant}:{history.mode}:{history.value}"
 
 
 def _loads(rows: Sequence[FigureHistory]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from tests.support.landscape import Landscape, SimulatedTrials, driven
 from tests.support.simulated_search import BASE, LOADINGS, answers, exhaustive, scope_of, search
 
 
-@pytest.mark.parametrize(("by_rate", "count"), [(False, 40), (True, 6)], ids=["concurrency", "rate"])
+@pytest.mark.parametrize(("by_rate", "count"), [(False, 14), (True, 4)], ids=["concurrency", "rate"])
 def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_rate, count):
     """A sample; `python -m tests.support.simulated_search` takes a hundred."""
     missed = []
@@ -46,9 +46,9 @@ def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_ra
 @pytest.mark.parametrize("loading", LOADINGS)
 def test_a_quarter_of_the_time_gives_most_of_the_answer(loading):
     """A sample; `python -m tests.support.simulated_search` takes a hundred landscapes."""
-    rows = [answers(seed, loading, (0.25, 0.5)) for seed in range(6)]
+    rows = [answers(seed, loading, (0.25, 0.5)) for seed in range(4)]
     good = [row.seed for row in rows if row.parts[0] >= 0.85 * row.whole]
-    assert len(good) >= len(rows) - 2, rows
+    assert len(good) >= len(rows) - 1, rows
     quarter, half = (statistics.mean(row.parts[number] for row in rows) for number in (0, 1))
     whole = statistics.mean(row.whole for row in rows)
     assert quarter - 0.05 <= half <= whole + 0.05, rows

@@ -250,7 +250,7 @@ _gpus = some.builds(
 )
 
 
-@settings(max_examples=15, deadline=None, phases=(Phase.generate,))
+@settings(max_examples=8, deadline=None, phases=(Phase.generate,))
 @given(
     some.lists(_steps, min_size=1, max_size=3),
     some.lists(some.floats(0.5, 20_000), min_size=1, max_size=3),

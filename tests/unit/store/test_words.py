@@ -13,6 +13,8 @@ from inferometer.store.words import kept_words
         ("h:1 -Hsecret", "measure h:1 --header ***"),
         ("http://me:secret@h:1/v1 m", "measure http://***@h:1/v1 m"),
         ("-u https://secret@h", "measure --url https://***@h"),
+        ("h:1 --header Authorization:secret", "measure h:1 --header Authorization:***"),
+        ("h:1 --input-data a.json", "measure h:1 --data a.json"),
     ],
 )
 def test_a_command_line_is_kept_without_its_secrets(given: str, kept: str) -> None:
