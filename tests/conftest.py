@@ -32,6 +32,7 @@ workers.start_process = lambda command, fds: fork_worker(fork_server_address(), 
 # Files with tests that take long, longest first.
 LONG = (
     *("live/test_docs.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_contract.py"),
+    *("unit/cli/test_walk.py", "live/test_ui.py", "sim/test_find.py", "e2e/test_ui_kills.py"),
     *("sim/tune/test_smart.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
     *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
     *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),

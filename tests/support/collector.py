@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -24,6 +25,10 @@ class Collector:
         collector = self
 
         class Door(BaseHTTPRequestHandler):
+            def handle(self) -> None:
+                with suppress(ConnectionError):  # a client that did not wait
+                    super().handle()
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
