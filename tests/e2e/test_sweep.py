@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from inferometer import api
-from tests.support.openai import FakeOpenAi
-from tests.support.servers import ScriptedServer, answer
+from tests.support.openai import FakeOpenAi, counted
+from tests.support.servers import ScriptedServer, answer, late
 
 CHAT = ("--service-kind", "openai", "--streaming")
 
 
 def test_a_sweep_chooses_its_levels_and_draws_what_a_user_gets(run: Callable, tmp_path: Path) -> None:
     saved, page = tmp_path / "result.json", tmp_path / "page.html"
-    with FakeOpenAi() as fake:
+    with FakeOpenAi(lambda number, request: late(0.03, counted(("one", "two", "three")))) as fake:
         words = ("inferometer", "measure", fake.server.address, "tiny", *CHAT, "--sweep", "-d", "200ms")
         ended = run(*words, "--json", str(saved), "--html", str(page))
     assert ended.code == 0, ended.stderr

@@ -156,6 +156,11 @@ def held(until: threading.Event, act: Act) -> Act:
     return wait_and_act
 
 
+def late(delay_s: float, act: Act) -> Act:
+    """The act after so long."""
+    return both(lambda wire: wire.ended.wait(delay_s), act)
+
+
 def both(first: Act, second: Act) -> Act:
     def act(wire: Wire) -> None:
         first(wire)
