@@ -1,8 +1,12 @@
 """What it costs a run that three browsers show its live page: the same run, kept and shown or neither, in turns.
 
-The load has a core to itself; the server, the pages and the browsers share the other. Browsers that draw slow down a
-server on the same core, and a slower server alone changes what a request costs its client. So they always draw: when
-they do not show the run that is measured, they show another one, whose lines come from here.
+The load has a core to itself; the server, the pages and the browsers share the other. For the lag of sends the process
+that sends has the core, without its controller: else the lag would be that of two processes on one core. And the server
+is one that hardly needs its core: replies that are late make new connections necessary, which takes time.
+
+Browsers that draw slow down a server on the same core, and a slower server alone changes what a request costs its
+client. So they always draw: when they do not show the run that is measured, they show another one, whose lines come
+from here.
 """
 
 import contextlib
@@ -12,14 +16,18 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+
+import psutil
 
 from benchmarks.arithmetic import Usage, marginal_us
 from benchmarks.bar import BenchError, Contest, Sample, Setting
-from benchmarks.children import Ended, end_group, pinned, run, two_cores
+from benchmarks.children import Cores, Ended, end_group, pinned, run, two_cores
+from benchmarks.nginx import LOOPBACK, nginx
 from benchmarks.parts import our_script
 from inferometer.report.chromium import Tab, browsing
 from inferometer.store.filter import RunFilter
@@ -31,9 +39,10 @@ from inferometer.ui.place import UiPlace, maybe_read
 MODEL = "simple"
 BROWSERS = 3
 FEW, MANY = 2_000, 40_000  # requests
-RATE, RATE_S = 2_000, 10
+RATE, RATE_S, RUNS = 2_000, 4, 3
 TOLD_S = 0.2  # between two lines of the other run
 DEADLINE_S = 60.0
+WORKER = "inferometer.load.worker"
 
 
 def live_page_cpu(setting: Setting) -> AbstractContextManager[Contest]:
@@ -43,31 +52,50 @@ def live_page_cpu(setting: Setting) -> AbstractContextManager[Contest]:
         short, long = (Usage(shown.run("-c", "8", "-n", str(count)).cpu_s, count) for count in (FEW, MANY))
         return Sample(marginal_us(short, long))
 
-    return _contest(measure)
+    return _contest(_triton, measure)
 
 
 def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
     """The 99th percentile of the lag of sends at a rate; ours is how much longer it is with the pages open."""
 
     def measure(shown: "_Shown") -> Sample:
-        shown.run("-r", str(RATE), "-n", str(RATE * RATE_S))
-        return Sample(shown.lag_us)
+        lags = []
+        for _ in range(RUNS):  # a machine that stops for a moment spoils one of them
+            shown.run("-r", str(RATE), "-n", str(RATE * RATE_S), is_worker_alone=True)
+            lags.append(shown.lag_us)
+        return Sample(median(lags))
 
-    return _contest(measure, is_difference=True)
+    return _contest(_plain, measure, is_difference=True)
+
+
+@contextlib.contextmanager
+def _triton(cores: Cores) -> Iterator[tuple[str, ...]]:
+    """The words that name it to our command."""
+    from inferometer.server.embedded import EmbeddedTriton
+
+    with EmbeddedTriton(load_models=(MODEL,)) as server:
+        yield server.http_address, MODEL
+
+
+@contextlib.contextmanager
+def _plain(cores: Cores) -> Iterator[tuple[str, ...]]:
+    with nginx(cores.server) as port:
+        yield f"http://{LOOPBACK}:{port}/", "--service-kind", "http"
 
 
 def _contest(
-    measure: Callable[["_Shown"], Sample], *, is_difference: bool = False
+    server: Callable[[Cores], AbstractContextManager[tuple[str, ...]]],
+    measure: Callable[["_Shown"], Sample],
+    *,
+    is_difference: bool = False,
 ) -> AbstractContextManager[Contest]:
     @contextlib.contextmanager
     def opened() -> Iterator[Contest]:
-        from inferometer.server.embedded import EmbeddedTriton
-
         cores = two_cores()
         with (
             tempfile.TemporaryDirectory() as folder,
             pinned(cores.server),
-            EmbeddedTriton(load_models=(MODEL,)) as server,
+            server(cores) as target,
             _pages(Path(folder) / "store") as place,
             contextlib.ExitStack() as browsers,
         ):
@@ -75,8 +103,8 @@ def _contest(
             for tab in tabs:  # which brings the token along
                 tab.visit(place.page())
             other = browsers.enter_context(_other_run(Path(folder) / "store"))
-            alone = _Shown(server.http_address, Path(folder), cores.load, place, tabs, other)
-            shown = _Shown(server.http_address, Path(folder), cores.load, place, tabs)
+            alone = _Shown(target, Path(folder), cores, place, tabs, other)
+            shown = _Shown(target, Path(folder), cores, place, tabs)
             for one in (alone, shown):
                 one.run("-c", "8", "-n", str(FEW))
             if is_difference:
@@ -140,24 +168,29 @@ def _other_run(store: Path) -> Iterator[str]:
 class _Shown:
     """Runs of one kind: kept and on the screens of `tabs`, or neither, while those show another run."""
 
-    address: str
+    target: tuple[str, ...]
     folder: Path
-    cores: frozenset[int]
+    cores: Cores
     place: UiPlace
     tabs: Sequence[Tab]
     other: str = ""  # the id of that run
 
-    def run(self, *load: str) -> Ended:
+    def run(self, *load: str, is_worker_alone: bool = False) -> Ended:
         kept = ("--no-store",) if self.other else ("--store", str(self.folder / "store"))
-        words = ["measure", self.address, MODEL, *load, *kept, "-q", "--json", str(self._result)]
+        words = ["measure", *self.target, *load, *kept, "-q", "--json", str(self._result)]
         is_over = threading.Event()
-        watching = threading.Thread(target=self._show, args=(is_over,))
-        watching.start()
+        besides = [threading.Thread(target=self._show, args=(is_over,))]
+        if is_worker_alone:
+            besides.append(threading.Thread(target=_move_worker, args=(self.cores.load, is_over)))
+        for thread in besides:
+            thread.start()
+        cores = self.cores.server if is_worker_alone else self.cores.load
         try:
-            return run([our_script("inferometer"), *words], timeout_s=DEADLINE_S + RATE_S, cores=self.cores)
+            return run([our_script("inferometer"), *words], timeout_s=DEADLINE_S + RATE_S, cores=cores)
         finally:
             is_over.set()
-            watching.join()
+            for thread in besides:
+                thread.join()
 
     def _show(self, is_over: threading.Event) -> None:
         """Open the page of the run as soon as it is there; a short one may be over before."""
@@ -180,3 +213,13 @@ class _Shown:
         (level,) = json.loads(self._result.read_text())["levels"]
         lag: int = level["measurement"]["client"]["lag_p99_ns"]
         return lag / 1000
+
+
+def _move_worker(cores: Iterable[int], is_over: threading.Event) -> None:
+    """The process that sends to these cores, as soon as it is there."""
+    while not is_over.wait(0.01):
+        for process in psutil.process_iter(["cmdline"]):
+            if WORKER in (process.info["cmdline"] or ()):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.cpu_affinity(list(cores))
+                return

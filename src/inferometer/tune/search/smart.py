@@ -50,7 +50,7 @@ from inferometer.tune.variant import VariantNames
 
 Mask = NDArray[np.bool_]
 
-LOOK_S, SHORTEST_LOOK_S = 1.0, 0.5
+LOOK_S, USUAL_LOOK_S, SHORTEST_LOOK_S = 1.0, 0.75, 0.5
 HOLD_S, LONGEST_HOLD_S = 2.0, 3.0
 RUN_SHARE = 1 / 40  # of the budget, for one look or one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
@@ -120,8 +120,9 @@ class SmartState:
     def look(self) -> Effort:
         """A first run of a candidate: where time is short, more of them tell more than longer ones."""
         budget_s = self.clock.budget_s
-        duration_s = LOOK_S if budget_s is None else np.clip(budget_s * RUN_SHARE, SHORTEST_LOOK_S, LOOK_S)
-        return Effort(float(duration_s), 0.05)
+        if budget_s is None:
+            return Effort(USUAL_LOOK_S, 0.05)
+        return Effort(float(np.clip(budget_s * RUN_SHARE, SHORTEST_LOOK_S, LOOK_S)), 0.05)
 
     @property
     def hold(self) -> Effort:
@@ -250,7 +251,9 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
     look_s = float(np.median(state.costs(state.look)[state.candidates.which == state.loaded]))
     count = min(USUAL_LOADS, len(state.candidates.configurations))
     left_s = (
-        count * loading_s + USUAL_LOOKS * look_s + USUAL_HOLDS * (look_s + state.hold.duration_s - LOOK_S)
+        count * loading_s
+        + USUAL_LOOKS * look_s
+        + USUAL_HOLDS * (look_s + state.hold.duration_s - USUAL_LOOK_S)
     )
     costs = f"loading takes {loading_s:.1f} s, a measurement {look_s:.1f} s"
     return SearchMessage(
