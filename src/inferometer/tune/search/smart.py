@@ -50,7 +50,7 @@ from inferometer.tune.variant import VariantNames
 
 Mask = NDArray[np.bool_]
 
-LOOK_S, USUAL_LOOK_S, SHORTEST_LOOK_S = 1.0, 0.75, 0.5
+LOOK_S, USUAL_LOOK_S, SHORTEST_LOOK_S = 1.0, 0.85, 0.5
 HOLD_S, LONGEST_HOLD_S = 2.0, 3.0
 RUN_SHARE = 1 / 40  # of the budget, for one look or one run of the race
 KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
