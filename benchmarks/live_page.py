@@ -96,7 +96,7 @@ def _contest(
             tempfile.TemporaryDirectory() as folder,
             pinned(cores.server),
             server(cores) as target,
-            _pages(Path(folder) / "store") as place,
+            pages(Path(folder) / "store") as place,
             contextlib.ExitStack() as browsers,
         ):
             tabs = tuple(browsers.enter_context(browsing()) for _ in range(BROWSERS))
@@ -121,7 +121,8 @@ def _contest(
 
 
 @contextlib.contextmanager
-def _pages(store: Path) -> Iterator[UiPlace]:
+def pages(store: Path) -> Iterator[UiPlace]:
+    """`inferometer ui` on a store, while the context lasts."""
     command = [our_script("inferometer"), "ui", "--store", str(store), "--port", "0"]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -1,20 +1,23 @@
-"""A store of many runs: how long a list takes, and how much memory; `python -m benchmarks.store 10000` alone."""
+"""A store of many runs: how long a list and its page take, and the memory; `python -m benchmarks.store 10000` alone."""
 
 import contextlib
+import http.client
 import json
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from benchmarks.bar import BenchError, Contest, Sample, Setting
 from benchmarks.children import run
+from benchmarks.live_page import pages
 from inferometer.stats.measurement import Estimate
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.run import FINISHED, Point, Run
@@ -25,6 +28,7 @@ RUNS = 10_000
 ROUNDS = 10
 PAGE = 50
 FILTERS = (ALL, RunFilter(model="model 3"), RunFilter(tags=("nightly",)), RunFilter(text="concurrency 77"))
+SEARCHES = ("", "model 3", "tag=nightly", "concurrency 77")
 ORDERS = ("-started_at", "p99", "-throughput", "model")
 KIB_PER_MIB = 1024
 
@@ -58,17 +62,46 @@ def main(count: int) -> None:
             raise SystemExit("runs are missing in the list")
         built = time.perf_counter()
         times = sorted(_list_s(store, *how) for how in product(FILTERS, ORDERS, range(ROUNDS)))
+        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_MIB
+        pages_s, pages_mib = _in_a_browser(Path(folder))
     print(
         json.dumps(
             {
-                "list p95": 1000 * times[round(0.95 * len(times)) - 1],
+                "list p95": 1000 * _p95(times),
                 "list p50": 1000 * times[len(times) // 2],
-                "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_MIB,
+                "peak MiB": peak_mib,
+                "page p95": 1000 * _p95(pages_s),
+                "pages MiB": pages_mib,
                 "index s": built - planted,
                 "write s": planted - begun,
             }
         )
     )
+
+
+def _p95(ordered: Sequence[float]) -> float:
+    return ordered[round(0.95 * len(ordered)) - 1]
+
+
+def _in_a_browser(store: Path) -> tuple[list[float], float]:
+    """How long the page of runs takes each time, ordered, and the most memory that its process needed."""
+    with pages(store) as place:
+        cookie = f"inferometer-{place.url.rpartition(':')[2]}={place.token}"
+        connection = http.client.HTTPConnection(place.url.removeprefix("http://"), timeout=60)
+        times = []
+        for search, order, number in product(SEARCHES, ORDERS, range(1, ROUNDS + 1)):
+            query = urlencode({"q": search, "order": order, "page": number})
+            begun = time.perf_counter()
+            connection.request("GET", f"/?{query}", headers={"cookie": cookie})
+            reply = connection.getresponse()
+            text = reply.read().decode()
+            times.append(time.perf_counter() - begun)
+            if reply.status != 200 or text.count("/runs/") < PAGE:
+                raise SystemExit(f"the page of runs is not there: {reply.status}")
+        connection.close()
+        with open(f"/proc/{place.pid}/status") as file:
+            peak_kib = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    return sorted(times), peak_kib / KIB_PER_MIB
 
 
 def _list_s(store: Store, chosen: RunFilter, order: str, number: int) -> float:

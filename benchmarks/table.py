@@ -189,6 +189,22 @@ BARS = (
         open=store_bar("peak MiB"),
     ),
     Bar(
+        name="store-page",
+        title="the page of runs in the browser interface, of the same store: p95",
+        unit="ms",
+        target=200,
+        rounds=1,
+        open=store_bar("page p95"),
+    ),
+    Bar(
+        name="store-page-memory",
+        title="peak memory of the browser interface",
+        unit="MiB",
+        target=150,
+        rounds=1,
+        open=store_bar("pages MiB"),
+    ),
+    Bar(
         name="live-page-cpu",
         title="CPU per request, HTTP, Triton simple, concurrency 8: kept, and its live page open in three browsers",
         unit="us",

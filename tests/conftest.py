@@ -16,7 +16,7 @@ from tests.support.fork_client import fork_worker
 settings.register_profile(
     "no clock",
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     derandomize="INFEROMETER_FUZZ" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -19,7 +19,7 @@ from inferometer.diagnose.suggest import Circumstances
 from tests.support.gpu_server import GIB, GpuServer, OutOfMemory, SimulatedModel
 
 MS = 1e-3
-SEEDS = range(3)
+SEEDS = range(2)
 CLOSE, EACH = 0.2, 0.35  # of the measured: the median over the seeds, and every one
 WORSE = -0.05
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.coverage import FAMILIES, FIGURES, SEED, Run, Server, scores, servers
 
-SERVERS, RUNS, JUDGED = 50, 32, 24
+SERVERS, RUNS, JUDGED = 30, 32, 24
 
 
 @cache
