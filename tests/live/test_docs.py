@@ -20,6 +20,7 @@ pytestmark = pytest.mark.live
 METRICS = "vllm:num_requests_running 1.0\nvllm:num_requests_waiting 0.0\nvllm:kv_cache_usage_perc 0.1\n"
 IRIS = FakeModel("iris", inputs=(("predict", "FP32", (4,)),))
 ROOT = Path(__file__).parent.parent.parent
+REPEATING = ("README.md", "coming-from.md")  # show commands of the guides, which are run there
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 # Commands meet the server of the session, or a fake of the kind that the document speaks of, told by the port. Times
@@ -71,6 +72,26 @@ os.execv({python!r}, [{python!r}, "-IS", {client!r}, {fork_server!r}, name, *wor
 
 def blocks(document):
     return re.findall(r"^```sh\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def said_in_guides():
+    """Lines with a whole command."""
+    blocks_of_guides = (
+        block for document in DOCUMENTS if document.name not in REPEATING for block in blocks(document)
+    )
+    return {line for block in blocks_of_guides for line in block.splitlines() if _is_whole(line)}
+
+
+def _is_whole(line):
+    return line.startswith("inferometer ") and not line.endswith("\\")
+
+
+def blocks_to_run(document):
+    """Of a document that repeats what the guides say, only what they do not say."""
+    known = said_in_guides() if document.name in REPEATING else set()
+    for block in blocks(document):
+        if left := [line for line in block.splitlines() if line not in known]:
+            yield "\n".join(left)
 
 
 def write_shims(folder):
@@ -136,7 +157,7 @@ def _run_blocks(document, work, shims, triton, places):
         "INFEROMETER_STORE": ".inferometer",
         "DOC_PLACES": " ".join(f"localhost:{port}={address}" for port, address in places.items()),
     }
-    for block in blocks(document):
+    for block in blocks_to_run(document):
         done = subprocess.run(
             ["bash", "-ec", block],
             cwd=work,
