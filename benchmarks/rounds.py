@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from benchmarks.arithmetic import NOT_MEASURED, Spread, ratios, spread, starts_with_ours, verdict
 from benchmarks.bar import Bar, BenchError, Contest, Measure, Sample, Setting
 from inferometer.base.errors import InferometerError
+from inferometer.base.units import quantity
 
 Say = Callable[[str], None]
 
@@ -56,9 +57,9 @@ def _rounds(bar: Bar, contest: Contest, count: int, say: Say) -> Outcome:
             turns.append((bar.rival or "theirs", contest.theirs, theirs))
         for name, measure, samples in turns if starts_with_ours(number) else reversed(turns):
             samples.append(_once_more(measure, say))
-            shown = ", ".join(f"{key} {value:,.4g}" for key, value in samples[-1].info.items())
+            shown = ", ".join(f"{key} {quantity(value)}" for key, value in samples[-1].info.items())
             value = samples[-1].value
-            say(f"{bar.name} round {number + 1}/{count}: {name} {value:,.4g} {bar.unit} ({shown})")
+            say(f"{bar.name} round {number + 1}/{count}: {name} {quantity(value)} {bar.unit} ({shown})")
     return Outcome(bar, tuple(ours), tuple(theirs))
 
 

@@ -48,10 +48,10 @@ is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "
 if command == "serve":
     words = ["serve", "--help"]
 elif command == "tune":
-    put("7s", "--budget")
+    put("5s", "--budget")
     put("p99<5s", "--slo")
 elif command == "profile":
-    put("6s", "--budget")
+    put("5s", "--budget")
 elif is_load and not (command == "compare" and any(is_saved(word) for word in words[1:])):
     if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
@@ -61,7 +61,7 @@ elif is_load and not (command == "compare" and any(is_saved(word) for word in wo
     if name == "perf_analyzer":
         words += ["-p", "150", "-r", "3", "-s", "999999"]
     elif not has("-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
-        put("4s" if command == "find" else "2s" if has("ensemble_image") else "200ms", "-d")
+        put("3s" if command == "find" else "2s" if has("ensemble_image") else "200ms", "-d")
     if "--apply" in words:
         put("1s", "--budget")
     if command == "find" or has("--slo"):

@@ -23,7 +23,7 @@ from tests.support.commands import call
 pytestmark = pytest.mark.live
 
 MODELS = Path(__file__).parent / "models"
-MOMENTS = int(os.environ.get("MOMENTS", "2"))  # of each model
+MOMENTS = int(os.environ.get("MOMENTS", "1"))  # of each model
 BOUNDS = ("--instances", "1:2", "--max-batch", "4:8", "--load", "1:4", "--seed", "1")
 
 
@@ -81,9 +81,9 @@ def remote() -> Iterator[Remote]:
 @pytest.mark.parametrize("model", ["addsub", "addsub_b", "ens"])
 def test_the_original_is_back_after_a_kill_at_any_moment(home, remote, model):
     chance, before = random.Random(f"{model} {MOMENTS}"), remote.state()
-    for number in range(MOMENTS):
+    for _ in range(MOMENTS):
         words = tune(remote, model, home, "--fresh")
-        killed(words, chance.uniform(0.5, 9.0), with_guard=bool(number % 2))
+        killed(words, chance.uniform(0.5, 9.0), with_guard=chance.random() < 0.5)
         done = call("inferometer", *words, timeout_s=300)
         assert done.code in (0, 1), done.stderr
         assert remote.state() == before
