@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -102,7 +101,7 @@ def check_page(shown, path, wait="true"):
             assert faults(shown.tab) == [], (path, scheme, width)
 
 
-def assert_shows_all(shown, run, span_s=3.0):
+def assert_shows_all(shown, run, count=12):
     """The page shows the figures as often as the run tells them, which is four times a second where there is time."""
     assert PERIOD_NS <= NS_PER_S / 4
 
@@ -113,13 +112,14 @@ def assert_shows_all(shown, run, span_s=3.0):
     def seen():
         return int(evaluate(shown.tab, "document.documentElement.dataset.updates"))
 
+    def wait_for(updates):
+        wait_until(shown.tab, f"Number(document.documentElement.dataset.updates) >= {updates}")
+
     told_before, seen_before = told(), seen()
-    time.sleep(span_s)
+    wait_for(seen_before + count)
     told_since = told() - told_before
     assert told_since > 0
-    wait_until(
-        shown.tab, f"Number(document.documentElement.dataset.updates) >= {seen_before + told_since - 1}"
-    )
+    wait_for(seen_before + told_since - 1)
 
 
 def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
