@@ -172,37 +172,22 @@ BARS = (
         only_full=True,
         open=contests.peak_memory_real,
     ),
-    Bar(
-        name="store-list",
-        title="a page of the list of runs, 10,000 runs in the store, filtered and sorted: p95",
-        unit="ms",
-        target=200,
-        rounds=1,
-        open=store_bar("list p95"),
-    ),
-    Bar(
-        name="store-memory",
-        title="peak memory of that process",
-        unit="MiB",
-        target=150,
-        rounds=1,
-        open=store_bar("peak MiB"),
-    ),
-    Bar(
-        name="store-page",
-        title="the page of runs in the browser interface, of the same store: p95",
-        unit="ms",
-        target=200,
-        rounds=1,
-        open=store_bar("page p95"),
-    ),
-    Bar(
-        name="store-page-memory",
-        title="peak memory of the browser interface",
-        unit="MiB",
-        target=150,
-        rounds=1,
-        open=store_bar("pages MiB"),
+    *(
+        Bar(name=name, title=title, unit=unit, target=target, rounds=1, open=store_bar(figure))
+        for name, title, unit, target, figure in (
+            (
+                "store-list",
+                "a page of the list of runs, 10,000 runs in the store, filtered and sorted: p95",
+                *("ms", 200, "list p95"),
+            ),
+            ("store-memory", "peak memory of that process", "MiB", 150, "peak MiB"),
+            (
+                "store-page",
+                "the page of runs in the browser interface, of the same store: p95",
+                *("ms", 200, "page p95"),
+            ),
+            ("store-page-memory", "peak memory of the browser interface", "MiB", 150, "pages MiB"),
+        )
     ),
     Bar(
         name="live-page-cpu",
