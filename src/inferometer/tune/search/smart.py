@@ -253,7 +253,7 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
     left_s = (
         count * loading_s
         + USUAL_LOOKS * look_s
-        + USUAL_HOLDS * (look_s + state.hold.duration_s - USUAL_LOOK_S)
+        + USUAL_HOLDS * (look_s + state.hold.duration_s - state.look.duration_s)
     )
     costs = f"loading takes {loading_s:.1f} s, a measurement {look_s:.1f} s"
     return SearchMessage(
