@@ -13,6 +13,7 @@ from inferometer.store.live import PERIOD_NS
 from inferometer.store.store import Store
 from tests.support.accessibility import faults
 from tests.support.browser import colours, complaints, evaluate, press, type_text, wait_until
+from tests.support.planted_store import planted_figures, planted_history
 
 pytestmark = pytest.mark.live
 
@@ -209,6 +210,23 @@ def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
     wait_until(tab, "location.pathname === '/trend' && document.querySelector('iframe.report')?.style.height")
     assert evaluate(tab, "document.querySelectorAll('.trend-runs li').length") == 2
     check_page(shown, "/trend?model=simple")
+
+
+def test_a_planted_regression_is_seen_in_the_trend_and_where_there_is_none_none_is(shown):
+    folder = shown.store.folder
+    runs = planted_history(folder, planted_figures(20, seed=1, step=-0.08, at=12))
+    planted_history(folder, planted_figures(20, seed=2), first=20, model="steady")
+    earlier, later = (shown.store.short(run) for run in runs[11:13])
+    between = f"between runs {earlier} and {later}"
+    for model, is_said in (("simple", True), ("steady", False)):
+        path = f"/trend?model={model}"
+        shown.visit(path)
+        assert evaluate(shown.tab, "document.querySelectorAll('.trend-runs li').length") == 20
+        report = evaluate(shown.tab, "document.querySelector('iframe.report').getAttribute('src')")
+        check_page(shown, path, wait="document.querySelector('iframe.report').style.height")
+        shown.visit(report)
+        text = evaluate(shown.tab, "document.body.innerText")
+        assert (between in text, "between runs" in text) == (is_said, is_said)
 
 
 def test_every_other_page_is_fit_for_use(shown, triton):

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.report.page import render
+from inferometer.store.store import Store
 from inferometer.ui.jobs import Jobs
+from inferometer.ui.trends import document_of, trend_view
+from tests.support.planted_store import planted_figures, planted_history
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
 
 
@@ -155,6 +159,15 @@ def test_a_trend_shows_a_model_at_one_load_and_says_where_it_changed(ask, kept, 
     report = ask("/trend/report?" + re.search(r"/trend/report\?([^\"]*)", page.text)[1].replace("&amp;", "&"))
     runs = {run.started_at[8:10]: site.store.short(run) for run in site.store.runs()}
     assert f"between runs {runs['12']} and {runs['13']}" in report.text
+
+
+def test_the_trends_of_20_stores_without_a_change_name_none(tmp_path):
+    for seed in range(20):
+        folder = tmp_path / str(seed)
+        planted_history(folder, planted_figures(20, seed=seed))
+        view = trend_view(Store(folder), {"model": "simple"})
+        assert len(view.runs) == 20
+        assert "between runs" not in render(document_of(view, Store(folder).shorts(view.runs), "us")), seed
 
 
 def slower(result, factor):
