@@ -212,7 +212,7 @@ class ScriptedServer:
             wire.close()
 
     def wait_for(self, holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> bool:
-        """Whether the condition came true; it is looked at after every request."""
+        """Whether the condition came true; it is looked at after every connection and request."""
         with self._news:
             return self._news.wait_for(holds, deadline_s)
 
@@ -226,8 +226,10 @@ class ScriptedServer:
             while True:
                 connection, _ = self._listener.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._start(self._serve, (connection, self.connections))
-                self.connections += 1
+                with self._news:
+                    number, self.connections = self.connections, self.connections + 1
+                    self._news.notify_all()
+                self._start(self._serve, (connection, number))
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         try:
