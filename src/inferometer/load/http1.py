@@ -267,8 +267,12 @@ class _Connection(SocketConnection):
             return
         if not self._first_ns:
             self._first_ns = now_ns
+        taken = 0 if self._reading is None else self._take_alike(self._reading, length, now_ns)
+        if taken == length:
+            return
+        data = self._buffer[taken:length] if taken else self._buffer
         try:
-            complete = self._decoder.receive(self._buffer, length)
+            complete = self._decoder.receive(data, length - taken)
             if self._link.reader is not None:
                 self._read(self._link.reader, now_ns)
         except PeerError as error:
@@ -276,6 +280,15 @@ class _Connection(SocketConnection):
             return
         if complete:
             self._complete(now_ns)
+
+    def _take_alike(self, reading: ReplyBody, length: int, now_ns: int) -> int:
+        """Events like the one before that came together, as they do when we are slow; where the rest begins."""
+        buffer, decoder = self._buffer, self._decoder
+        taken = 0
+        while (chunk := decoder.chunk_at(buffer, taken, length)) and reading.takes(buffer, *chunk, now_ns):
+            taken = chunk[1] + 2
+        decoder.received += taken
+        return taken
 
     def _complete(self, now_ns: int) -> None:
         decoder = self._decoder

@@ -98,6 +98,7 @@ class Head:
 
 _known: dict[bytes, Head] = {}  # heads by their bytes, shared by all connections
 _chunk_lines: dict[int, bytes] = {}  # the size lines of whole chunks, by their length with the line
+_chunk_sizes: dict[bytes, int] = {}  # of some, by the line that says so
 _KNOWN_HEADS = 1024
 _KNOWN_BYTES = 2048  # longer ones are not worth their memory
 
@@ -175,6 +176,24 @@ class ReplyDecoder:
             _chunk_lines.clear()
         _chunk_lines[length] = match[0]
         return match.end()
+
+    def chunk_at(self, data: bytearray, at: int, length: int) -> tuple[int, int] | None:
+        """Where the content of the chunk at `at` begins and ends, if all of it lies in data[:length] and nothing is
+        half read, as with several events that came together. It is not taken."""
+        if self._step != _CHUNK_SIZE or self._pending:
+            return None
+        begin = data.find(b"\n", at, min(length, at + CHUNK_LINE_LIMIT)) + 1
+        line = bytes(data[at:begin])
+        size = _chunk_sizes.get(line)
+        if size is None:
+            match = _CHUNK_LINE.fullmatch(line)
+            if match is None:
+                return None
+            size = int(match[1], 16)
+            if len(_chunk_sizes) < _KNOWN_HEADS:
+                _chunk_sizes[line] = size
+        end = begin + size
+        return (begin, end) if size and data.startswith(b"\r\n", end, length) else None
 
     def next(self) -> None:
         """Forget the finished reply; bytes that arrived behind it count for the next one.

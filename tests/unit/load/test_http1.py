@@ -1,5 +1,7 @@
 """A connection of the HTTP link: when the next request follows at once, and when the reply needs a closer look."""
 
+import itertools
+import random
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -12,24 +14,28 @@ from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
 from inferometer.load.reactor import EpollReactor
 from inferometer.services.endpoint import Endpoint
+from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Wiring
+from tests.support.openai import DONE, END, LAST_CHUNK, ROLE, chunk, delta
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 USUAL = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(USUAL)
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNKS_END = b"\r\n0\r\n\r\n"
 
 
 class Pair:
     """The link's connection for slot 0, and the server's end of it. One thread, so a piece sent is a piece read."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: OpenAiReader | None = None) -> None:
         self.quick: list[int] = []  # bytes of replies taken whole
         self.slow: list[tuple[int, int]] = []  # status and bytes of all others
+        self.responses: list[tuple[int, int]] = []  # of these, and how many have a time
         self.goes_on = True
         self._reactor = EpollReactor(monotonic_ns)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            wiring = Wiring(Endpoint("127.0.0.1", listener.getsockname()[1]))
+            wiring = Wiring(Endpoint("127.0.0.1", listener.getsockname()[1]), reader=reader)
             setup = LinkSetup(wiring, [REQUEST], None, self._reactor, monotonic_ns)
             self.link = Http1Link(setup, Callbacks(self._finish, self._next_step, lambda status, text: None))
             self.link.prepare(1)
@@ -40,8 +46,9 @@ class Pair:
         self.answer(USUAL)  # from now on known
 
     def _finish(self, slot: int, status: int, *times_and_size: Any, **more: Any) -> None:
-        received = times_and_size[4]
+        received, responses, times = times_and_size[4:7]
         self.slow.append((status, received))
+        self.responses.append((responses, len(times)))
 
     def _next_step(
         self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
@@ -92,3 +99,22 @@ def test_the_usual_reply_to_nothing_ends_the_connection(pair: Pair) -> None:
     pair.answer(USUAL)
     assert (pair.slow, pair.quick) == ([], [len(USUAL)])
     assert pair.server.recv(1000) == b""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_events_are_counted_however_they_come_together(seed: int) -> None:
+    """One by one, several at once, with a part of the next, or cut within: as when we are slow."""
+    draw = random.Random(seed)
+    words = ["x" * draw.choice((1, 5, 5, 5, 12)) for _ in range(draw.randrange(2, 40))]
+    chunks = [chunk(piece) for piece in (ROLE, *map(delta, words), END, DONE)]
+    whole = b"".join((STREAM, *chunks, LAST_CHUNK))
+    ends = list(itertools.accumulate(map(len, (STREAM, *chunks))))
+    cuts = {*draw.sample(ends, len(ends) // 3), *draw.sample(range(1, len(whole)), 3)}
+    made = Pair(OpenAiReader())
+    made.ask()
+    for begin, end in itertools.pairwise((0, *sorted(cuts), len(whole))):
+        made.answer(whole[begin:end])
+    assert made.slow[1:] == [(outcome.OK, len(whole))]
+    assert made.responses[1:] == [(len(words), len(words))]
+    made.link.close(0)
+    made.server.close()

@@ -275,6 +275,31 @@ def test_a_whole_chunk_is_seen_where_it_lies(piece: bytes, begin: int):
     assert decoder.whole_chunk(b"5\r\nhello\r\n", 10) == (0 if piece else 3)  # something is half read
 
 
+@pytest.mark.parametrize(
+    ("piece", "found"),
+    [
+        (b"5\r\nhello\r\n", (3, 8)),
+        (b"5\r\nhello\r\n1\r\n!", (3, 8)),
+        (b"5\r\nworld\r\n", (3, 8)),  # the line is known
+        (b"5;a=b\r\nhello\r\n", (7, 12)),
+        (b"4\r\nhello\r\n", None),
+        (b"5\r\nhello\r", None),
+        (b"+5\r\nhello\r\n", None),
+        (b"0\r\n\r\n", None),
+        (b"5", None),
+        (b"", None),
+    ],
+)
+def test_one_of_several_chunks_is_seen_where_it_lies(piece: bytes, found: tuple[int, int] | None):
+    decoder = ReplyDecoder(keep=True)
+    feed(decoder, chunked(b""), 1000)
+    before = b"1\r\n?\r\n"
+    at = decoder.chunk_at(bytearray(before + piece + b"\nbehind it\r\n"), len(before), len(before + piece))
+    assert at == (found and tuple(len(before) + place for place in found))
+    decoder.receive(b"5", 1)
+    assert decoder.chunk_at(bytearray(b"5\r\nhello\r\n"), 0, 10) is None  # something is half read
+
+
 def test_two_lengths_are_refused_and_both_named():
     raw = reply_with("Content-Length: 3", "Content-Length: 4")
     with pytest.raises(PeerError, match="two Content-Lengths, 3 and 4"):
