@@ -72,7 +72,7 @@ def all_series(scripts, *, point=CLOSED, duration_s=6, follower=None):
 
 def verdict(seed, factor):
     machine = Machine(seed)
-    base, other = all_series({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=4)
+    base, other = all_series({"a": machine.serve(1.0), "b": machine.serve(factor)}, duration_s=3)
     rows = of_turns(base, other, headline_metrics(None), looks=4)
     return overall([LevelDifference("concurrency", 2, rows)])
 

@@ -280,5 +280,5 @@ def test_memory_does_not_grow_with_the_requests(rig, level_settings, plan, shape
         assert level.measurement.request_count == count
         return most
 
-    few, many = 700_000, 2_500_000
+    few, many = 600_000, 1_600_000
     assert peak(many) - peak(few) < 16 << 20  # sketches fill until each of their bins has a request

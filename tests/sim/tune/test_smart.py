@@ -27,7 +27,7 @@ from tests.support.landscape import Landscape, SimulatedTrials, driven
 from tests.support.simulated_search import BASE, LOADINGS, answers, exhaustive, scope_of, search
 
 
-@pytest.mark.parametrize(("by_rate", "count"), [(False, 8), (True, 3)], ids=["concurrency", "rate"])
+@pytest.mark.parametrize(("by_rate", "count"), [(False, 5), (True, 2)], ids=["concurrency", "rate"])
 def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_rate, count):
     """A sample; `python -m tests.support.simulated_search` takes a hundred."""
     missed = []

@@ -211,7 +211,7 @@ LINES = (
 )
 TEXT = " --shape TEXT:1"  # of the input that only one of the fake models has
 TRIALS = f"--instances 1 --max-batch 2:2 --load 1:2 --search brute{TEXT}"
-SHORT = {"find": "-d 2s", "compare": "-d 500ms", "diagnose": "-d 200ms", "tune": TRIALS}
+SHORT = {"find": "-d 2s", "compare": "-d 250ms", "diagnose": "-d 200ms", "tune": TRIALS}
 OUTPUTS = (
     "HTTP fake -f report.csv --verbose-csv",
     "HTTP fake --json report.json",
@@ -237,7 +237,7 @@ OWN_LINES = {
         "HTTP fake --slo p99<200ms --start 30 -d 2s",
     ),
     "compare": (
-        "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 500ms",
+        "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 250ms",
         "base.json new.json --fail-if p99<+5% --force",
     ),
     "diagnose": ("HTTP fake --cores 64",),
