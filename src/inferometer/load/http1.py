@@ -3,6 +3,7 @@
 import re
 import ssl
 import time
+from collections import deque
 from collections.abc import Sequence
 from itertools import count
 
@@ -145,8 +146,8 @@ class _Connection(SocketConnection):
     """One connection and the request on it."""
 
     __slots__ = (
-        "_decoder", "_first_ns", "_next_step", "_reading", "_replies", "_request", "_requests", "_sent_ns", "_slot",
-        "_wrote_ns", "step",
+        "_decoder", "_first_ns", "_late", "_next_step", "_reading", "_replies", "_request", "_requests", "_sent_ns",
+        "_slot", "_wrote_ns", "step",
     )  # fmt: skip
 
     _decoder: ReplyDecoder
@@ -162,6 +163,8 @@ class _Connection(SocketConnection):
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
         self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
+        # What has come and is still to be read, with its time; the end of the connection comes last.
+        self._late: deque[tuple[bytes | OSError, int]] = deque()
 
     @property
     def sent_ns(self) -> int:
@@ -249,16 +252,56 @@ class _Connection(SocketConnection):
                 self._send_later(request, sent)
             return
         reading = self._reading
-        if reading is None or not (
-            (begin := decoder.whole_chunk(buffer, length)) and reading.takes(buffer, begin, length - 2, now)
+        if (
+            reading is not None
+            and not self._late
+            and (begin := decoder.whole_chunk(buffer, length))
+            and reading.takes(buffer, begin, length - 2, now)
         ):
+            decoder.received += length  # the usual case of a stream: one event like the one before
+        else:
             self._take(length, now)
-        else:  # the usual case of a stream: one event like the one before
-            decoder.received += length
         if self._pending is not None:
             self._receive_pending()
 
     def _take(self, length: int, now_ns: int) -> None:
+        """To read the beginning or the end of a stream takes many times as long as an event in between. Where many
+        streams begin or end at once, all pieces get their time before any is read."""
+        if self._link.reader is None:
+            self._take_piece(self._buffer, length, now_ns)
+            return
+        self._keep(bytes(memoryview(self._buffer)[:length]), now_ns)
+
+    def _keep(self, piece: bytes | OSError, now_ns: int) -> None:
+        late = self._late
+        if not late:
+            self._link.reactor.do_later(self._take_late)
+        elif not late[-1][0] or isinstance(late[-1][0], OSError):
+            return  # epoll tells of an end again and again
+        late.append((piece, now_ns))
+
+    def _take_late(self) -> None:
+        late = self._late
+        while late:
+            piece, now_ns = late.popleft()
+            if isinstance(piece, OSError):
+                self._lost(piece)
+            elif not self._is_usual(piece, now_ns):
+                self._take_piece(piece, len(piece), now_ns)
+
+    def _is_usual(self, piece: bytes, now_ns: int) -> bool:
+        """Whether it is one event like the one before; it is taken then, as by _ready()."""
+        decoder, reading, length = self._decoder, self._reading, len(piece)
+        if (
+            reading is None
+            or not (begin := decoder.whole_chunk(piece, length))
+            or not reading.takes(piece, begin, length - 2, now_ns)
+        ):
+            return False
+        decoder.received += length
+        return True
+
+    def _take_piece(self, data: bytearray | bytes, length: int, now_ns: int) -> None:
         if length == 0:
             self._ended(now_ns)
             return
@@ -267,12 +310,11 @@ class _Connection(SocketConnection):
             return
         if not self._first_ns:
             self._first_ns = now_ns
-        taken = 0 if self._reading is None else self._take_alike(self._reading, length, now_ns)
+        taken = 0 if self._reading is None else self._take_alike(self._reading, data, length, now_ns)
         if taken == length:
             return
-        data = self._buffer[taken:length] if taken else self._buffer
         try:
-            complete = self._decoder.receive(data, length - taken)
+            complete = self._decoder.receive(data[taken:] if taken else data, length - taken)
             if self._link.reader is not None:
                 self._read(self._link.reader, now_ns)
         except PeerError as error:
@@ -281,11 +323,11 @@ class _Connection(SocketConnection):
         if complete:
             self._complete(now_ns)
 
-    def _take_alike(self, reading: ReplyBody, length: int, now_ns: int) -> int:
+    def _take_alike(self, reading: ReplyBody, data: bytearray | bytes, length: int, now_ns: int) -> int:
         """Events like the one before that came together, as they do when we are slow; where the rest begins."""
-        buffer, decoder = self._buffer, self._decoder
+        decoder = self._decoder
         taken = 0
-        while (chunk := decoder.chunk_at(buffer, taken, length)) and reading.takes(buffer, *chunk, now_ns):
+        while (chunk := decoder.chunk_at(data, taken, length)) and reading.takes(data, *chunk, now_ns):
             taken = chunk[1] + 2
         decoder.received += taken
         return taken
@@ -364,6 +406,9 @@ class _Connection(SocketConnection):
         A server may close an idle connection at any time, also while a request is on its way (RFC 9112, 9.3.1 and
         9.5). A reset is not such a close: the request has failed.
         """
+        if self._late:
+            self._keep(error, 0)
+            return
         is_idle_close = isinstance(error, CLOSED) and self._decoder.idle
         if self._replies and self._request is not None and is_idle_close:
             self.close()
@@ -372,6 +417,10 @@ class _Connection(SocketConnection):
             self.prepare()
             return
         self.fail(loss_status(error), str(error))
+
+    def close(self) -> None:
+        self._late.clear()
+        super().close()
 
     def fail(self, status: int, text: str) -> None:
         """End the request badly and close the socket, since the rest of the reply may still come on it."""

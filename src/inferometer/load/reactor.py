@@ -5,6 +5,7 @@ import ctypes
 import os
 import select
 import sys
+from collections import deque
 from collections.abc import Callable
 
 from inferometer.base.errors import LocalError
@@ -15,6 +16,7 @@ WRITE = select.EPOLLOUT
 
 AT_ONCE = 42  # events of one call: room for more would not come from Python's own small blocks
 SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
+FEW = 4  # things left for later that are done at once
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
 
@@ -27,6 +29,8 @@ class EpollReactor:
         self._clock = clock
         self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self._later: deque[Callable[[], None]] = deque()
+        self._rounds = 0  # with something left for later
         self._timer = Timer()
         self.add(self._timer.fd, READ, self._timer.clear)
 
@@ -41,13 +45,29 @@ class EpollReactor:
         del self._handlers[fd]
         self._epoll.unregister(fd)
 
+    def do_later(self, work: Callable[[], None]) -> None:
+        """What takes long and has its time already: others that have come get theirs first."""
+        self._later.append(work)
+
     def wait(self, until_ns: int | None) -> None:
-        handlers, poll = self._handlers, self._poll
-        for fd, mask in poll(None, AT_ONCE) if until_ns is None else self._poll_until(until_ns):
+        handlers, poll, later = self._handlers, self._poll, self._later
+        ready = (
+            poll(0 if later else None, AT_ONCE) if later or until_ns is None else self._poll_until(until_ns)
+        )
+        for fd, mask in ready:
             # A handler of this round may have closed a descriptor that is still in the list.
             handler = handlers.get(fd)
             if handler is not None:
                 handler(mask)
+        if later:
+            self._do_some(is_more=len(ready) == AT_ONCE)
+
+    def _do_some(self, *, is_more: bool) -> None:
+        """A few of those left for later; where more has come than a round takes, one in a few rounds."""
+        self._rounds += 1
+        count = self._rounds % FEW == 0 if is_more else FEW
+        for _ in range(min(count, len(self._later))):
+            self._later.popleft()()
 
     def _poll_until(self, until_ns: int) -> list[tuple[int, int]]:
         gap = until_ns - self._clock()

@@ -58,7 +58,7 @@ class AlikeEvents:
         self.is_known = False
         self._vain = _PATIENCE
 
-    def is_one(self, data: bytearray, begin: int, end: int) -> bool:
+    def is_one(self, data: bytearray | bytes, begin: int, end: int) -> bool:
         """Whether data[begin:end] is one alike event with the usual text; `count` knows the others too."""
         head, tail = self._head, self._tail
         stop = end - len(tail)

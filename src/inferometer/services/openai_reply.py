@@ -105,7 +105,7 @@ class _Events:
     def times(self) -> Sequence[int]:
         return self._times
 
-    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+    def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
         alike = self._alike
         if not (alike.is_known and self._decoder.is_between and alike.is_one(data, begin, end)):
             return False

@@ -44,7 +44,7 @@ class ReplyBody(Protocol):
     def receive(self, data: bytes, now_ns: int) -> None:
         """More of the body; `now_ns` is when it came out of the socket. PeerError for nonsense."""
 
-    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+    def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
         """The same for data[begin:end], where that can be understood as it lies there; else nothing has happened."""
 
     def end(self) -> Reply:
@@ -72,7 +72,7 @@ class WholeBody:
     def times(self) -> Sequence[int]:
         return ()
 
-    def takes(self, data: bytearray, begin: int, end: int, now_ns: int) -> bool:
+    def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
         return False
 
     def receive(self, data: bytes, now_ns: int) -> None:

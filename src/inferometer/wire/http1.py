@@ -177,7 +177,7 @@ class ReplyDecoder:
         _chunk_lines[length] = match[0]
         return match.end()
 
-    def chunk_at(self, data: bytearray, at: int, length: int) -> tuple[int, int] | None:
+    def chunk_at(self, data: bytearray | bytes, at: int, length: int) -> tuple[int, int] | None:
         """Where the content of the chunk at `at` begins and ends, if all of it lies in data[:length] and nothing is
         half read, as with several events that came together. It is not taken."""
         if self._step != _CHUNK_SIZE or self._pending:

@@ -3,6 +3,7 @@
 import itertools
 import random
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from inferometer.base import status as outcome
 from inferometer.base.units import monotonic_ns
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
-from inferometer.load.reactor import EpollReactor
+from inferometer.load.reactor import AT_ONCE, READ, EpollReactor
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.traffic import Wiring
@@ -25,6 +26,16 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodi
 CHUNKS_END = b"\r\n0\r\n\r\n"
 
 
+class BusyReactor(EpollReactor):
+    """As long as it is busy it does nothing of what was left for later."""
+
+    is_busy = False
+
+    def _do_some(self, *, is_more: bool) -> None:
+        if not self.is_busy:
+            super()._do_some(is_more=is_more)
+
+
 class Pair:
     """The link's connection for slot 0, and the server's end of it. One thread, so a piece sent is a piece read."""
 
@@ -33,14 +44,14 @@ class Pair:
         self.slow: list[tuple[int, int]] = []  # status and bytes of all others
         self.responses: list[tuple[int, int]] = []  # of these, and how many have a time
         self.goes_on = True
-        self._reactor = EpollReactor(monotonic_ns)
+        self.reactor = BusyReactor(monotonic_ns)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             wiring = Wiring(Endpoint("127.0.0.1", listener.getsockname()[1]), reader=reader)
-            setup = LinkSetup(wiring, [REQUEST], None, self._reactor, monotonic_ns)
+            setup = LinkSetup(wiring, [REQUEST], None, self.reactor, monotonic_ns)
             self.link = Http1Link(setup, Callbacks(self._finish, self._next_step, lambda status, text: None))
             self.link.prepare(1)
             while self.link.opening:
-                self._reactor.wait(None)
+                self.reactor.wait(None)
             self.server, _ = listener.accept()
         self.ask()
         self.answer(USUAL)  # from now on known
@@ -62,7 +73,7 @@ class Pair:
 
     def answer(self, piece: bytes) -> None:
         self.server.sendall(piece)
-        self._reactor.wait(None)
+        self.reactor.wait(None)
 
 
 @pytest.fixture
@@ -118,3 +129,50 @@ def test_events_are_counted_however_they_come_together(seed: int) -> None:
     assert made.responses[1:] == [(len(words), len(words))]
     made.link.close(0)
     made.server.close()
+
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: to close resets
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_the_end_of_a_connection_comes_after_what_had_come_before_it(is_reset: bool, is_whole: bool) -> None:
+    made = Pair(OpenAiReader())
+    made.ask()
+    made.reactor.is_busy = True
+    words = b"".join(map(chunk, (ROLE, delta("one"), delta("two"), END, DONE)))
+    made.answer(STREAM + words + (LAST_CHUNK if is_whole else b""))
+    if is_reset:
+        made.server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    made.server.close()
+    made.reactor.wait(None)
+    made.reactor.wait(None)
+    assert len(made.slow) == 1  # the usual reply of the start
+    made.reactor.is_busy = False
+    made.reactor.wait(None)
+    (status, received) = made.slow[1]
+    assert status == (outcome.OK if is_whole else outcome.RESET)
+    assert received == len(STREAM + words + (LAST_CHUNK if is_whole else b""))
+    assert len(made.slow) == 2
+    made.link.close(0)
+
+
+def test_what_was_left_for_later_waits_until_all_that_came_has_its_time() -> None:
+    reactor, seen = EpollReactor(monotonic_ns), []
+    pairs = [socket.socketpair() for _ in range(AT_ONCE + 10)]
+
+    def ready(number: int) -> None:
+        pairs[number][0].recv(1)
+        seen.append("came")
+        reactor.do_later(lambda: seen.append("done"))
+
+    for number, (ours, theirs) in enumerate(pairs):
+        reactor.add(ours.fileno(), READ, lambda mask, number=number: ready(number))
+        theirs.send(b"x")
+    while len(seen) < 2 * len(pairs):
+        reactor.wait(None)
+    assert seen.count("came") == seen.count("done") == len(pairs)
+    assert "done" not in seen[: len(pairs)]
+    for pair in pairs:
+        for end in pair:
+            end.close()
