@@ -53,7 +53,8 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    seen_ns: int
+    seen_ns: int  # all that had come until then is read and written,
+    behind_ns: int  # which took so long
     cpu_ns: int
     sent: int
     resent: int

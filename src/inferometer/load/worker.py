@@ -148,18 +148,23 @@ class _Worker:
                 self._pending_apply = self._engine.is_interrupted = True
                 self._engine.apply(plan, start_ns)
             case Sync():
-                self._ring.publish()
-                self._controller.send(self._report())
+                self._reactor.do_later(partial(self._answer, monotonic_ns()))
             case Stop():
                 self._stop = message
                 self._engine.is_interrupted = True
 
-    def _report(self) -> Synced:
+    def _answer(self, asked_ns: int) -> None:
+        """In its turn: what had come before the question is read by now."""
+        self._ring.publish()
+        self._controller.send(self._report(asked_ns))
+
+    def _report(self, seen_ns: int) -> Synced:
         engine, link, spool = self._engine, self._engine.link, self._spool
         if spool is not None:
             spool.flush()
         return Synced(
-            seen_ns=monotonic_ns(),
+            seen_ns=seen_ns,
+            behind_ns=monotonic_ns() - seen_ns,
             cpu_ns=self._cpu_ns(),
             sent=engine.sent,
             resent=link.resent,

@@ -299,7 +299,7 @@ class Workers:
                 *self._around,
             ),
             is_finished=all(answer.is_finished for answer in answers),
-            loop_lag_ns=max(answer.seen_ns for answer in answers) - asked_ns,
+            loop_lag_ns=max(answer.seen_ns + answer.behind_ns for answer in answers) - asked_ns,
             outstanding=sum(answer.outstanding for answer in answers),
             heard=sum(answer.heard for answer in answers),
         )

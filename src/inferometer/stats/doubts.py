@@ -113,13 +113,13 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
         return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
-    # A stream goes on by itself: what is not read in time seems to come late, and all at once. Where each request waits
-    # for a reply, the server would wait for us.
+    # A stream goes on by itself: what is not read in time seems to come late, and the next request is sent late. Where
+    # each request waits for a reply, the server would wait for us.
     if found.streaming is not None and found.streaming.gaps.count:
         first_ns = found.streaming.first.percentile_ns(50)
         if client.loop_lag_p50_ns > max(NS_PER_MS, LATE_SHARE * first_ns):
             late = duration(client.loop_lag_p50_ns)
-            return f"client-limited: what a server sent was read {late} late, half of the time or more"
+            return f"client-limited: this tool was {late} behind with what a server sent, half of the time or more"
         if ours is not None and ours.waiting > STARVED and ours.cores + ours.waiting > BUSY * client.workers:
             waited = share(ours.waiting / (ours.cores + ours.waiting))
             return f"client-limited: {waited} of the time that streams needed this tool, it waited for a core"

@@ -160,7 +160,7 @@ def test_client_is_the_limit_when_it_reads_streams_late(loop_lag_ms, first_ms, i
         found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
     said = client_limit(found)
     assert (said is not None) == is_limited
-    assert said is None or said.startswith("client-limited: what a server sent was read ")
+    assert said is None or said.startswith("client-limited: this tool was ")
 
 
 @pytest.mark.parametrize(
