@@ -1,0 +1,31 @@
+"""What a worker tells its controller."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from inferometer.base.units import monotonic_ns
+from inferometer.load.messages import Sync
+from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.worker import _Worker
+
+
+def test_a_question_is_answered_when_all_that_had_come_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A window closes at the time of the question: an end before it that is written later would be in none."""
+    done = []
+    worker = object.__new__(_Worker)
+    worker._reactor = EpollReactor(monotonic_ns)
+    worker._controller = SimpleNamespace(recv=Sync, send=lambda seen_ns: done.append(seen_ns))
+    worker._ring = SimpleNamespace(publish=lambda: done.append("written"))
+    monkeypatch.setattr(_Worker, "_report", lambda self, seen_ns: seen_ns)
+    worker._reactor.do_later(lambda: done.append("read"))
+    begin_ns = monotonic_ns()
+    worker._message(READ)
+    asked_ns = monotonic_ns()
+    assert done == []
+    worker._reactor.wait(None)
+    *before, seen_ns = done
+    assert before == ["read", "written"]
+    assert begin_ns <= seen_ns <= asked_ns
