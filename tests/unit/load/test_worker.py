@@ -17,8 +17,10 @@ def test_a_question_is_answered_when_all_that_had_come_before_it_is_read(
     done = []
     worker = object.__new__(_Worker)
     worker._reactor = EpollReactor(monotonic_ns)
-    worker._controller = SimpleNamespace(recv=Sync, send=done.append)
-    worker._ring = SimpleNamespace(publish=lambda: done.append("written"))
+    monkeypatch.setattr(worker, "_controller", SimpleNamespace(recv=Sync, send=done.append), raising=False)
+    monkeypatch.setattr(
+        worker, "_ring", SimpleNamespace(publish=lambda: done.append("written")), raising=False
+    )
     monkeypatch.setattr(_Worker, "_report", lambda self, seen_ns: seen_ns)
     worker._reactor.do_later(lambda: done.append("read"))
     begin_ns = monotonic_ns()
