@@ -18,7 +18,7 @@ from itertools import count
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
+from inferometer.load.connection import SocketConnection, SocketLink
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
@@ -475,7 +475,7 @@ class _Channel(SocketConnection):
         recv_into, send = self._recv_into, self._send
         try:
             length = recv_into(buffer)
-        except LATER:
+        except self._link.errors.later:
             return
         except OSError as error:
             self._lost(error)
@@ -496,7 +496,7 @@ class _Channel(SocketConnection):
         cost = self._cost
         try:
             sent = send(frames) if self.http2.next_id >> 1 & MASK >= FIRST else cost.sampled(send, frames)
-        except LATER:
+        except self._link.errors.later:
             sent = 0
         except OSError as error:
             self._lost(error)
@@ -676,7 +676,7 @@ class _Channel(SocketConnection):
     def _lost(self, error: OSError) -> None:
         """The connection broke: every call on it has failed, and the next ones need another."""
         now = self._link.clock()
-        status = loss_status(error)
+        status = self._link.loss_status(error)
         self._close()
         self.plain.make_streams()
         for stream in list(self.http2.streams.values()):
