@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
-from multiprocessing.connection import Connection, wait
 from typing import Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
+from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -159,7 +159,7 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
 @dataclass(slots=True)
 class _Worker:
     child: WorkerProcess
-    control: Connection
+    control: Channel
     ring: RingReader
 
 
@@ -227,7 +227,7 @@ class Workers:
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
         child = (self.start or start_process)(command, fds)
         theirs.close()
-        control = Connection(ours.detach())
+        control = Channel(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
         job = Job(
@@ -345,9 +345,8 @@ class Workers:
         waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            ready = wait(list(waiting), timeout=ROUND_NS / NS_PER_S)
+            ready = readable(list(waiting), ROUND_NS / NS_PER_S)
             for control in ready:
-                assert isinstance(control, Connection)
                 answer = _receive(waiting[control])
                 if isinstance(answer, kind):
                     answers.append(answer)

@@ -15,7 +15,7 @@ def address(options: Options) -> Endpoint:
     port = _usual_port(options)
     endpoint = parse_endpoint(options.url or f"{LOCAL}:{port}", default_port=port, tls=options.tls)
     is_secure = options.protocol == "grpc" and options.grpc_tls
-    return replace(endpoint, tls=options.tls) if is_secure else endpoint
+    return endpoint._replace(tls=options.tls) if is_secure else endpoint
 
 
 def _usual_port(options: Options) -> int:

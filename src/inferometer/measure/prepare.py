@@ -134,10 +134,10 @@ def prepare(
 def moved(setup: Setup, host: "Host") -> Setup:
     """The same requests for another process of ours that holds a Triton."""
     endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
-    wiring = replace(setup.traffic.wiring, endpoint=endpoint)
+    wiring = setup.traffic.wiring._replace(endpoint=endpoint)
     return replace(
         setup,
-        traffic=replace(setup.traffic, wiring=wiring),
+        traffic=setup.traffic._replace(wiring=wiring),
         service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
         host=host,
     )
@@ -192,9 +192,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     return Setup(
         options=options,
         model=model,
-        traffic=replace(
-            traffic,
-            wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
+        traffic=traffic._replace(
+            wiring=traffic.wiring._replace(streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
             else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),
@@ -316,9 +315,9 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
     """Where the metrics are said to be, or usually are: LLM servers have them at the address of their answers."""
     if options.metrics_url is not None:
         endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
-        endpoint = replace(endpoint, prefix=endpoint.prefix or "/metrics")
+        endpoint = endpoint._replace(prefix=endpoint.prefix or "/metrics")
     elif KINDS[options.service_kind].has_tokens:
-        endpoint = replace(server, prefix="/metrics")
+        endpoint = server._replace(prefix="/metrics")
     else:
         endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
     # Headers may be secrets of the server's; another host need not know them.

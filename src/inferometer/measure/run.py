@@ -225,13 +225,13 @@ def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint)
         plan = point.before
         if plan is None:
             assert not isinstance(point.plan, Periodic)
-            plan = replace(point.plan, count=options.warmup_request_count)
+            plan = point.plan._replace(count=options.warmup_request_count)
         warm_up(instrument, plan)
     if options.warmup_s:
         plan = point.plan
         if options.request_count:
             assert not isinstance(plan, Periodic)
-            plan = replace(plan, count=None)
+            plan = plan._replace(count=None)
         warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
         instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's
 

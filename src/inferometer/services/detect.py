@@ -187,7 +187,7 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
         if is_untrusted(error.__cause__):
             raise
         # Headers may be secrets: they are not sent in plain text.
-        plain = Connection(replace(connection.endpoint, tls=None))
+        plain = Connection(connection.endpoint._replace(tls=None))
         try:
             found = _guess(plain, protocol, page, first)
         except PeerError:
@@ -214,17 +214,17 @@ def _location(connection: Connection, page: str) -> str:
     """Where a redirect leads, as a whole address."""
     endpoint = connection.endpoint
     path = page or f"{endpoint.prefix}/"
-    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
     found = control.location(path, timeout_s=TIMEOUT_S)
     from urllib.parse import urljoin
 
-    return urljoin(f"{replace(endpoint, prefix='')}{path}", found) if found else ""
+    return urljoin(f"{endpoint._replace(prefix='')}{path}", found) if found else ""
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
     """Ask until the answers tell; PeerError when nobody is there, or somebody who speaks no language of ours."""
     endpoint = connection.endpoint
-    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
     answers: dict[str, ProbeAnswer] = {}
     first = _QUESTION_OF.get(first, first)
     for question in sorted(QUESTIONS, key=lambda name: name != first):

@@ -1,7 +1,6 @@
 """Where the server is, and what every call to it carries."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
@@ -10,8 +9,7 @@ if TYPE_CHECKING:
     from inferometer.options.options import Tls  # the whole table of options: workers do without it
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Host, port, path prefix and, for https, the TLS settings."""
 
     host: str
@@ -28,12 +26,14 @@ class Endpoint:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(NamedTuple):
     """What every call to the server carries: address and headers."""
 
     endpoint: Endpoint
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Connection({self.endpoint!r})"  # headers may hold secrets
 
     @property
     def key(self) -> str:

@@ -6,10 +6,9 @@
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct, pack, unpack_from
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferometer.base.errors import PeerError
 
@@ -169,8 +168,7 @@ unpack_update = Struct(f">{FRAME_HEAD}sL").unpack_from
 _NEVER = 1 << 62  # more bytes than ever come
 
 
-@dataclass(frozen=True, slots=True)
-class UsualReply:
+class UsualReply(NamedTuple):
     """How to know the reply: `unpack` gives the stream ids of its frames and what must be `constants`, in turns."""
 
     size: int  # bytes of all its frames
