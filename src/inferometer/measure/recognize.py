@@ -20,7 +20,6 @@ from inferometer.services.address import Address, ServerPath, maybe_server_path
 from inferometer.services.detect import METRICS, ServerGuess, look, probe, recognize
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS, Service
-from inferometer.services.openai_api import is_body_field
 
 CLASSIC = "perf_analyzer"
 """The command that keeps the classic tool's ways."""
@@ -163,7 +162,11 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
 
 def _has_whole_bodies(options: Options, kind: str) -> bool:
     """To an OpenAI-style server --body may also give single fields."""
-    return bool(options.bodies) and not (kind == "openai" and all(map(is_body_field, options.bodies)))
+    if not options.bodies or kind != "openai":
+        return bool(options.bodies)
+    from inferometer.services.openai_api import is_body_field
+
+    return not all(map(is_body_field, options.bodies))
 
 
 def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:

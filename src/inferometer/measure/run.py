@@ -25,7 +25,6 @@ from inferometer.observe.statistics import snapshot
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
-from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
@@ -94,6 +93,8 @@ def registered_memory(setup: Setup) -> AbstractContextManager[None]:
     """The shared memory that requests point at, where they do."""
     if setup.shared is None:
         return nullcontext()
+    from inferometer.services.shared_memory import Registry, shared_region
+
     if not isinstance(setup.service, Registry):
         raise _no_such_calls(setup, "shared memory")
     return shared_region(setup.shared, setup.service)

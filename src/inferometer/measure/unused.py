@@ -12,7 +12,7 @@ from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
 from inferometer.measure.checks import AGENDAS, DUE, LOAD_MODES, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.commands import PROMPTS, WINDOWS
+from inferometer.options.groups import PROMPTS, WINDOWS
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED

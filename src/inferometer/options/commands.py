@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.options.groups import PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
     above_zero,
@@ -43,22 +44,6 @@ _OTHER_LOADS = (
     "sweep",
     "latency_limit_ms",
     "max_outstanding",
-)
-WINDOWS = (
-    "measurement_mode",
-    "measurement_interval_ms",
-    "measurement_request_count",
-    "stability_percentage",
-    "max_trials",
-)
-PROMPTS = (
-    "data.prompt_tokens",
-    "data.tokenizer",
-    "data.prefix_tokens",
-    "data.prefix_pool",
-    "data.prefix_zipf",
-    "data.unique_prompts",
-    "data.repeat_prompts",
 )
 _CANCELLING = ("cancel_after_s", "cancel_share")
 _ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
