@@ -10,7 +10,7 @@ from contextlib import contextmanager
 ALOUD = 2  # times -v
 
 
-class Messages:
+class MessageLog:
     """Writes lines to stderr while it is asked to."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Messages:
             print(text % values if values else text, file=sys.stderr, flush=True)
 
 
-MESSAGES = Messages()
+MESSAGES = MessageLog()
 
 
 @contextmanager
