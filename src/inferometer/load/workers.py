@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
@@ -40,8 +40,7 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What the workers have spent since they started."""
 
     cpu_ns: tuple[int, ...]  # of each worker
@@ -54,8 +53,7 @@ class Cost:
     stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(NamedTuple):
     """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
 
     records: Records
@@ -273,7 +271,7 @@ class Workers:
             left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
-            return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
+            return self._last._replace(records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self.count:
             raise LocalError(
                 f"a worker process did not answer for {plain_number(ANSWER_S)} s",
@@ -305,7 +303,7 @@ class Workers:
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
-        return replace(self._last, records=records)
+        return self._last._replace(records=records)
 
     def wait(self, until_ns: int) -> None:
         """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""

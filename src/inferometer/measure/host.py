@@ -3,8 +3,9 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
@@ -24,8 +25,7 @@ WHOLE = 0.99  # the same, from which it is not worth a number
 WAITING = 0.1  # cores that this tool would have used and did not get
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
 
     core_s: float = 0.0
@@ -129,8 +129,7 @@ def _maybe_log(pid: int) -> Path | None:
 # --- how busy the machine is
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     at_ns: int
     host: HostSample
     used: dict[int, Used]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inferometer
 from inferometer.base.errors import MissingError, UsageError
@@ -87,8 +87,7 @@ class Setup:
         return (*self.findings, *self.warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(NamedTuple):
     """What a command does in a way of its own while a measurement is prepared."""
 
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest

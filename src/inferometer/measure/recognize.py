@@ -146,7 +146,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
     if (wrong := maybe_wrong(named, looks, command)) is not None:
         raise wrong
     if looks.kind == "http" and known is not None and known.endpoint:
-        looks = replace(looks, kind="openai", title="an OpenAI-style server by its path")
+        looks = looks._replace(kind="openai", title="an OpenAI-style server by its path")
     if looks.kind == "http" or (_has_whole_bodies(options, looks.kind) and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
     if known is not None and not (known.is_measured and looks.kind in known.kinds):

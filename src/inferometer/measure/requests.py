@@ -1,9 +1,8 @@
 """What will be sent, what must come back, and how sequences are made of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from inferometer.dataset.replay import Trace, TraceLine
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(NamedTuple):
     """`numbers` are the steps in the order of a trace that names them."""
 
     steps: Sequence[Step]
@@ -100,8 +98,7 @@ def _replayed(
             origin = trace_place(trace.path, entry.line)
             added.append(read_step(model, entry.data, origin, options.data.shapes))
         numbers.append(own[entry.data])
-    return replace(
-        plain,
+    return plain._replace(
         steps=(*plain.steps, *_flat(stream_steps(Dataset("json", (tuple(added),)), model))),
         expected=None if plain.expected is None else (*plain.expected, *((),) * len(added)),
         numbers=tuple(numbers),

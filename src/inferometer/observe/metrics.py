@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.observe.host import Gpu, HostSample, busiest
 from inferometer.wire.prometheus import metric_lines
@@ -29,8 +29,7 @@ CPU_METRICS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(NamedTuple):
     """What is known of one model's queue: a gauge and two counters."""
 
     pending: float | None = None

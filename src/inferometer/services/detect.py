@@ -7,8 +7,8 @@ also sees a server behind the other one of TLS and plain text.
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.text import decode_json
@@ -67,8 +67,7 @@ QUESTIONS = {
 _QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
 
 
-@dataclass(frozen=True, slots=True)
-class ServerGuess:
+class ServerGuess(NamedTuple):
     """What an address looks like."""
 
     kind: str  # a service kind, or one of those below, which cannot be measured
@@ -194,7 +193,7 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
             raise error from error.__cause__
         if found.scheme:
             raise
-        return replace(found, scheme=found.protocol)
+        return found._replace(scheme=found.protocol)
 
 
 def _guess(connection: Connection, protocol: str, page: str, first: str) -> ServerGuess:
@@ -207,7 +206,7 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     status = answers[PAGE].status
     is_moved = found is PLAIN and 300 <= status < 400
     moved_to = _location(connection, page) if is_moved else ""
-    return replace(found, page_status=status, is_locked=is_locked, moved_to=moved_to)
+    return found._replace(page_status=status, is_locked=is_locked, moved_to=moved_to)
 
 
 def _location(connection: Connection, page: str) -> str:
