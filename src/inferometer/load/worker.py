@@ -4,6 +4,10 @@ Started as `python -m inferometer.load.worker FD`. It stops by itself when the c
 """
 
 import gc
+
+if __name__ == "__main__":  # what is imported is no garbage, and later no pause may disturb the load
+    gc.disable()
+
 import mmap
 import resource
 import select
@@ -113,8 +117,6 @@ class _Worker:
 
     def run(self) -> None:
         self._reactor.add(self._controller.fileno(), READ, self._message)
-        gc.collect()
-        gc.freeze()
         gc.disable()
         while self._stop is None:
             self._engine.run(None, self._is_applied if self._pending_apply else None)
