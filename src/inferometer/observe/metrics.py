@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.observe.host import Gpu, HostSample, busiest
-from inferometer.wire.prometheus import metric_lines
 
 if TYPE_CHECKING:
     from inferometer.observe.llm_metrics import LlmReading
@@ -66,6 +65,7 @@ class Sample:
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
     from inferometer.observe.llm_metrics import maybe_llm_reading
+    from inferometer.wire.prometheus import metric_lines
 
     gpus: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     queues: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)

@@ -26,12 +26,20 @@ class Process(NamedTuple):
 def maybe_process(pid: int) -> Process | None:
     """None when there is none."""
     try:
-        with open(f"{PROC}/{pid}/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()  # a name may hold anything
+        words = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()  # a name may hold anything
         core_s = (int(words[11]) + int(words[12])) / _TICKS_PER_S
         return Process(pid, int(words[1]), words[0] == b"Z", int(words[19]), core_s)
     except (OSError, IndexError, ValueError):
         return None
+
+
+def _read(path: str) -> bytes:
+    """A short file; a machine may have thousands of them, and a file object takes longer to make than to read."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 4096)
+    finally:
+        os.close(fd)
 
 
 def family(pids: Iterable[int]) -> frozenset[int]:
@@ -56,7 +64,7 @@ def family(pids: Iterable[int]) -> frozenset[int]:
 def command_line(pid: int) -> list[str]:
     """Its words; none where it has ended, or is not ours to see."""
     try:
-        with open(f"{PROC}/{pid}/cmdline", "rb") as file:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as file:  # of any length
             words = file.read().rstrip(b"\0").split(b"\0")
     except OSError:
         return []
