@@ -127,6 +127,8 @@ def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Resul
 
 @dataclass(slots=True)
 class _Search:
+    """What is measured with, and what was found so far."""
+
     instrument: Instrument
     level_settings: LevelSettings
     goal: SearchGoal

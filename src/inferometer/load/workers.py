@@ -156,6 +156,8 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
 
 @dataclass(slots=True)
 class _Worker:
+    """A process, and what leads to it."""
+
     child: WorkerProcess
     control: Channel
     ring: RingReader
