@@ -32,6 +32,7 @@ DEADLINE_S = 60.0
 NS_PER_S = 1e9
 _INFERENCE = (b"/infer ", b"ModelInfer")  # how the path of the request ends, over HTTP and gRPC
 _CHUNK = 65536
+_NOT_INHERITED = ("OPENBLAS_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
 
 
 def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest]]:
@@ -55,13 +56,23 @@ def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest
     return opened
 
 
-def _spent(command: list[str], relay: "_Relay", store: Path) -> Sample:
+def _environment(folder: Path) -> dict[str, str]:
+    """That of an installed program: bytecode is kept, and nobody else has limited the threads."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {
+        **inherited,
+        "INFEROMETER_STORE": str(folder / "store"),
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+    }
+
+
+def _spent(command: list[str], relay: "_Relay", folder: Path) -> Sample:
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "INFEROMETER_STORE": str(store)},
+        env=_environment(folder),
         cwd=ROOT,
         start_new_session=True,
     )

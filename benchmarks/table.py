@@ -159,7 +159,7 @@ BARS = (
     *(
         Bar(
             name=f"startup-{name}",
-            title=f"CPU before the first request, Triton simple: {' '.join(words[:-3])}",
+            title=f"CPU before the first request, Triton simple: {' '.join(words[: words.index('-m')])}",
             unit="s",
             target=0.4,
             rounds=7,
