@@ -4,6 +4,7 @@ from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
+from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
 from benchmarks.tuner import tuner
@@ -154,6 +155,17 @@ BARS = (
         target=1,
         rounds=1,
         open=shared_core,
+    ),
+    *(
+        Bar(
+            name=f"startup-{name}",
+            title=f"CPU before the first request, Triton simple: {' '.join(words[: words.index('-m')])}",
+            unit="s",
+            target=0.4,
+            rounds=7,
+            open=startup_cpu(name),
+        )
+        for name, words in COMMANDS.items()
     ),
     Bar(
         name="memory",

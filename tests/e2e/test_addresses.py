@@ -174,7 +174,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("Redis", "{at} -m fake", PEER, "{at} does not speak HTTP: it looks like Redis", ""),
     ("mail", "{at}", PEER, "{at} does not speak HTTP: it looks like mail or FTP", ""),
     ("noise", "{at}", PEER, "{at} does not speak HTTP: its answer began with", ""),
-    ("noise without an end", "{at}", PEER, "{at} takes connections, and has not answered a GET within 0.3 s", ""),
+    ("noise without an end", "{at}", PEER, "{at} does not speak HTTP: its answer began with", ""),
     ("TLS", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
     ("TLS", "http://{at}/page", USAGE, "{at} is a port with TLS", "https://{at}/page"),
     ("TLS", "{at} -m fake -i grpc", USAGE, "{at} is a port with TLS", "https://{at} fake"),

@@ -28,8 +28,9 @@ from inferometer.options.lengths import lengths
 from inferometer.options.options import DataOptions, Tls
 from inferometer.report.saved import to_html
 from inferometer.services.dynamic_grpc import MESSAGES as CALLED
-from inferometer.services.endpoint import parse_endpoint, tls_context
+from inferometer.services.endpoint import parse_endpoint
 from inferometer.services.openai import PAYLOAD
+from inferometer.services.tls import tls_context
 from inferometer.stats.inspection import inspection
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")

@@ -19,14 +19,13 @@ from inferometer.base.text import nearest
 from inferometer.options.commands import (
     COMPARE_REFUSED,
     DIAGNOSE_REFUSED,
-    FIND_REFUSED,
     TUNE_REFUSED,
-    WINDOWS,
     CompareOptions,
     DiagnoseOptions,
-    FindOptions,
     TuneOptions,
 )
+from inferometer.options.finding import FIND_REFUSED, FindOptions
+from inferometer.options.groups import WINDOWS
 from inferometer.options.option import Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
 from inferometer.options.values import Range

@@ -11,10 +11,10 @@ from inferometer.options.commands import (
     DIAGNOSED_S,
     CompareOptions,
     DiagnoseOptions,
-    FindOptions,
     InspectOptions,
     TuneOptions,
 )
+from inferometer.options.finding import FindOptions
 from inferometer.options.options import DURATION_S
 
 if TYPE_CHECKING:

@@ -1,14 +1,27 @@
-"""Every message to and from the server, for users who ask to see them (`-v -v`): a logger that is silent by default."""
+"""Every message to and from the server, for users who ask to see them (`-v -v`): silent by default.
 
-import logging
+`logging` would do as well, and takes as long to import as all of our own code that a worker needs.
+"""
+
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 ALOUD = 2  # times -v
 
-MESSAGES = logging.getLogger("inferometer.messages")
-MESSAGES.propagate = False
+
+class MessageLog:
+    """Writes lines to stderr while it is asked to."""
+
+    def __init__(self) -> None:
+        self.is_shown = False
+
+    def debug(self, text: str, *values: object) -> None:
+        if self.is_shown:
+            print(text % values if values else text, file=sys.stderr, flush=True)
+
+
+MESSAGES = MessageLog()
 
 
 @contextmanager
@@ -17,11 +30,8 @@ def messages_shown(verbose: int) -> Iterator[None]:
     if verbose < ALOUD:
         yield
         return
-    handler = logging.StreamHandler(sys.stderr)
-    MESSAGES.addHandler(handler)
-    MESSAGES.setLevel(logging.DEBUG)
+    MESSAGES.is_shown = True
     try:
         yield
     finally:
-        MESSAGES.removeHandler(handler)
-        MESSAGES.setLevel(logging.NOTSET)
+        MESSAGES.is_shown = False

@@ -22,8 +22,8 @@ FILE = "inferometer.yaml"
 VARIABLE = "INFEROMETER_CONFIG"  # names a file as --config does
 COMMAND_LINE = "command line"
 MASK = "***"
-_PLAIN = re.compile(r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)")
-_DEFAULT = re.compile(r"\(default ([^\s)]+)\)")
+_PLAIN = r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)"
+_DEFAULT = r"\(default ([^\s)]+)\)"
 
 
 def with_file(
@@ -167,7 +167,7 @@ def _key(row: Option) -> str:
 
 def _default(row: Option) -> str:
     """As the help says it; of flags and of what is absent there is none."""
-    found = _DEFAULT.search(row.help)
+    found = re.search(_DEFAULT, row.help)
     return row.default or ("" if found is None else found[1])
 
 
@@ -176,4 +176,4 @@ def _value(words: Sequence[str]) -> str:
 
 
 def _scalar(word: str) -> str:
-    return word if _PLAIN.fullmatch(word) else json.dumps(word, ensure_ascii=False)
+    return word if re.fullmatch(_PLAIN, word) else json.dumps(word, ensure_ascii=False)

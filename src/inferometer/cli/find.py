@@ -9,7 +9,7 @@ from inferometer.base.messages import messages_shown
 from inferometer.cli.measure import measure_options, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, own_options
-from inferometer.options.commands import FIND_REFUSED, FindOptions
+from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs
 

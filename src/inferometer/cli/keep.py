@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import to_stderr
-from inferometer.cli.compare import are_saved
 from inferometer.cli.config import command_named
 from inferometer.cli.exporting import exporting
-from inferometer.cli.ui import check_installed, show_live
 from inferometer.options.command_line import WORDS
 from inferometer.store.keeper import Keeper
 from inferometer.store.run import FINISHED, Run
@@ -27,11 +26,13 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
     """
     is_quiet = given.get("quiet", False) or name == "demo"  # which has a last word of its own
     store, is_off, tags, port, collector, is_shown = (given.get(option) for option in _OPTIONS)
-    is_saved = name == "compare" and are_saved(given.get(WORDS, ()), store)
+    is_saved = name == "compare" and _are_saved(given, store)
     folder = None if is_saved else where_kept(store, is_off=bool(is_off))
     if not is_saved:
         drop_options(given)
     if is_shown and not is_saved:
+        from inferometer.cli.ui import check_installed
+
         check_installed()
         if folder is None:
             raise UsageError(
@@ -48,11 +49,19 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
         exporting(keeper, port, collector),
     ):
         if is_shown and keeper.is_kept:
+            from inferometer.cli.ui import show_live
+
             show_live(folder, keeper.run.id)
         yield keeper
     if keeper.is_kept and keeper.run.state == FINISHED and not is_quiet:
         short = kept.short(keeper.run)
         to_stderr(f"Kept as run {short}: inferometer view {short} makes its page")
+
+
+def _are_saved(given: dict[str, Any], store: Path | None) -> bool:
+    from inferometer.cli.compare import are_saved
+
+    return are_saved(given.get(WORDS, ()), store)
 
 
 def drop_options(given: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from inferometer import __version__
+from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
 from inferometer.base.text import nearest, to_stderr
@@ -47,6 +48,7 @@ OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
 
 
 def main(argv: list[str] | None = None) -> int:
+    collect_rarely()
     limit_threads()
     words = sys.argv[1:] if argv is None else argv
     name = words[0] if words and words[0] in COMMANDS else ""

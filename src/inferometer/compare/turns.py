@@ -93,7 +93,7 @@ class PilotRun:
 
 def with_count(plan: Plan, count: int | None) -> Plan:
     """The plan with so many requests, where it can have a number of them."""
-    return plan if isinstance(plan, Periodic) else replace(plan, count=count)
+    return plan if isinstance(plan, Periodic) else plan._replace(count=count)
 
 
 @dataclass(frozen=True, slots=True)

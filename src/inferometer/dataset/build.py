@@ -10,10 +10,7 @@ from dataclasses import replace
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step, Streams
-from inferometer.dataset.files import read_directory, read_files
 from inferometer.dataset.generate import generate_steps, pool_size
-from inferometer.dataset.json_file import read_json
-from inferometer.dataset.payloads import build_messages, build_payloads
 from inferometer.dataset.shapes import format_shape, require_input, require_known_datatypes
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions
@@ -32,10 +29,14 @@ def build(
     if is_scheduled:
         _require_json(options)
     if any(spec.datatype == "JSON" for spec in model.inputs):
+        from inferometer.dataset.payloads import build_payloads
+
         return build_payloads(
             options, is_scheduled=is_scheduled, has_sessions=has_sessions, output_tokens=output_tokens
         )
     if any(spec.datatype == "MESSAGE" for spec in model.inputs):
+        from inferometer.dataset.payloads import build_messages
+
         return build_messages(options)
     require_known_datatypes(model.name, "input", model.inputs)
     for name in options.shapes:  # which shape a variable input may have is left to the server
@@ -51,6 +52,8 @@ def build(
             remedy="give random, zero, or data files",
         )
     if options.files:
+        from inferometer.dataset.files import read_files
+
         return read_files(model, options, origin)
     return Dataset(origin, (generate_steps(model.inputs, options, origin),))
 
@@ -73,6 +76,8 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
         )
     directories = [source for source in options.sources if os.path.isdir(source)]
     if not directories:
+        from inferometer.dataset.json_file import read_json
+
         return read_json(model, options.sources, options.shapes, is_scheduled=is_scheduled)
     if len(options.sources) > 1:
         raise UsageError(
@@ -80,6 +85,8 @@ def _given(model: ModelSpec, options: DataOptions, *, is_scheduled: bool) -> Dat
             f"but got {' and '.join(options.sources)}",
             remedy="give one directory, or JSON files",
         )
+    from inferometer.dataset.files import read_directory
+
     return read_directory(model, directories[0], options.shapes)
 
 

@@ -23,7 +23,7 @@ from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
 from inferometer.measure.run import end_load, make_instrument, start_workers
 from inferometer.measure.unused import check_by_concurrency
-from inferometer.options.commands import FindOptions
+from inferometer.options.finding import FindOptions
 from inferometer.options.options import Options
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding, JudgedLoad, Result
@@ -127,6 +127,8 @@ def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Resul
 
 @dataclass(slots=True)
 class _Search:
+    """What is measured with, and what was found so far."""
+
     instrument: Instrument
     level_settings: LevelSettings
     goal: SearchGoal

@@ -2,11 +2,10 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Cancellation:
+class Cancellation(NamedTuple):
     """A share of the requests is cancelled so long after each was sent, unless it has ended by then."""
 
     after_ns: int

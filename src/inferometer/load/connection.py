@@ -21,22 +21,32 @@ import errno
 import os
 import select
 import socket
-import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.link import Callbacks, LinkBase, LinkSetup
 from inferometer.load.reactor import READ, WRITE
-from inferometer.services.endpoint import tls_context
 from inferometer.wire.frames import Buffer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from inferometer.options.options import Tls
 
 BUFFER = 256 * 1024  # bytes that are received at once
 MANY = 512  # buffers in one system call at the most
 
-# What a non-blocking socket says when it can go on only later.
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+class SocketErrors(NamedTuple):
+    """What the errors of a non-blocking socket mean."""
+
+    later: tuple[type[OSError], ...] = (BlockingIOError,)  # it can go on only later
+    # The peer had closed its side in good order before we wrote; Linux calls a reset without that ECONNRESET.
+    closed: tuple[type[OSError], ...] = (BrokenPipeError,)
+    tls: tuple[type[OSError], ...] = ()
 
 
 class SocketLink(LinkBase):
@@ -54,17 +64,36 @@ class SocketLink(LinkBase):
                 f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u"
             ) from error
         self.addresses = [(row[0], row[4]) for row in found]  # to try, in order
-        self.context = None if endpoint.tls is None else tls_context(endpoint.tls)
-        if self.context is not None and protocols:
+        self.context: ssl.SSLContext | None = None
+        self.errors = SocketErrors()
+        if endpoint.tls is not None:
+            self._prepare_tls(endpoint.tls, protocols)
+
+    def _prepare_tls(self, tls: "Tls", protocols: tuple[str, ...]) -> None:
+        import ssl
+
+        from inferometer.services.tls import tls_context
+
+        self.context = tls_context(tls)
+        if protocols:
             self.context.set_alpn_protocols(list(protocols))
+        self.errors = SocketErrors(
+            later=(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError),
+            closed=(BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError),
+            tls=(ssl.SSLError,),
+        )
+
+    def loss_status(self, error: OSError) -> int:
+        """What a request failed of when its connection broke like this."""
+        return outcome.TLS if isinstance(error, self.errors.tls) else outcome.RESET
 
 
 class SocketConnection(ABC):
     """A socket and what is half sent on it."""
 
     __slots__ = (
-        "_address", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_send",
-        "_socket", "_started_ns", "_unsent", "_waits_to_write", "is_opening",
+        "_address", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_secure",
+        "_send", "_socket", "_started_ns", "_unsent", "_waits_to_write", "is_opening",
     )  # fmt: skip
 
     _recv_into: Callable[[bytearray], int]
@@ -81,6 +110,7 @@ class SocketConnection(ABC):
         self._started_ns = 0  # the attempt to open it,
         self._address = 0  # and which address that is trying
         self._fd = -1
+        self._secure: ssl.SSLSocket | None = None  # the same socket, where TLS is spoken
         self._pending: Callable[[], int] | None = None  # of TLS: bytes that are decrypted and not read
         self._unsent: list[Buffer] = []  # what the socket has not taken yet
         self._waits_to_write = False  # the reactor tells when it takes more
@@ -122,6 +152,7 @@ class SocketConnection(ABC):
             self._connect()
 
     def _connect(self) -> None:
+        self._secure = None
         family, address = self._link.addresses[self._address]
         try:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -137,8 +168,8 @@ class SocketConnection(ABC):
             self._connect_next(code)
 
     def _go_on_opening(self, mask: int) -> None:
-        if isinstance(self._socket, ssl.SSLSocket):
-            self._shake_hands(self._socket)
+        if self._secure is not None:
+            self._shake_hands(self._secure)
         elif mask & (WRITE | select.EPOLLERR | select.EPOLLHUP):
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -158,18 +189,20 @@ class SocketConnection(ABC):
             where = self._link.endpoint.authority
             self._not_opened(outcome.CONNECT, f"connection to {where} failed: {os.strerror(code)}")
 
-    def _start_tls(self, context: ssl.SSLContext) -> None:
+    def _start_tls(self, context: "ssl.SSLContext") -> None:
         reactor, endpoint = self._link.reactor, self._link.endpoint
         reactor.remove(self._fd)
         name = endpoint.host if endpoint.tls is None else endpoint.tls.server_name or endpoint.host
-        self._socket = secure = context.wrap_socket(
+        self._socket = self._secure = secure = context.wrap_socket(
             self._socket, do_handshake_on_connect=False, server_hostname=name
         )
         self._fd = secure.fileno()
         reactor.add(self._fd, READ | WRITE, self._go_on_opening)
         self._shake_hands(secure)
 
-    def _shake_hands(self, secure: ssl.SSLSocket) -> None:
+    def _shake_hands(self, secure: "ssl.SSLSocket") -> None:
+        import ssl
+
         try:
             secure.do_handshake()
         except ssl.SSLWantReadError:
@@ -188,7 +221,7 @@ class SocketConnection(ABC):
         link.connect_ns += self._clock() - self._started_ns
         self._recv_into = sock.recv_into
         self._send = sock.send
-        self._pending = sock.pending if isinstance(sock, ssl.SSLSocket) else None
+        self._pending = None if self._secure is None else self._secure.pending
         self.is_opening, self._is_open = False, True
         link.reactor.remove(self._fd)
         link.reactor.add(self._fd, READ, self._ready)
@@ -233,7 +266,7 @@ class SocketConnection(ABC):
                 sent = self._send(b"".join(unsent[:MANY]))
             else:
                 sent = self._socket.sendmsg(unsent[:MANY])
-        except LATER:
+        except self._link.errors.later:
             sent = 0
         except OSError as error:
             self._lost(error)
@@ -261,7 +294,7 @@ class SocketConnection(ABC):
     def _receive(self) -> None:
         try:
             length = self._recv_into(self._buffer)
-        except LATER:
+        except self._link.errors.later:
             return
         except OSError as error:
             self._lost(error)
@@ -275,8 +308,3 @@ class SocketConnection(ABC):
         assert self._pending is not None
         if self._is_open and self._pending():
             self._receive()
-
-
-def loss_status(error: OSError) -> int:
-    """What a request failed of when its connection broke like this."""
-    return outcome.TLS if isinstance(error, ssl.SSLError) else outcome.RESET

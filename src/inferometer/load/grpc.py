@@ -13,12 +13,11 @@ the server in order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
+from inferometer.load.connection import SocketConnection, SocketLink
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
@@ -89,42 +88,47 @@ def _render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
     return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
 
-@dataclass(slots=True)
 class _Call:
     """What a slot is doing."""
 
-    slot: int
-    channel: "_Channel"
-    lane: int  # what shares a connection or a stream: the slot, or the sequence it carries
-    request: Http2Request | Request | None = None  # a call rendered whole; on a stream, the message
-    stream: Stream | None = None  # its own; a shared one is in `shared`
-    shared: "SharedStream | None" = None
-    sent_ns: int = 0
-    wrote_ns: int = 0
-    first_ns: int = 0
-    responses: int = 0
-    refusals: int = 0  # of this request, by servers that had not begun it
-    request_id: bytes = b""  # on a shared stream
-    step: int = -1  # of the request whose reply is read; below 0 it is only counted
-    difference: str = ""  # what the comparison found
-    received: int = 0  # bytes that came for it on a shared stream
-    times: list[int] = field(default_factory=list)
+    __slots__ = (
+        "channel", "difference", "first_ns", "lane", "received", "refusals", "request", "request_id", "responses",
+        "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
+    )  # fmt: skip
+
+    def __init__(self, slot: int, channel: "_Channel", lane: int) -> None:
+        self.slot = slot
+        self.channel = channel
+        self.lane = lane  # what shares a connection or a stream: the slot, or the sequence it carries
+        self.request: Http2Request | Request | None = None  # rendered whole; on a stream, the message
+        self.stream: Stream | None = None  # its own; a shared one is in `shared`
+        self.shared: SharedStream | None = None
+        self.sent_ns = self.wrote_ns = self.first_ns = 0
+        self.responses = 0
+        self.refusals = 0  # of this request, by servers that had not begun it
+        self.request_id = b""  # on a shared stream
+        self.step = -1  # of the request whose reply is read; below 0 it is only counted
+        self.difference = ""  # what the comparison found
+        self.received = 0  # bytes that came for it on a shared stream
+        self.times: list[int] = []
 
 
-@dataclass(slots=True)
 class SharedStream:
     """A bidirectional stream that carries the requests of several slots, or those of a sequence.
 
     A channel that goes away takes its streams along.
     """
 
-    number: int
-    channel: "_Channel"
-    stream: Stream | None = None  # None until there is a request for it
-    first_id: int = 0
-    calls: dict[bytes, _Call] = field(default_factory=dict)  # outstanding, by request id, the oldest first
-    _sent: int = 0  # requests
-    _counted: int = 0  # bytes that came and belong to some request
+    __slots__ = ("_counted", "_sent", "calls", "channel", "first_id", "number", "stream")
+
+    def __init__(self, number: int, channel: "_Channel", first_id: int = 0) -> None:
+        self.number = number
+        self.channel = channel
+        self.stream: Stream | None = None  # None until there is a request for it
+        self.first_id = first_id
+        self.calls: dict[bytes, _Call] = {}  # outstanding, by request id, the oldest first
+        self._sent = 0  # requests
+        self._counted = 0  # bytes that came and belong to some request
 
     @property
     def next_id(self) -> int:
@@ -475,7 +479,7 @@ class _Channel(SocketConnection):
         recv_into, send = self._recv_into, self._send
         try:
             length = recv_into(buffer)
-        except LATER:
+        except self._link.errors.later:
             return
         except OSError as error:
             self._lost(error)
@@ -496,7 +500,7 @@ class _Channel(SocketConnection):
         cost = self._cost
         try:
             sent = send(frames) if self.http2.next_id >> 1 & MASK >= FIRST else cost.sampled(send, frames)
-        except LATER:
+        except self._link.errors.later:
             sent = 0
         except OSError as error:
             self._lost(error)
@@ -676,7 +680,7 @@ class _Channel(SocketConnection):
     def _lost(self, error: OSError) -> None:
         """The connection broke: every call on it has failed, and the next ones need another."""
         now = self._link.clock()
-        status = loss_status(error)
+        status = self._link.loss_status(error)
         self._close()
         self.plain.make_streams()
         for stream in list(self.http2.streams.values()):

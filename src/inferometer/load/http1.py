@@ -1,7 +1,6 @@
 """HTTP/1.1 connections of one worker: one per slot, kept alive, opened when first needed."""
 
 import re
-import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from itertools import count
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.units import NS_PER_US
-from inferometer.load.connection import LATER, SocketConnection, SocketLink, loss_status
+from inferometer.load.connection import SocketConnection, SocketLink
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, always_finish
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
@@ -18,10 +17,6 @@ from inferometer.model.unique import COUNTER_BITS, MARK, Unique
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import ReplyDecoder
-
-# What a socket says when the peer had closed its side in good order before we wrote; Linux calls a reset without that
-# ECONNRESET.
-CLOSED = (BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class Http1Link(SocketLink):
@@ -187,7 +182,7 @@ class _Connection(SocketConnection):
             self._sent_ns = now_ns
             try:
                 sent = self._sampled(request) if self._replies & MASK < FIRST else self._send(request)
-            except LATER:
+            except self._link.errors.later:
                 sent = 0
             except OSError as error:
                 self._lost(error)
@@ -217,7 +212,7 @@ class _Connection(SocketConnection):
         buffer, decoder, recv_into, clock = self._buffer, self._decoder, self._recv_into, self._clock
         try:
             length = recv_into(buffer)
-        except LATER:
+        except self._link.errors.later:
             return
         except OSError as error:
             self._lost(error)
@@ -241,7 +236,7 @@ class _Connection(SocketConnection):
             send = self._send if replies & MASK >= FIRST else self._sampled
             try:  # as send() does: one call less, ten thousand times a second
                 sent = send(request)
-            except LATER:
+            except self._link.errors.later:
                 sent = 0
             except OSError as error:
                 self._lost(error)
@@ -409,14 +404,14 @@ class _Connection(SocketConnection):
         if self._late:
             self._keep(error, 0)
             return
-        is_idle_close = isinstance(error, CLOSED) and self._decoder.idle
+        is_idle_close = isinstance(error, self._link.errors.closed) and self._decoder.idle
         if self._replies and self._request is not None and is_idle_close:
             self.close()
             self._link.reconnects += 1
             self._link.resent += 1
             self.prepare()
             return
-        self.fail(loss_status(error), str(error))
+        self.fail(self._link.loss_status(error), str(error))
 
     def close(self) -> None:
         self._late.clear()

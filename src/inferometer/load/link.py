@@ -6,8 +6,7 @@ A link is all connections of one worker to the server. It is made of a `LinkSetu
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
@@ -81,8 +80,7 @@ def always_finish(finish: Finish) -> NextStep:
     return next_step
 
 
-@dataclass(frozen=True, slots=True)
-class Callbacks:
+class Callbacks(NamedTuple):
     """What a link calls."""
 
     finish: Finish
@@ -218,8 +216,7 @@ class SendCost:
         self.ns = sum(usual) // len(usual)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSetup:
+class LinkSetup(NamedTuple):
     """What a link is made of."""
 
     wiring: Wiring

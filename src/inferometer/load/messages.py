@@ -1,6 +1,6 @@
 """What a controller and its workers say to each other."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.cancellation import Cancellation
@@ -9,8 +9,7 @@ from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """What a worker is told first."""
 
     wiring: Wiring
@@ -27,32 +26,27 @@ class Job:
     verbose: int = 0  # from ALOUD on it tells of every message
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(NamedTuple):
     plan: Plan
     start_ns: int  # when an open plan's schedule begins; the same for all workers
 
 
-@dataclass(frozen=True, slots=True)
 class Sync:
     """Publish everything that has ended, then answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """Send nothing more, and wait for what is outstanding."""
 
     silence_ns: int  # but only while something ends at least this often,
     limit_ns: int  # and no longer than this
 
 
-@dataclass(frozen=True, slots=True)
 class Applied:
-    pass
+    """The load is as the message asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(NamedTuple):
     seen_ns: int  # all that had come until then is read and written,
     behind_ns: int  # which took so long
     cpu_ns: int
@@ -68,15 +62,13 @@ class Synced:
     spool_problem: str  # why requests are no longer kept; empty while they are
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     cancelled: int
     sent: int
     resent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The worker cannot go on: an error for the user, or a bug with its traceback."""
 
     error: InferometerError | None

@@ -9,9 +9,8 @@ import bisect
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
@@ -20,12 +19,11 @@ NEVER = 1 << 62
 ROUNDING = 1e-6  # of a request: sums of rates and times are not exact
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """Keep `concurrency` requests outstanding; stop after `count` if that is given."""
 
     concurrency: int
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
 
     def share(self, index: int, parts: int) -> "Closed":
         """The part of worker `index`; the first ones take the remainder."""
@@ -39,18 +37,17 @@ class Schedule(Protocol):
         """NEVER when the schedule is over."""
 
 
-@dataclass(slots=True)
 class Arrivals:
     """How many requests of an open plan were due by times that do not decrease."""
 
-    plan: "Open"
-    _number: int = 0
-    _schedule: Schedule = field(init=False)
-
-    def __post_init__(self) -> None:
-        schedule = self.plan.schedule
+    def __init__(self, plan: "Open") -> None:
+        self._plan = plan
+        self._number = 0
+        schedule = plan.schedule
         # A random schedule can only be walked once, and the sender walks the plan's own.
-        self._schedule = Poisson(schedule.rate, schedule.seed) if isinstance(schedule, Poisson) else schedule
+        self._schedule: Schedule = (
+            Poisson(schedule.rate, schedule.seed) if isinstance(schedule, Poisson) else schedule
+        )
 
     def by(self, after_ns: int) -> int:
         """Of the whole plan, whatever part each worker has; `after_ns` is the time since the schedule began."""
@@ -61,11 +58,10 @@ class Arrivals:
         else:
             number = bisect.bisect_right(range(NEVER), after_ns, lo=number, key=due_ns)
         self._number = number
-        return number if self.plan.count is None else min(number, self.plan.count)
+        return number if self._plan.count is None else min(number, self._plan.count)
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(NamedTuple):
     """Send each request when it is due; with `cap`, only when fewer than that are outstanding.
 
     With `steps`, request n sends that step of the dataset; without, the steps follow each other.
@@ -73,15 +69,14 @@ class Open:
 
     schedule: Schedule
     cap: int | None = None
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
     steps: tuple[int, ...] | None = None
     first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
     stride: int = 1
 
     def share(self, index: int, parts: int) -> "Open":
         """The part of worker `index` of `parts`: every request whose number has that remainder."""
-        return replace(
-            self,
+        return self._replace(
             cap=None if self.cap is None else max(1, _share(self.cap, index, parts)),
             count=_maybe_share(self.count, index, parts),
             first=index,
@@ -89,15 +84,14 @@ class Open:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Periodic:
+class Periodic(NamedTuple):
     """Start with `start` requests at once; `step` more whenever the latest have had `period` responses, up to `end`."""
 
     start: int
     end: int
     step: int
     period: int
-    count: None = None
+    count: None = None  # type: ignore[assignment]
 
     def share(self, index: int, parts: int) -> "Periodic | Closed":
         """One worker does it all: a batch is complete only when every request of it is."""
@@ -115,8 +109,7 @@ def _maybe_share(total: int | None, index: int, parts: int) -> int | None:
     return None if total is None else _share(total, index, parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """A fixed rate: the first request is due one period after the start."""
 
     rate: float  # requests per second
@@ -125,16 +118,16 @@ class Constant:
         return round((number + 1) * NS_PER_S / self.rate)  # absolute, so lateness never adds up
 
 
-@dataclass(slots=True)
 class Poisson:
     """Independent arrivals at a mean rate; the same seed gives the same arrivals in every worker."""
 
-    rate: float
-    seed: int = 0
-    _due: list[int] = field(default_factory=list, repr=False)
-    _base: int = 0  # number of the first one in `_due`
-    _random: random.Random | None = field(default=None, repr=False)
-    _last_s: float = 0.0
+    def __init__(self, rate: float, seed: int = 0) -> None:
+        self.rate = rate
+        self.seed = seed
+        self._due: list[int] = []
+        self._base = 0  # number of the first one in `_due`
+        self._random: random.Random | None = None
+        self._last_s = 0.0
 
     def due_ns(self, number: int) -> int:
         """Asked for in order: what lies behind is forgotten."""
@@ -154,8 +147,7 @@ class Poisson:
         self._due = keep
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(NamedTuple):
     """Gaps that repeat; the first request is due after the first gap."""
 
     times_ns: tuple[int, ...]  # of one round: the gaps, added up
@@ -165,8 +157,7 @@ class Intervals:
         return rounds * self.times_ns[-1] + self.times_ns[place]
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """Due times from a list, once."""
 
     times_ns: tuple[int, ...]
@@ -175,21 +166,16 @@ class Listed:
         return self.times_ns[number] if number < len(self.times_ns) else NEVER
 
 
-@dataclass(frozen=True, slots=True)
 class Ramps:
     """Pieces of time in each of which the rate goes evenly from one value to another.
 
     Within a piece the number of requests due by time t is a t + b t²; request n is due when it reaches n + 1.
     """
 
-    pieces: tuple[tuple[int, float, float], ...]  # (duration ns, rate at its start, rate at its end)
-    _ends: tuple[float, ...] = field(init=False, repr=False)  # requests due by the end of each piece
-    _starts_ns: tuple[int, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_ends", tuple(accumulate(map(_requests_in, self.pieces))))
-        starts = accumulate((duration for duration, _, _ in self.pieces), initial=0)
-        object.__setattr__(self, "_starts_ns", tuple(starts))
+    def __init__(self, pieces: "tuple[Piece, ...]") -> None:
+        self.pieces = pieces
+        self._ends = tuple(accumulate(map(_requests_in, pieces)))  # requests due by the end of each piece
+        self._starts_ns = tuple(accumulate((duration for duration, _, _ in pieces), initial=0))
 
     @property
     def count(self) -> int:

@@ -6,7 +6,6 @@ new id, on the next stream of the data. By concurrency each slot is a lane. By r
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -20,8 +19,7 @@ class Mark(NamedTuple):
     started_ns: int = 0  # of the last request of a sequence: when the first one was due
 
 
-@dataclass(frozen=True, slots=True)
-class SequencePlan:
+class SequencePlan(NamedTuple):
     """How sequences are made. `streams` are the steps of each data stream."""
 
     streams: tuple[tuple[int, ...], ...]
@@ -40,14 +38,16 @@ class SequencePlan:
 BASE_LENGTH = 20
 
 
-@dataclass(slots=True)
 class _Lane:
-    sequence_id: int = 0
-    stream: tuple[int, ...] = ()
-    length: int = 0
-    position: int = 0  # of the next request; 0 when none is live
-    outstanding: int = 0
-    started_ns: int = 0  # when the live sequence's first request was due
+    __slots__ = ("length", "outstanding", "position", "sequence_id", "started_ns", "stream")
+
+    def __init__(self) -> None:
+        self.sequence_id = 0
+        self.stream: tuple[int, ...] = ()
+        self.length = 0
+        self.position = 0  # of the next request; 0 when none is live
+        self.outstanding = 0
+        self.started_ns = 0  # when the live sequence's first request was due
 
     @property
     def is_live(self) -> bool:
@@ -55,21 +55,17 @@ class _Lane:
         return self.position > 0 or self.outstanding > 0
 
 
-@dataclass(slots=True)
 class Sequences:
     """The lanes of one worker: `index` of `parts`, so that ids and streams are shared out."""
 
-    plan: SequencePlan
-    index: int = 0
-    parts: int = 1
-    _lanes: list[_Lane] = field(default_factory=list)
-    _begun: int = 0
-    _waiting: deque[int] = field(default_factory=deque)  # lanes in the order of their turns, by rate
-    _random: random.Random = field(default_factory=random.Random)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.plan.seed * self.parts + self.index)
-        self._begun = self.index
+    def __init__(self, plan: SequencePlan, index: int = 0, parts: int = 1) -> None:
+        self.plan = plan
+        self.index = index
+        self.parts = parts
+        self._lanes: list[_Lane] = []
+        self._begun = index
+        self._waiting: deque[int] = deque()  # lanes in the order of their turns, by rate
+        self._random = random.Random(plan.seed * parts + index)
 
     # --- lanes by rate
 

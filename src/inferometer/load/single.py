@@ -19,9 +19,10 @@ from inferometer.load.link import Callbacks, LinkSetup, always_finish
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.load.worker import SMALL
-from inferometer.services.endpoint import Endpoint, tls_context
+from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import why_unreachable
 from inferometer.services.kserve import read_stream_reply
+from inferometer.services.tls import tls_context
 from inferometer.services.traffic import IN_PROCESS, Reply, Traffic, Wiring
 from inferometer.wire.frames import Buffer
 from inferometer.wire.grpc import OK, PREFIX, UNKNOWN, Ending, GrpcConnection, name_of_code

@@ -4,19 +4,22 @@ Started as `python -m inferometer.load.worker FD`. It stops by itself when the c
 """
 
 import gc
+
+if __name__ == "__main__":  # what is imported is no garbage, and later no pause may disturb the load
+    gc.disable()
+
 import mmap
 import resource
 import select
 import signal
 import sys
 import time
-import traceback
 from functools import partial
-from multiprocessing.connection import Connection
 
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, messages_shown
 from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
@@ -38,7 +41,7 @@ def main() -> None:
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)  # workers.start_process has blocked them
-    controller = Connection(int(sys.argv[1]))
+    controller = Channel(int(sys.argv[1]))
     try:
         job: Job = controller.recv()
         with messages_shown(job.verbose):
@@ -48,6 +51,8 @@ def main() -> None:
     except InferometerError as error:
         controller.send(Failed(error, str(error)))
     except Exception as error:  # the outermost frame: the controller shows it
+        import traceback
+
         controller.send(Failed(maybe_shortage(error), traceback.format_exc()))
 
 
@@ -79,7 +84,7 @@ def _requests(job: Job) -> list[Request]:
 class _Worker:
     """Translates messages into calls of the engine."""
 
-    def __init__(self, controller: Connection, job: Job) -> None:
+    def __init__(self, controller: Channel, job: Job) -> None:
         self._controller = controller
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft < hard:  # as many open files as the system lets us have
@@ -112,8 +117,6 @@ class _Worker:
 
     def run(self) -> None:
         self._reactor.add(self._controller.fileno(), READ, self._message)
-        gc.collect()
-        gc.freeze()
         gc.disable()
         while self._stop is None:
             self._engine.run(None, self._is_applied if self._pending_apply else None)

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
-from multiprocessing.connection import Connection, wait
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
+from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import SequencePlan
@@ -40,8 +40,7 @@ ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What the workers have spent since they started."""
 
     cpu_ns: tuple[int, ...]  # of each worker
@@ -54,8 +53,7 @@ class Cost:
     stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(NamedTuple):
     """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
 
     records: Records
@@ -158,8 +156,10 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
 
 @dataclass(slots=True)
 class _Worker:
+    """A process, and what leads to it."""
+
     child: WorkerProcess
-    control: Connection
+    control: Channel
     ring: RingReader
 
 
@@ -227,7 +227,7 @@ class Workers:
         command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
         child = (self.start or start_process)(command, fds)
         theirs.close()
-        control = Connection(ours.detach())
+        control = Channel(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
         job = Job(
@@ -273,7 +273,7 @@ class Workers:
             left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
-            return replace(self._last, records=left, seen_ns=int(left.end_ns.max()))
+            return self._last._replace(records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self.count:
             raise LocalError(
                 f"a worker process did not answer for {plain_number(ANSWER_S)} s",
@@ -305,7 +305,7 @@ class Workers:
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
-        return replace(self._last, records=records)
+        return self._last._replace(records=records)
 
     def wait(self, until_ns: int) -> None:
         """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""
@@ -345,9 +345,8 @@ class Workers:
         waiting = {process.control: process for process in self._processes}
         deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
         while waiting and monotonic_ns() < deadline_ns:
-            ready = wait(list(waiting), timeout=ROUND_NS / NS_PER_S)
+            ready = readable(list(waiting), ROUND_NS / NS_PER_S)
             for control in ready:
-                assert isinstance(control, Connection)
                 answer = _receive(waiting[control])
                 if isinstance(answer, kind):
                     answers.append(answer)

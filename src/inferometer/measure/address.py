@@ -1,7 +1,5 @@
 """Where the server is that the options ask for."""
 
-from dataclasses import replace
-
 from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
 from inferometer.options.options import AUTO, Options
@@ -15,7 +13,7 @@ def address(options: Options) -> Endpoint:
     port = _usual_port(options)
     endpoint = parse_endpoint(options.url or f"{LOCAL}:{port}", default_port=port, tls=options.tls)
     is_secure = options.protocol == "grpc" and options.grpc_tls
-    return replace(endpoint, tls=options.tls) if is_secure else endpoint
+    return endpoint._replace(tls=options.tls) if is_secure else endpoint
 
 
 def _usual_port(options: Options) -> int:
@@ -40,7 +38,7 @@ def model_in(url: str | None, kind: str) -> str:
 def url_of(options: Options, written: Address, path: str = "") -> str:
     """The address with another path, as `address` understands it: it knows the schemes http and https."""
     if options.grpc_tls and not written.scheme:
-        written = replace(written, scheme="grpcs" if options.protocol == "grpc" else "https")
+        written = written._replace(scheme="grpcs" if options.protocol == "grpc" else "https")
     return written.url(_usual_port(options), path)
 
 

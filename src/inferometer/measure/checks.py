@@ -13,7 +13,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
-from inferometer.options.commands import WINDOWS
+from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
 from inferometer.options.option import Given, Option, Rule, is_async, is_grpc, names_data
 from inferometer.options.options import AUTO, DURATION_S, OPTIONS, PARTS, Options, value_of

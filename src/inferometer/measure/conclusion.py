@@ -50,6 +50,8 @@ _NO_PORT = os.strerror(errno.EADDRNOTAVAIL)
 
 @dataclass(slots=True)
 class _Span:
+    """How many there were, and from when to when."""
+
     count: int = 0
     first_ns: int = 0
     last_ns: int = 0

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.replay import Trace
@@ -59,6 +57,8 @@ def _about(trace: Trace, tokenizer: Tokenizer) -> Iterator[str]:
 
 def _require_room(trace: Trace, size: float) -> None:
     """All requests lie in memory while they are sent."""
+    import psutil
+
     free = psutil.virtual_memory().available
     if _COPIES * size <= free:
         return

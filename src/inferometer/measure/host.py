@@ -3,24 +3,21 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
 from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest
+from inferometer.observe.processes import Process, command_line, family, maybe_process
 from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurement
 from inferometer.stats.merge import gpu_figures
 
-if TYPE_CHECKING:
-    import psutil
-
 _STUB = "python_backend_stub"
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SHORTEST_S = 0.05  # counters of the kernel go in steps of a hundredth of a second
 LOOK_S = 0.5
 MUCH = 0.2  # of a level's time, during which others crowd the machine
@@ -28,8 +25,7 @@ WHOLE = 0.99  # the same, from which it is not worth a number
 WAITING = 0.1  # cores that this tool would have used and did not get
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """What one process has had of the cores so far, how long it waited for them, and the one model it runs, if any."""
 
     core_s: float = 0.0
@@ -42,37 +38,19 @@ class ProcessTable:
 
     def family(self, pids: Iterable[int]) -> frozenset[int]:
         """These processes and all that they started."""
-        import psutil
-
-        found = set[int]()
-        for pid in pids:
-            with contextlib.suppress(psutil.Error):
-                found |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
-        return frozenset(found)
+        return family(pids)
 
     def used(self, pids: Iterable[int]) -> dict[int, Used]:
         """Without those that ended."""
-        import psutil
-
-        found = dict[int, Used]()
-        for pid in pids:
-            with contextlib.suppress(psutil.Error):
-                process = psutil.Process(pid)
-                times = process.cpu_times()
-                found[pid] = Used(times.user + times.system, _waited_s(pid), maybe_stub(process.cmdline()))
-        return found
+        return {
+            pid: Used(row.core_s, _waited_s(pid), maybe_stub(command_line(pid)))
+            for pid, row in self.cores(pids).items()
+        }
 
     def cores(self, pids: Iterable[int]) -> dict[int, Used]:
         """The same without waits and models: a server has hundreds of threads, and each has a file of its own."""
-        found = dict[int, Used]()
-        for pid in pids:
-            with (
-                contextlib.suppress(OSError, IndexError, ValueError),
-                open(f"/proc/{pid}/stat", "rb") as file,
-            ):
-                after_name = file.read().rpartition(b")")[2].split()
-                found[pid] = Used((int(after_name[11]) + int(after_name[12])) / _TICKS_PER_S)
-        return found
+        processes = filter(None, map(maybe_process, pids))
+        return {process.pid: Used(process.core_s) for process in processes}
 
 
 def _waited_s(pid: int) -> float:
@@ -104,17 +82,12 @@ class LocalServer:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._processes: tuple[psutil.Process, ...] = ()
+        self._processes: tuple[Process, ...] = ()
         self._log: Path | None = None
         self.find()
 
     def find(self) -> None:
-        import psutil
-
-        self._processes = ()
-        for pid in listeners(self._port):
-            with contextlib.suppress(psutil.Error):
-                self._processes += (psutil.Process(pid),)
+        self._processes = tuple(filter(None, map(maybe_process, listeners(self._port))))
         self._log = next(filter(None, (_maybe_log(process.pid) for process in self._processes)), None)
 
     @property
@@ -123,21 +96,12 @@ class LocalServer:
 
     def ended(self) -> str:
         """In words, how it ended, with its last line; nothing while it runs, or where it was never seen."""
-        if not self._processes or any(map(_is_running, self._processes)):
+        if not self._processes or any(process.is_running for process in self._processes):
             return ""
         pid = self._processes[0].pid
         words = f"the server's process {pid} {_maybe_ending(pid) or 'has ended'}"
         line = "" if self._log is None else last_line(self._log)
         return f"{words}; its last line: {line}" if line else words
-
-
-def _is_running(process: "psutil.Process") -> bool:
-    import psutil
-
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _maybe_ending(pid: int) -> str | None:
@@ -165,8 +129,7 @@ def _maybe_log(pid: int) -> Path | None:
 # --- how busy the machine is
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     at_ns: int
     host: HostSample
     used: dict[int, Used]

@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Collected, Load, ResizableLoad
 from inferometer.measure.host import HostWatch
-from inferometer.measure.journal import RequestJournal
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot
 from inferometer.stats.slo import Slo
 from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:
+    from inferometer.measure.journal import RequestJournal
 
 FAR_NS = 3600 * NS_PER_S
 SILENCE_NS = 60 * NS_PER_S
@@ -69,7 +72,7 @@ class Instrument:
     read_counters: Callable[[], Snapshot | None]
     watcher: Watcher
     metrics: Poller | None = None
-    journal: RequestJournal | None = None
+    journal: "RequestJournal | None" = None
     resizable: ResizableLoad | None = None
     most_workers: int = 1
     host: HostWatch | None = None  # None where nobody asks how busy this machine is

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.dataset.dataset import Dataset
-from inferometer.dataset.replay import Trace
 from inferometer.load.plan import (
     Closed,
     Constant,
@@ -26,6 +26,9 @@ from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.saturation import Tried, next_load
 from inferometer.options.options import Options
 from inferometer.options.values import Range
+
+if TYPE_CHECKING:
+    from inferometer.dataset.replay import Trace
 from inferometer.stats.measurement import Level
 
 THREADS = 16  # the classic tool's senders by concurrency, where they are not one for each request
@@ -222,7 +225,7 @@ def read_intervals(path: str) -> tuple[int, ...]:
 
 
 def maybe_agenda(
-    options: Options, dataset: Dataset, trace: Trace | None, numbers: tuple[int, ...] | None
+    options: Options, dataset: Dataset, trace: "Trace | None", numbers: tuple[int, ...] | None
 ) -> Agenda | None:
     """None when the load goes on until it has been measured."""
     if options.shape_load is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inferometer
 from inferometer.base.errors import MissingError, UsageError
@@ -17,15 +17,11 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
-from inferometer.dataset.replay import read_trace
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import address
 from inferometer.measure.checks import check_model, with_api_key
-from inferometer.measure.described import maybe_described
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
-from inferometer.measure.journal import RequestJournal
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
-from inferometer.measure.prompts import RunPrompts, maybe_prompts
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
 from inferometer.measure.unused import check_given, check_tls, check_use, check_validation
@@ -38,14 +34,17 @@ from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
-from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
 from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
 
 if TYPE_CHECKING:
+    from inferometer.dataset.replay import Trace
+    from inferometer.measure.journal import RequestJournal
+    from inferometer.measure.prompts import RunPrompts
     from inferometer.server.in_process import Host
+    from inferometer.services.shared_memory import Shared
 
 IN_PROCESS_KIND = "triton_c_api"
 METRICS_PORT = 8002
@@ -63,7 +62,7 @@ class Setup:
     options: Options
     model: ModelSpec
     traffic: Traffic
-    shared: Shared | None  # tensors for shared memory
+    shared: "Shared | None"  # tensors for shared memory
     level_settings: LevelSettings
     sequences: SequencePlan | None
     result: Result  # with no levels yet
@@ -72,10 +71,10 @@ class Setup:
     last: float | None  # the end of the sweep; None is open
     warnings: tuple[str, ...]
     metrics: MetricsEndpoint | None = None  # only when they are collected
-    journal: RequestJournal | None = None  # only when requests are exported
+    journal: "RequestJournal | None" = None  # only when requests are exported
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
-    prompts: RunPrompts | None = None  # of servers that read text
+    prompts: "RunPrompts | None" = None  # of servers that read text
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -88,8 +87,7 @@ class Setup:
         return (*self.findings, *self.warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(NamedTuple):
     """What a command does in a way of its own while a measurement is prepared."""
 
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
@@ -134,10 +132,10 @@ def prepare(
 def moved(setup: Setup, host: "Host") -> Setup:
     """The same requests for another process of ours that holds a Triton."""
     endpoint = Endpoint(LOOPBACK, choose_ports(Ports()).http)
-    wiring = replace(setup.traffic.wiring, endpoint=endpoint)
+    wiring = setup.traffic.wiring._replace(endpoint=endpoint)
     return replace(
         setup,
-        traffic=replace(setup.traffic, wiring=wiring),
+        traffic=setup.traffic._replace(wiring=wiring),
         service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
         host=host,
     )
@@ -146,7 +144,7 @@ def moved(setup: Setup, host: "Host") -> Setup:
 def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: Habits) -> Setup:
     """At this endpoint, or at the address that was given."""
     check_given(options, command)
-    trace = None if options.replay is None else read_trace(options.replay, speed=options.speed)
+    trace = _maybe_trace(options)
     is_found = options.service_kind == AUTO
     options, found = recognized(options, command)
     check_given(options, command)  # now that it is known what the server is
@@ -162,7 +160,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = maybe_described(trace, options, model) or build(
+        dataset = _maybe_described(trace, options, model) or build(
             model,
             options.data,
             is_scheduled=options.fixed_schedule,
@@ -192,9 +190,8 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     return Setup(
         options=options,
         model=model,
-        traffic=replace(
-            traffic,
-            wiring=replace(traffic.wiring, streams=streams, unique=dataset.unique),
+        traffic=traffic._replace(
+            wiring=traffic.wiring._replace(streams=streams, unique=dataset.unique),
             validation=None
             if requests.expected is None
             else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),
@@ -233,15 +230,44 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         metrics=metrics,
         agenda=agenda,
         journal=_maybe_journal(options, service, model, traffic, steps),
-        prompts=maybe_prompts(options, dataset, steps),
+        prompts=_maybe_prompts(options, dataset, steps),
     )
+
+
+# --- what most runs do without is imported by those that have it
+
+
+def _maybe_trace(options: Options) -> "Trace | None":
+    if options.replay is None:
+        return None
+    from inferometer.dataset.replay import read_trace
+
+    return read_trace(options.replay, speed=options.speed)
+
+
+def _maybe_described(trace: "Trace | None", options: Options, model: ModelSpec) -> Dataset | None:
+    if trace is None:
+        return None
+    from inferometer.measure.described import maybe_described
+
+    return maybe_described(trace, options, model)
+
+
+def _maybe_prompts(options: Options, dataset: Dataset, steps: Sequence[Step]) -> "RunPrompts | None":
+    if not KINDS[options.service_kind].has_tokens:
+        return None
+    from inferometer.measure.prompts import maybe_prompts
+
+    return maybe_prompts(options, dataset, steps)
 
 
 def _maybe_journal(
     options: Options, service: Service, model: ModelSpec, traffic: Traffic, steps: Sequence[Step]
-) -> RequestJournal | None:
+) -> "RequestJournal | None":
     if options.profile_export is None:
         return None
+    from inferometer.measure.journal import RequestJournal
+
     return RequestJournal(
         path=Path(options.profile_export),
         service_kind=options.service_kind,
@@ -287,10 +313,12 @@ def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
 
 def _maybe_shared(
     options: Options, model: ModelSpec, steps: Sequence[Step], dataset: Dataset
-) -> Shared | None:
+) -> "Shared | None":
     """What goes into shared memory; outputs that are compared come back with the reply."""
     if options.shared_memory == "none":
         return None
+    from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
+
     outputs = OutputPlaces(
         batch=options.batch or 1,
         unknown_size=options.output_shared_memory_size,
@@ -316,9 +344,9 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
     """Where the metrics are said to be, or usually are: LLM servers have them at the address of their answers."""
     if options.metrics_url is not None:
         endpoint = parse_endpoint(options.metrics_url, default_port=METRICS_PORT, tls=options.tls)
-        endpoint = replace(endpoint, prefix=endpoint.prefix or "/metrics")
+        endpoint = endpoint._replace(prefix=endpoint.prefix or "/metrics")
     elif KINDS[options.service_kind].has_tokens:
-        endpoint = replace(server, prefix="/metrics")
+        endpoint = server._replace(prefix="/metrics")
     else:
         endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
     # Headers may be secrets of the server's; another host need not know them.

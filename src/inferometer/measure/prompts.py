@@ -12,9 +12,9 @@ from inferometer.model.unique import Unique
 from inferometer.options.options import Options
 from inferometer.records.records import Totals
 from inferometer.services.kind import KINDS
+from inferometer.stats.prompt_figures import PromptFigures
 from inferometer.stats.prompts import (
     AskedPrompts,
-    PromptFigures,
     SentPrompt,
     described_figures,
     prompt_figures,

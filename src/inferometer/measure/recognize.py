@@ -20,7 +20,6 @@ from inferometer.services.address import Address, ServerPath, maybe_server_path
 from inferometer.services.detect import METRICS, ServerGuess, look, probe, recognize
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS, Service
-from inferometer.services.openai_api import is_body_field
 
 CLASSIC = "perf_analyzer"
 """The command that keeps the classic tool's ways."""
@@ -147,7 +146,7 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
     if (wrong := maybe_wrong(named, looks, command)) is not None:
         raise wrong
     if looks.kind == "http" and known is not None and known.endpoint:
-        looks = replace(looks, kind="openai", title="an OpenAI-style server by its path")
+        looks = looks._replace(kind="openai", title="an OpenAI-style server by its path")
     if looks.kind == "http" or (_has_whole_bodies(options, looks.kind) and looks.kind != "torchserve"):
         return _found_plain(options, written, looks, command)
     if known is not None and not (known.is_measured and looks.kind in known.kinds):
@@ -163,7 +162,11 @@ def _found(options: Options, written: Address, known: ServerPath | None, command
 
 def _has_whole_bodies(options: Options, kind: str) -> bool:
     """To an OpenAI-style server --body may also give single fields."""
-    return bool(options.bodies) and not (kind == "openai" and all(map(is_body_field, options.bodies)))
+    if not options.bodies or kind != "openai":
+        return bool(options.bodies)
+    from inferometer.services.openai_api import is_body_field
+
+    return not all(map(is_body_field, options.bodies))
 
 
 def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:

@@ -1,23 +1,22 @@
 """What will be sent, what must come back, and how sequences are made of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS
 from inferometer.dataset.build import batch, batch_expected, stream_expected, stream_steps
 from inferometer.dataset.dataset import Dataset, Step, Streams
-from inferometer.dataset.json_file import read_step
-from inferometer.dataset.replay import Trace, TraceLine
-from inferometer.dataset.trace_tokens import trace_place
 from inferometer.load.sequences import SequencePlan
 from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 
+if TYPE_CHECKING:
+    from inferometer.dataset.replay import Trace, TraceLine
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+
+class Requests(NamedTuple):
     """`numbers` are the steps in the order of a trace that names them."""
 
     steps: Sequence[Step]
@@ -26,7 +25,7 @@ class Requests:
     numbers: tuple[int, ...] | None = None
 
 
-def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
+def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: "Trace | None") -> Requests:
     if options.session_concurrency is not None:
         steps = _flat(dataset.streams)
         return Requests(steps, sequences=session_plan(steps, options.session_concurrency))
@@ -41,7 +40,7 @@ def make_requests(options: Options, dataset: Dataset, model: ModelSpec, trace: T
     return _replayed(trace, options, dataset, model, requests)
 
 
-def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: Trace | None) -> Requests:
+def _of_sequences(options: Options, dataset: Dataset, model: ModelSpec, trace: "Trace | None") -> Requests:
     if trace is not None and (entry := next((line for line in trace.entries if not line.is_plain), None)):
         detail = "the data of a sequence model follows its sequences"
         raise trace.error(entry, detail, remedy="leave out step, stream and data")
@@ -72,9 +71,12 @@ def _flat(streams: Streams) -> tuple[Step, ...]:
 
 
 def _replayed(
-    trace: Trace, options: Options, dataset: Dataset, model: ModelSpec, plain: Requests
+    trace: "Trace", options: Options, dataset: Dataset, model: ModelSpec, plain: Requests
 ) -> Requests:
     """The dataset's requests and those the trace brings along, and which of them each line sends."""
+    from inferometer.dataset.json_file import read_step
+    from inferometer.dataset.trace_tokens import trace_place
+
     if any(entry.stream is not None for entry in trace.entries):
         expected = stream_expected(dataset, model)
         plain = Requests(_flat(stream_steps(dataset, model)), None if expected is None else _flat(expected))
@@ -96,15 +98,14 @@ def _replayed(
             origin = trace_place(trace.path, entry.line)
             added.append(read_step(model, entry.data, origin, options.data.shapes))
         numbers.append(own[entry.data])
-    return replace(
-        plain,
+    return plain._replace(
         steps=(*plain.steps, *_flat(stream_steps(Dataset("json", (tuple(added),)), model))),
         expected=None if plain.expected is None else (*plain.expected, *((),) * len(added)),
         numbers=tuple(numbers),
     )
 
 
-def _number(trace: Trace, entry: TraceLine, dataset: Dataset, plain: Requests, turn: int) -> int:
+def _number(trace: "Trace", entry: "TraceLine", dataset: Dataset, plain: Requests, turn: int) -> int:
     """The request that the line names; one that names none takes the next of the dataset."""
     if entry.is_plain:
         return turn % len(plain.steps)
@@ -120,7 +121,7 @@ def _number(trace: Trace, entry: TraceLine, dataset: Dataset, plain: Requests, t
     return sum(len(steps) for steps in dataset.streams[:stream]) + step
 
 
-def _beyond(trace: Trace, entry: TraceLine, noun: str, number: int, there_are: int) -> UsageError:
+def _beyond(trace: "Trace", entry: "TraceLine", noun: str, number: int, there_are: int) -> UsageError:
     return trace.error(
         entry, f"the {noun} is {number}, but the data has {there_are}", remedy="they are counted from 0"
     )

@@ -25,7 +25,6 @@ from inferometer.observe.statistics import snapshot
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
-from inferometer.services.shared_memory import Registry, shared_region
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
@@ -94,6 +93,8 @@ def registered_memory(setup: Setup) -> AbstractContextManager[None]:
     """The shared memory that requests point at, where they do."""
     if setup.shared is None:
         return nullcontext()
+    from inferometer.services.shared_memory import Registry, shared_region
+
     if not isinstance(setup.service, Registry):
         raise _no_such_calls(setup, "shared memory")
     return shared_region(setup.shared, setup.service)
@@ -225,13 +226,13 @@ def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint)
         plan = point.before
         if plan is None:
             assert not isinstance(point.plan, Periodic)
-            plan = replace(point.plan, count=options.warmup_request_count)
+            plan = point.plan._replace(count=options.warmup_request_count)
         warm_up(instrument, plan)
     if options.warmup_s:
         plan = point.plan
         if options.request_count:
             assert not isinstance(plan, Periodic)
-            plan = replace(plan, count=None)
+            plan = plan._replace(count=None)
         warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
         instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's
 

@@ -8,8 +8,8 @@ load with nearly the highest throughput.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 LEVELS = 12  # at most
 MOST = 4096  # requests in flight
@@ -25,8 +25,7 @@ PATIENT = 6  # times the usual time, for a first answer that did not come in it
 CLOSE = 1.3  # ratio of two loads that need none between them
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(NamedTuple):
     """A level: requests in flight, what the server did in a second, the middle latency, the share that failed."""
 
     load: int

@@ -5,14 +5,14 @@ at what else was given, those of `_KINDS` at the kind of server; `check_use` loo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset
 from inferometer.dataset.shapes import fits, format_shape
 from inferometer.measure.checks import AGENDAS, DUE, LOAD_MODES, kind_of
 from inferometer.model.spec import ModelSpec, TensorSpec
-from inferometer.options.commands import PROMPTS, WINDOWS
+from inferometer.options.groups import PROMPTS, WINDOWS
 from inferometer.options.option import Given, is_grpc, names_data
 from inferometer.options.options import AUTO, MODERN, Options, value_of
 from inferometer.options.values import GENERATED
@@ -28,8 +28,7 @@ _ENDS_BY_ITSELF = ("request_count", *AGENDAS, "periodic_concurrency", "session_c
 _TLS = tuple(field for field in _NAMES if field.startswith("tls."))
 
 
-@dataclass(frozen=True, slots=True)
-class _Unused:
+class _Unused(NamedTuple):
     """Fields, when they have no effect, and the sentence: what follows the option's name, and the remedy."""
 
     fields: tuple[str, ...]

@@ -65,7 +65,7 @@ def _below(options: Options, kind: str, command: str) -> str:
     """The command for the port where the server usually is, if it is there."""
     endpoint = address(replace(options, url=url_of(options, written_address(options))))
     distance = _ABOVE[kind]
-    near = replace(endpoint, port=endpoint.port - distance)
+    near = endpoint._replace(port=endpoint.port - distance)
     said = f"usually {distance} below"
     try:
         looks = look(Connection(near)) if near.port > 0 else None

@@ -7,8 +7,7 @@ is the same as not there.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferometer.base.errors import PeerError
 
@@ -17,15 +16,13 @@ Shape = Any
 function that gives the value in its type, or raises a ValueError with what belongs there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Required:
+class Required(NamedTuple):
     """A part that must be there."""
 
     shape: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """An object whose names are free."""
 
     shape: Shape

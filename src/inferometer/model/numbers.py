@@ -7,14 +7,13 @@ exception, as everywhere with floating point: they take the nearest value, ties 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Datatype:
+class Datatype(NamedTuple):
     """How one element looks in memory."""
 
     numpy: str  # dtype that holds the raw bytes; BF16 is the upper half of a float32

@@ -7,7 +7,7 @@ in words of one token and one width, the lowest digit first: neighbours differ i
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MARK = "~"  # what a place is filled with before; no word has it
 BITS = (
@@ -16,8 +16,7 @@ BITS = (
 COUNTER_BITS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Unique:
+class Unique(NamedTuple):
     """`words` are the digits, in UTF-8."""
 
     words: tuple[bytes, ...]

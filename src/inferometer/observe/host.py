@@ -15,17 +15,17 @@ from typing import Any
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 MILLIWATTS_PER_WATT = 1000
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_IDLE, _IOWAIT = 3, 4
 
 
 def describe_host() -> dict[str, Any]:
     """Name, processor, cores, memory, system and Python."""
-    import psutil
-
     return {
         "name": platform.node(),
         "processor": processor(),
         "cores": os.cpu_count() or 0,
-        "memory_bytes": int(psutil.virtual_memory().total),
+        "memory_bytes": memory_bytes()["MemTotal"],
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],  # a process may have open; -1 is no limit
@@ -166,32 +166,47 @@ class HostMeter:
         self._chosen = cores
 
     def read(self) -> HostSample:
-        import psutil
-
-        rows = psutil.cpu_times(percpu=True)
+        rows = _core_times()
         # Where a core is off, those after it have other places.
         chosen = [rows[n] for n in self._chosen] if self._chosen and max(self._chosen) < len(rows) else rows
-        times = {name: sum(getattr(row, name) for row in chosen) for name in rows[0]._fields}
-        # Time given to guests is counted as user time as well.
-        total_s = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
-        memory = psutil.virtual_memory()
+        total_s = sum(sum(row) for row in chosen)
+        memory = memory_bytes()
         return HostSample(
-            busy_s=total_s - times["idle"] - times.get("iowait", 0.0),
+            busy_s=total_s - sum(row[_IDLE] + row[_IOWAIT] for row in chosen),
             total_s=total_s,
-            memory_used_bytes=int(memory.total - memory.available),
+            memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
             gpus={} if self._nvml is None else self._nvml.read(),
         )
 
 
+def _core_times() -> list[list[float]]:
+    """The seconds of each core that is on, by what it did: user, nice, system, idle, iowait, irq, softirq, steal.
+
+    Time given to guests, which stands behind these, is counted as user time as well.
+    """
+    with open("/proc/stat") as file:
+        rows = [line.split() for line in file if line.startswith("cpu") and line[3].isdecimal()]
+    return [[int(ticks) / _TICKS_PER_S for ticks in row[1:9]] for row in rows]
+
+
+def memory_bytes() -> dict[str, int]:
+    """What `/proc/meminfo` says."""
+    with open("/proc/meminfo") as file:
+        rows = (line.split() for line in file)
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
+
+
 def is_this_host(host: str) -> bool:
     """Whether the name or address is a loopback one, or another of this machine's own."""
-    import psutil
-
     if host.lower() in ("localhost", platform.node().lower()):
         return True
     try:
         address = ip_address(host)
     except ValueError:
         return False
+    if address.is_loopback:
+        return True
+    import psutil
+
     own = {row.address for rows in psutil.net_if_addrs().values() for row in rows}
-    return address.is_loopback or str(address) in own
+    return str(address) in own

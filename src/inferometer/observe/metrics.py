@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.observe.host import Gpu, HostSample, busiest
-from inferometer.observe.llm_metrics import LlmReading, maybe_llm_reading
-from inferometer.wire.prometheus import metric_lines
+
+if TYPE_CHECKING:
+    from inferometer.observe.llm_metrics import LlmReading
 
 GPU_METRICS = {
     "nv_gpu_utilization": "utilization",
@@ -27,8 +28,7 @@ CPU_METRICS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(NamedTuple):
     """What is known of one model's queue: a gauge and two counters."""
 
     pending: float | None = None
@@ -47,7 +47,7 @@ class Sample:
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     host: HostSample | None = None
-    llm: LlmReading | None = None
+    llm: "LlmReading | None" = None
 
     @property
     def waiting(self) -> float | None:
@@ -64,6 +64,9 @@ class Sample:
 
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:
+    from inferometer.observe.llm_metrics import maybe_llm_reading
+    from inferometer.wire.prometheus import metric_lines
+
     gpus: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     queues: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     cpu: dict[str, Any] = {}

@@ -146,7 +146,7 @@ def require(given: Mapping[str, Any], command: Command) -> None:
 def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option, str]]:
     """The options in the order they are met, each with its value as it was written; a flag has none."""
     as_written = {
-        name: row if row.values is None else dataclasses.replace(row, values=text(row.metavar))
+        name: row if row.values is None else row._replace(values=text(row.metavar))
         for name, row in command.by_name.items()
     }
     for _, row, value in _uses(argv, as_written, command):

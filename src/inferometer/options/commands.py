@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
     above_zero,
@@ -28,61 +29,17 @@ USUAL_PORTS = (8000, 8001, 8002)
 
 # --- options of a measurement that a command has no use for, and what to do instead
 
-_OWN_LOADS = "it chooses the loads itself"
-_OTHER_LOADS = (
-    "request_rate",
-    "request_intervals",
-    "periodic_concurrency",
-    "request_period",
-    "fixed_schedule",
-    "replay",
-    "speed",
-    "shape_load",
-    "session_concurrency",
-    "binary_search",
-    "sweep",
-    "latency_limit_ms",
-    "max_outstanding",
-)
-WINDOWS = (
-    "measurement_mode",
-    "measurement_interval_ms",
-    "measurement_request_count",
-    "stability_percentage",
-    "max_trials",
-)
-PROMPTS = (
-    "data.prompt_tokens",
-    "data.tokenizer",
-    "data.prefix_tokens",
-    "data.prefix_pool",
-    "data.prefix_zipf",
-    "data.unique_prompts",
-    "data.repeat_prompts",
-)
 _CANCELLING = ("cancel_after_s", "cancel_share")
-_ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
-
-FIND_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --by says which, --start where"),
-    **dict.fromkeys(
-        _ENDINGS, "the promise decides how long a load is measured; --duration is for the whole search"
-    ),
-    **dict.fromkeys(
-        ("warmup_s", "warmup_request_count"), "warm the server up with a short `inferometer measure` before"
-    ),
-    "max_error_rate": "put it into the promise, such as 'p99<50ms, errors<1%'",
-}
 DIAGNOSE_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(_OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
-    **dict.fromkeys(_ENDINGS, "--duration is the time for one load"),
+    **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
+    **dict.fromkeys(ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
     **dict.fromkeys(
         ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING), "use it with `inferometer measure`"
     ),
 }
 TUNE_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys((*_OTHER_LOADS, "concurrency"), f"{_OWN_LOADS}: --load says where to look"),
+    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: --load says where to look"),
     **dict.fromkeys(
         (
             "warmup_s",
@@ -153,42 +110,6 @@ COMPARE_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FindOptions:
-    """What only `find` is asked."""
-
-    slo: str = option(
-        "--slo",
-        "What to keep, such as 'p99<50ms, errors<0.1%'",
-        text("PROMISE"),
-        default="",
-        group="Search",
-        is_required=True,
-        is_main=True,
-    )
-    by: str = option(
-        "--by",
-        "What to raise: rate or concurrency",
-        choice("WHAT", "rate", "concurrency"),
-        default="rate",
-        is_main=True,
-    )
-    start: float | None = option(
-        "--start",
-        "The first to try (default: from a short look)",
-        above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
-        is_main=True,
-    )
-    duration_s: float = ours(
-        "-d --duration",
-        "Time for the whole search, such as 90s or 2m",
-        duration(zero=False),
-        default=60.0,
-        shown="1m",
-        is_main=True,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ _REMEDY = (
     "2048:40, or @FILE"
 )
 _PAIRS = "128/128:60, 2048/256:40"
-_CALL = re.compile(r"(normal|lognormal|uniform)\(([^()]*)\)")
-_ITEM = re.compile(r"(\d{1,8})(?:/(\d{1,8}))?(?::(\d{1,9}(?:\.\d{1,9})?))?")
+_CALL = r"(normal|lognormal|uniform)\(([^()]*)\)"
+_ITEM = r"(\d{1,8})(?:/(\d{1,8}))?(?::(\d{1,9}(?:\.\d{1,9})?))?"
 _number = whole(least=1)
 
 
@@ -66,7 +66,7 @@ def parse_lengths(name: str, asked: int | str) -> Lengths:
         return Lengths("constant", _number.read(name, word))
     if word.startswith("@"):
         return Lengths("file", path=_existing(name, asked.strip()[1:]))
-    called = _CALL.fullmatch(word)
+    called = re.fullmatch(_CALL, word)
     if called is not None:
         return _distribution(name, asked, called[1], called[2])
     return Lengths("listed", choices=tuple(_choice(name, asked, item) for item in word.split(",")))
@@ -106,7 +106,7 @@ _EXAMPLES: Mapping[str, str] = {
 
 
 def _choice(name: str, asked: str, item: str) -> Choice:
-    found = _ITEM.fullmatch(item.strip())
+    found = re.fullmatch(_ITEM, item.strip())
     if found is None:
         raise UsageError(f"{name} '{asked}': '{item.strip()}' is no length", remedy=_REMEDY)
     prompt, output, weight = found.groups()

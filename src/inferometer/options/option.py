@@ -10,10 +10,9 @@ option, `own` how our commands do; `classic` and `modern` make of the table what
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
@@ -25,8 +24,7 @@ _ROWS = "options"
 _GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One way to give a field its value on a command line."""
 
     names: tuple[str, ...]  # what the help shows
@@ -79,7 +77,7 @@ Groups = tuple[tuple[str, tuple[Option, ...]], ...]
 
 def classic(groups: Groups) -> Groups:
     """What the classic script knows: options that have a name there."""
-    return _converted(groups, lambda row: replace(row, instead="") if row.names else None)
+    return _converted(groups, lambda row: row._replace(instead="") if row.names else None)
 
 
 def modern(groups: Groups) -> Groups:
@@ -89,10 +87,9 @@ def modern(groups: Groups) -> Groups:
     def convert(row: Option) -> Option | None:
         if row.own is None:
             names = tuple(name for name in row.names if name not in taken)
-            return replace(row, names=names) if names else None
+            return row._replace(names=names) if names else None
         aliases = tuple(name for name in row.names if name.startswith("--") and name not in row.own)
-        return replace(
-            row,
+        return row._replace(
             names=row.own,
             aliases=aliases,
             values=row.own_values or row.values,
@@ -196,7 +193,7 @@ def _rows(cls: type, title: str, prefix: str) -> Iterator[tuple[str, Option]]:
             default = row.default
             if default is None:
                 default = _shown(field.default) if number == 0 and row.values is not None else ""
-            yield title, replace(row, field=row.field or f"{prefix}{field.name}", default=default)
+            yield title, row._replace(field=row.field or f"{prefix}{field.name}", default=default)
 
 
 def _shown(default: object) -> str:
@@ -214,8 +211,7 @@ Given = Mapping[str, Any]
 """What was given, from field to value, and nothing else: rules can be checked before `Options` are made of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A combination of options that is refused, and the sentence that says so."""
 
     is_broken: Callable[[Given], bool]

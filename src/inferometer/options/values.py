@@ -15,10 +15,10 @@ Read = Callable[[str, str], Any]  # (the option as it was written, the word give
 Check = Callable[[str, Any], None]  # (the field, the value): refuses what a word could not have said either
 
 _LARGEST = 2**31 - 1  # what the classic tool's integers hold
-_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # "token" of RFC 9110, 5.6.2
-_IDENTIFIERS = re.compile(r"([0-9]{1,20})(?::([0-9]{1,20}))?")
+_WHOLE = r"[+-]?[0-9]{1,20}"
+_DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # "token" of RFC 9110, 5.6.2
+_IDENTIFIERS = r"([0-9]{1,20})(?::([0-9]{1,20}))?"
 SMALLEST_FACTOR = 1.01  # between one level and the next: a smaller one gives levels without end
 
 GENERATED = ("random", "zero")  # what is sent where no file of data is given
@@ -94,13 +94,13 @@ def invalid(name: str, text: str, remedy: str) -> UsageError:
 
 
 def _whole(name: str, text: str, shown: str) -> int:
-    if _WHOLE.fullmatch(text.strip()) is None or abs(number := int(text)) > _LARGEST:
+    if re.fullmatch(_WHOLE, text.strip()) is None or abs(number := int(text)) > _LARGEST:
         raise invalid(name, shown, f"give a whole number up to {_LARGEST}, without unit")
     return number
 
 
 def _decimal(name: str, text: str, shown: str) -> float:
-    if _DECIMAL.fullmatch(text.strip()) is None or abs(number := float(text)) == float("inf"):
+    if re.fullmatch(_DECIMAL, text.strip()) is None or abs(number := float(text)) == float("inf"):
         raise invalid(name, shown, "give a number such as 10 or 2.5, without unit")
     return number
 
@@ -294,7 +294,7 @@ ramp = _refined(span(), _refuse_ramp)
 @reads("RANGE")
 def identifiers(name: str, word: str) -> tuple[int, int | None]:
     """`start[:end]` of sequence ids."""
-    match = _IDENTIFIERS.fullmatch(word)
+    match = re.fullmatch(_IDENTIFIERS, word)
     if match is None:
         raise invalid(name, word, "write it like 1:1000, with ids from 0 on")
     start, end = int(match[1]), None if match[2] is None else int(match[2])
@@ -469,7 +469,7 @@ def header(name: str, word: str) -> tuple[str, str]:
             "The header has no colon (it is not shown, as it may be a secret)",
             remedy="write it as Name:Value",
         )
-    if _HEADER_NAME.fullmatch(field) is None:
+    if re.fullmatch(_HEADER_NAME, field) is None:
         raise refusal(
             name,
             "What stands before the colon is not a header name (it is not shown, as it may be a secret)",

@@ -8,7 +8,6 @@ read.
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
@@ -42,8 +41,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolEntry:
+class SpoolEntry(NamedTuple):
     """One request and its responses, and where it lies in the file."""
 
     offset: int

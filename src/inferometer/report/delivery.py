@@ -39,14 +39,14 @@ def is_stdout(place: str | None) -> bool:
 
 def check_outputs(options: "Options") -> None:
     """Refuses files that could not be written when the load is over, and two reports in one."""
-    from inferometer.report.export import exportable
-
     check_forms(options)
     if options.profile_export is not None:
         if is_stdout(options.profile_export):
             raise UsageError(
                 "requests are exported to a file, not to standard output", remedy="give it a name"
             )
+        from inferometer.report.export import exportable
+
         exportable(Path(options.profile_export))
 
 

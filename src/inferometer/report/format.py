@@ -15,9 +15,7 @@ GIB = 1024**3
 NONE = "-"  # stands for a figure that does not exist
 BAR_WIDTH = 24
 NO_BREAK = "\u00a0"
-_UNIT = re.compile(
-    r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
-)
+_UNIT = r"(?<=\d) (?=(?:ns|µs|ms|s|%|infer/s|requests/s|GiB)(?![\w/]))|(?<=concurrency) (?=\d)|(?<=request rate) (?=\d)"
 STANDARD_PERCENTILES = (50, 90, 95, 99)
 # As sentences of lower packages have them, too.
 duration, quantity, plain_number, share = units.duration, units.quantity, units.plain_number, units.share
@@ -138,7 +136,7 @@ def plural(count: int, noun: str, *, separator: str = ",") -> str:
 
 def glued(text: str, glue: str = NO_BREAK) -> str:
     """The text with numbers and their units joined, so that no end of a line comes between them."""
-    return _UNIT.sub(glue, text)
+    return re.sub(_UNIT, glue, text)
 
 
 def first_line(text: str, limit: int = 200) -> str:

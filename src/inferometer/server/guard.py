@@ -19,8 +19,8 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 SHARED_MEMORY = Path("/dev/shm")
 GRACE_S = 8.0
@@ -34,8 +34,7 @@ def guard_command(files: "ServerFiles", *, log: Path, alive: int) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, *map(str, words)]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFiles:
+class ServerFiles(NamedTuple):
     """What a server leaves in the file system."""
 
     prefix: str  # of the names of its shared memory regions

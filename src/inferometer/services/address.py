@@ -1,7 +1,7 @@
 """An address as people write it, taken apart; nobody is asked yet."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from inferometer.base.errors import UsageError
@@ -14,13 +14,12 @@ SCHEMES = {"http": 80, "https": 443, "grpc": None, "grpcs": None}
 LOCAL = "localhost"
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))  # stays as it is written in a path
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)")
-_NO_SLASHES = re.compile(rf"({'|'.join(SCHEMES)}):([^/\d].*|\d+[.:].*)", re.IGNORECASE)
-_PARTS = re.compile(r"(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)"
+_NO_SLASHES = rf"(?i)({'|'.join(SCHEMES)}):([^/\d].*|\d+[.:].*)"
+_PARTS = r"(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where, and whatever else the address says."""
 
     host: str
@@ -46,9 +45,9 @@ def read_address(text: str) -> Address:
     url = text.strip()
     if any(char.isspace() or not char.isprintable() for char in url):
         raise UsageError(f"the address '{url}' has a blank in it", remedy="write it like localhost:8000")
-    known = _SCHEME.fullmatch(url)
+    known = re.fullmatch(_SCHEME, url)
     scheme, rest = (known[1].lower(), known[2]) if known is not None else ("", url)
-    parts = _PARTS.fullmatch(rest)
+    parts = re.fullmatch(_PARTS, rest)
     assert parts is not None  # any text has these parts
     authority, path, query = parts["authority"], parts["path"] or "", parts["query"] or ""
     if "@" in authority:
@@ -67,7 +66,7 @@ def read_address(text: str) -> Address:
         authority = f"{LOCAL}:{authority.lstrip(':')}"
     if "," in authority:
         raise UsageError(f"the address '{url}' has a comma in it", remedy="give one address")
-    if not scheme and (known := _NO_SLASHES.fullmatch(url)) is not None:
+    if not scheme and (known := re.fullmatch(_NO_SLASHES, url)) is not None:
         raise UsageError(f"the address '{url}' has no //", remedy=f"write {known[1].lower()}://{known[2]}")
     if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
         raise UsageError(
@@ -96,8 +95,7 @@ def _with_user(user: str, host: str) -> UsageError:
 # --- paths that are known
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPath:
+class ServerPath(NamedTuple):
     """What a path says: which kinds of servers have it, and what stands in it."""
 
     kinds: tuple[str, ...]
@@ -119,7 +117,7 @@ _ASIDE = (
 """Paths that such a server has beside those for inference, or that are not measured here."""
 
 _PATHS = tuple(
-    (kinds, re.compile(rf"(?P<prefix>.*?){pattern}"), (kinds, pattern) not in _ASIDE)
+    (kinds, rf"(?P<prefix>.*?){pattern}", (kinds, pattern) not in _ASIDE)
     for kinds, pattern in (
         *_ASIDE,
         (("triton",), rf"/v2(?:/models(?:/{_MODEL}{_VERSION}(?:/infer)?)?)?"),
@@ -134,8 +132,10 @@ _PATHS = tuple(
 
 def maybe_server_path(path: str) -> ServerPath | None:
     """What a path says by its looks alone; None for one of the user's own."""
+    if not path.strip("/"):
+        return None
     for kinds, pattern, is_measured in _PATHS:
-        if (found := pattern.fullmatch(path)) is not None:
+        if (found := re.fullmatch(pattern, path)) is not None:
             parts = {name: unquote(value) for name, value in found.groupdict(default="").items()}
             return ServerPath(kinds, **{**parts, "prefix": found["prefix"]}, is_measured=is_measured)
     return None

@@ -4,20 +4,17 @@
 also sees a server behind the other one of TLS and plain text.
 """
 
-import http.client
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import urljoin
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.text import decode_json
 from inferometer.base.units import plain_number
 from inferometer.services.endpoint import Connection, Endpoint
-from inferometer.services.http_control import HttpControl
+from inferometer.services.http_control import BadReply, HttpControl
 
 TIMEOUT_S = 5.0
 LONGEST_TEXT = 4000  # of a page, to see what it is
@@ -70,8 +67,7 @@ QUESTIONS = {
 _QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
 
 
-@dataclass(frozen=True, slots=True)
-class ServerGuess:
+class ServerGuess(NamedTuple):
     """What an address looks like."""
 
     kind: str  # a service kind, or one of those below, which cannot be measured
@@ -183,17 +179,21 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
     try:
         return _guess(connection, protocol, page, first)
     except PeerError as error:
-        if connection.endpoint.tls is None or isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        if connection.endpoint.tls is None:
+            raise
+        from inferometer.services.tls import is_untrusted
+
+        if is_untrusted(error.__cause__):
             raise
         # Headers may be secrets: they are not sent in plain text.
-        plain = Connection(replace(connection.endpoint, tls=None))
+        plain = Connection(connection.endpoint._replace(tls=None))
         try:
             found = _guess(plain, protocol, page, first)
         except PeerError:
             raise error from error.__cause__
         if found.scheme:
             raise
-        return replace(found, scheme=found.protocol)
+        return found._replace(scheme=found.protocol)
 
 
 def _guess(connection: Connection, protocol: str, page: str, first: str) -> ServerGuess:
@@ -206,22 +206,24 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     status = answers[PAGE].status
     is_moved = found is PLAIN and 300 <= status < 400
     moved_to = _location(connection, page) if is_moved else ""
-    return replace(found, page_status=status, is_locked=is_locked, moved_to=moved_to)
+    return found._replace(page_status=status, is_locked=is_locked, moved_to=moved_to)
 
 
 def _location(connection: Connection, page: str) -> str:
     """Where a redirect leads, as a whole address."""
     endpoint = connection.endpoint
     path = page or f"{endpoint.prefix}/"
-    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
     found = control.location(path, timeout_s=TIMEOUT_S)
-    return urljoin(f"{replace(endpoint, prefix='')}{path}", found) if found else ""
+    from urllib.parse import urljoin
+
+    return urljoin(f"{endpoint._replace(prefix='')}{path}", found) if found else ""
 
 
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
     """Ask until the answers tell; PeerError when nobody is there, or somebody who speaks no language of ours."""
     endpoint = connection.endpoint
-    control = HttpControl(Connection(replace(endpoint, prefix=""), connection.headers))
+    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
     answers: dict[str, ProbeAnswer] = {}
     first = _QUESTION_OF.get(first, first)
     for question in sorted(QUESTIONS, key=lambda name: name != first):
@@ -230,7 +232,7 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
             answers[question] = _ask(control, (page or path or "/") if question == PAGE else path)
         except PeerError as error:
             cause = error.__cause__
-            if not isinstance(cause, (http.client.HTTPException, TimeoutError, ConnectionResetError)):
+            if not isinstance(cause, (BadReply, TimeoutError, ConnectionResetError)):
                 raise
             return answers or _probe_other_protocols(connection, cause)
         if recognize(answers) is not PLAIN:
@@ -249,8 +251,8 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
             f"{where} takes connections, and has not answered a GET within {plain_number(TIMEOUT_S)} s",
             remedy=remedy,
         ) from cause
-    is_closed = isinstance(cause, (http.client.RemoteDisconnected, ConnectionResetError))
-    line = str(cause) if isinstance(cause, http.client.BadStatusLine) and not is_closed else ""
+    is_closed = isinstance(cause, ConnectionResetError)
+    line = cause.begins if isinstance(cause, BadReply) else ""
     answers: ProbeAnswers = {}
     if connection.endpoint.tls is None and not line.startswith("\x00"):
         answers = _probe_tls(connection.endpoint)
@@ -336,6 +338,8 @@ def _probe_tls(endpoint: Endpoint) -> dict[str, ProbeAnswer]:
 
 def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
     """The protocol that the peer takes, or nothing if it does not say; None if it does not speak TLS."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([offered])

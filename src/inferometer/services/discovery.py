@@ -1,8 +1,7 @@
 """From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
@@ -13,8 +12,7 @@ READY = "READY"
 _FIXED = ("explicit model load", "polling is enabled", "not allowed")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelState:
+class ModelState(NamedTuple):
     """A row of the server's index."""
 
     name: str

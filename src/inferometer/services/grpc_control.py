@@ -1,7 +1,6 @@
 """Control calls over gRPC, on the same codec as the load: rare, so each blocks on a connection of its own."""
 
 import socket
-import ssl
 import weakref
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
 from inferometer.options.options import Options
-from inferometer.services.endpoint import Connection, tls_context
+from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import TIMEOUT_S, why_unreachable
 from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import (
@@ -120,7 +119,11 @@ class GrpcControl:
 
     def _connect(self, timeout_s: float) -> socket.socket:
         endpoint = self._connection.endpoint
-        context = None if endpoint.tls is None else tls_context(endpoint.tls)
+        context = None
+        if endpoint.tls is not None:
+            from inferometer.services.tls import tls_context
+
+            context = tls_context(endpoint.tls)
         sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
         if endpoint.tls is None or context is None:
@@ -128,7 +131,7 @@ class GrpcControl:
         context.set_alpn_protocols(["h2"])
         try:
             return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
-        except (OSError, ssl.SSLError):
+        except OSError:
             sock.close()
             raise
 

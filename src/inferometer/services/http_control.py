@@ -1,21 +1,32 @@
-"""Control calls over HTTP: rare, so a library does them; each on a fresh connection with a time-out."""
+"""Control calls over HTTP, on the same codec as the load: rare, so each blocks on a connection of its own."""
 
-import http.client
 import json
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import socket
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
-from inferometer.services.endpoint import Connection, tls_context, without_key
+from inferometer.services.endpoint import Connection, Endpoint, without_key
+from inferometer.wire.http1 import Head, ReplyDecoder, encode_request
+
+if TYPE_CHECKING:
+    import ssl
 
 TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0  # large models take their time
 LARGEST_BODY = 256 << 20
+BUFFER = 64 * 1024
+
+
+class BadReply(Exception):
+    """What came is no whole reply; `begins` is its first line where it is no HTTP at all."""
+
+    def __init__(self, text: str, begins: str = "") -> None:
+        super().__init__(text)
+        self.begins = begins
 
 
 class HttpControl:
@@ -23,8 +34,11 @@ class HttpControl:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        tls = connection.endpoint.tls
-        self._context = None if tls is None else tls_context(tls)
+        self._context: ssl.SSLContext | None = None
+        if connection.endpoint.tls is not None:
+            from inferometer.services.tls import tls_context
+
+            self._context = tls_context(connection.endpoint.tls)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HttpControl, (self._connection,)  # a TLS context cannot be pickled
@@ -66,105 +80,97 @@ class HttpControl:
         timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes]:
         """Status and body of whatever the server answers; `headers` go with a body."""
-        path = self._connection.endpoint.prefix + path
-        with self._open(timeout_s) as client:
-            client.putrequest(method, path)
-            for name, value in self._connection.headers:
-                client.putheader(name, value)
-            if body is not None:
-                for name, value in headers:
-                    client.putheader(name, value)
-                client.putheader("Content-Length", str(len(body)))
-            client.endheaders(body)
-            MESSAGES.debug("> %s %s, %d bytes", method, path, len(body or b""))
-            reply = client.getresponse()
-            text = _whole_body(reply)
-            MESSAGES.debug("< %d %s, %d bytes", reply.status, printable(reply.reason), len(text))
-            return reply.status, text
+        path = self._connection.endpoint.prefix + path or "/"
+        given = (*self._headers(), *(() if body is None else headers))
+        length = None if body is None else len(body)
+        MESSAGES.debug("> %s %s, %d bytes", method, path, length or 0)
+        head, text = self._send(encode_request(method, path, given, length) + (body or b""), timeout_s)
+        MESSAGES.debug("< %d %s, %d bytes", head.status, printable(head.reason), len(text))
+        return head.status, text
 
     def location(self, path: str, *, timeout_s: float) -> str:
         """Where a GET is redirected to; nothing where it is not."""
-        with self._open(timeout_s) as client:
-            client.request("GET", path, headers=dict(self._connection.headers))
-            return client.getresponse().getheader("Location", "")
+        head, _ = self._send(encode_request("GET", path, self._headers(), None), timeout_s)
+        return head.get("Location") or ""
 
     def infer(self, request: bytes) -> tuple[str | None, bytes]:
         """Send a request that is rendered already: length of the reply's JSON header, if it has one, and body."""
-        with self._open(TIMEOUT_S) as client:
-            client.sock.sendall(request)
-            reply = http.client.HTTPResponse(client.sock, method="POST")
-            reply.begin()
-            body = _whole_body(reply)
-        if reply.status != 200:
-            raise PeerError(self._reason(body) or f"the server answered with status {reply.status}")
-        return reply.getheader("Inference-Header-Content-Length"), body
+        head, body = self._send(request, TIMEOUT_S)
+        if head.status != 200:
+            raise PeerError(self._reason(body) or f"the server answered with status {head.status}")
+        return head.get("Inference-Header-Content-Length"), body
+
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        headers = self._connection.headers
+        own = (("Host", self._connection.endpoint.authority), ("Accept-Encoding", "identity"))
+        given = {name.lower() for name, _ in headers}
+        return (*(field for field in own if field[0].lower() not in given), *headers)
 
     def _reason(self, text: bytes) -> str:
         return without_key(reason_of(text), self._connection.key)
 
-    @contextmanager
-    def _open(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
+    def _send(self, request: bytes, timeout_s: float) -> tuple[Head, bytes]:
         endpoint = self._connection.endpoint
-        client = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s)
         try:
-            client.connect()
-            if self._context is not None and endpoint.tls is not None:
-                name = endpoint.tls.server_name or endpoint.host
-                client.sock = self._context.wrap_socket(client.sock, server_hostname=name)
-            yield client
-        except (OSError, http.client.HTTPException) as error:
+            with closing(self._connect(endpoint, timeout_s)) as sock:
+                sock.sendall(request)
+                return _reply(sock)
+        except (OSError, BadReply) as error:
             why, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
-        finally:
-            client.close()
+
+    def _connect(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
+        sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if endpoint.tls is None or self._context is None:
+            return sock
+        try:
+            return self._context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
+        except OSError:
+            sock.close()
+            raise
 
 
-def _whole_body(reply: http.client.HTTPResponse) -> bytes:
+def _reply(sock: socket.socket) -> tuple[Head, bytes]:
     """Not more than memory has room for, and not less than was announced."""
-    text = reply.read(LARGEST_BODY)
-    if len(text) == LARGEST_BODY and reply.read(1):
-        raise http.client.HTTPException(f"its answer is longer than {LARGEST_BODY} bytes")
-    if reply.length:
-        raise http.client.IncompleteRead(text, reply.length)
-    return text
-
-
-_UNKNOWN_AUTHORITY = (
-    "name its authority with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
-    "switch the check off with -k"
-)
-_WRONG_NAME = "reach it under the name in its certificate, or give that name with --server-name"
-
-# By OpenSSL's verification codes.
-_CERTIFICATE_REMEDIES = {
-    9: "the certificate is not valid yet: check the clocks of both machines",
-    10: "the certificate has expired: have it renewed, or switch the check off with -k",
-    62: _WRONG_NAME,
-    64: _WRONG_NAME,
-}
+    decoder = ReplyDecoder(keep=True)
+    buffer = bytearray(BUFFER)
+    while True:
+        length = sock.recv_into(buffer)
+        if not (length or decoder.received):
+            raise ConnectionResetError("it closed the connection without an answer")
+        is_first = not decoder.received
+        try:
+            is_whole = decoder.receive(buffer, length) if length else decoder.eof()
+        except PeerError as error:
+            line = bytes(buffer[:length]).partition(b"\n")[0].decode("latin-1")
+            is_other = is_first and not line.startswith("HTTP/")
+            raise BadReply(str(error), line if is_other else "") from error
+        if len(decoder.body) > LARGEST_BODY:
+            raise BadReply(f"its answer is longer than {LARGEST_BODY} bytes")
+        if is_whole:
+            assert decoder.head is not None
+            return decoder.head, bytes(decoder.body)
 
 
 def why_unreachable(error: Exception) -> tuple[str, str]:
     """The reason and the remedy."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        reason = f"its certificate is not accepted ({error.verify_message})"
-        return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
-    if isinstance(error, ssl.SSLError):
-        return (
-            f"TLS failed ({error})",
-            "check that the port speaks TLS, and the client certificate if it wants one",
-        )
-    if isinstance(error, http.client.BadStatusLine):
-        if "\x00\x00" in str(error)[:8]:
+    if isinstance(error, BadReply) and error.begins:
+        if "\x00\x00" in error.begins[:8]:
             return (
                 "it speaks HTTP/2, as a gRPC port does",
                 "measure with -i grpc, or give its HTTP port with -u",
             )
         return (
-            f"it does not speak HTTP (its answer began with {str(error)[:60]!r})",
+            f"it does not speak HTTP (its answer began with {error.begins[:60]!r})",
             "check the port given with -u",
         )
-    return str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
+    usual = str(error) or type(error).__name__, "check the address given with -u, and that the server is up"
+    if isinstance(error, (BadReply, ConnectionError, TimeoutError)):
+        return usual
+    from inferometer.services.tls import maybe_problem
+
+    return maybe_problem(error) or usual
 
 
 def reason_of(text: bytes) -> str:

@@ -6,9 +6,8 @@ status of a reply counts, the `ReplyReader` that the worker asks about every rep
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError
 from inferometer.options.option import Rule, is_grpc, names_data
@@ -69,8 +68,7 @@ class Answering(Protocol):
         """The outputs that come back for a rendered request, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A row: a service kind and what can be asked of it."""
 
     classes: Mapping[str, str]  # by protocol: module and class of the service

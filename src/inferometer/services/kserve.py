@@ -6,16 +6,18 @@ where somebody asks for their outputs.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.model.spec import Tensor
 from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
+
+if TYPE_CHECKING:
+    from inferometer.model.spec import Tensor
 
 REQUEST_ID, PARAMETERS = 3, 4  # fields of ModelInferRequest, and of ModelInferResponse
 OUTPUTS, RAW_CONTENTS = 5, 6  # of ModelInferResponse
@@ -121,11 +123,12 @@ def http_outputs(body: bytes | bytearray, header_length: str | None) -> dict[str
     return {name: tensor.data for name, tensor in http_tensors(body, header_length).items()}
 
 
-def http_tensors(body: bytes | bytearray, header_length: str | None) -> dict[str, Tensor]:
+def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[str, Tensor]":
     """The outputs of such a reply."""
     import json  # here, as numpy is: a worker loads neither until it reads a reply
 
     from inferometer.model.numbers import encode, flat
+    from inferometer.model.spec import Tensor
 
     try:
         length = len(body) if header_length is None else int(header_length)
@@ -167,8 +170,10 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
         raise PeerError(f"the reply cannot be read: {error!r}") from error
 
 
-def grpc_tensors(message: bytes) -> dict[str, Tensor]:
+def grpc_tensors(message: bytes) -> "dict[str, Tensor]":
     """The outputs of a ModelInferResponse with datatype and shape; slower than `grpc_outputs`."""
+    from inferometer.model.spec import Tensor
+
     data = grpc_outputs(message)
     reply = _message(message)
     return {
@@ -217,7 +222,7 @@ def load_messages() -> Any:
             "gRPC needs the package tritonclient, which is not installed", remedy="pip install tritonclient"
         )
     stand_in = ModuleType(_PACKAGE)
-    stand_in.__path__ = [str(Path(next(iter(spec.submodule_search_locations))) / "grpc")]
+    stand_in.__path__ = [os.path.join(next(iter(spec.submodule_search_locations)), "grpc")]
     sys.modules[_PACKAGE] = stand_in
     try:
         return importlib.import_module(f"{_PACKAGE}.service_pb2")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -40,8 +40,7 @@ GUARD_TIMEOUT_S = 600.0
 # --- what lies where
 
 
-@dataclass(frozen=True, slots=True)
-class RegionPart:
+class RegionPart(NamedTuple):
     """Where in a region a tensor lies."""
 
     region: str
@@ -57,8 +56,7 @@ class RegionPart:
         return {**place, "shared_memory_offset": self.offset} if self.offset else place
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """`inputs[n]` are the parts of request n, in the order of its tensors; an output without a part is sent back."""
 
     region: str
@@ -83,8 +81,7 @@ def maybe_part(placement: Placement | None, output: str) -> RegionPart | None:
     return None if placement is None else placement.outputs.get(output)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPlaces:
+class OutputPlaces(NamedTuple):
     """What outputs need: those of unknown size get `unknown_size` bytes for each sample of the batch."""
 
     batch: int

@@ -7,7 +7,7 @@ the bytes themselves. Both travel as the one part `data` of a form.
 import hashlib
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ class TorchServe(Service):
         own = self._connection.endpoint
         port = min(own.port + offset, 65535)
         if url is None:
-            return Connection(replace(own, port=port, prefix=""), self._connection.headers)
+            return Connection(own._replace(port=port, prefix=""), self._connection.headers)
         endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
         # Headers may hold secrets: they are not sent to another host.
         return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())

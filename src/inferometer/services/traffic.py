@@ -3,16 +3,17 @@ replies must hold. Replies are opened only when that is asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from inferometer.base.errors import PeerError
-from inferometer.model.spec import Tensor
 from inferometer.model.unique import Unique
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
-Steps = Sequence[Sequence[Tensor]]
+if TYPE_CHECKING:
+    from inferometer.model.spec import Tensor  # workers do without it, unless they read replies
+
+Steps = Sequence[Sequence["Tensor"]]
 """The tensors of each request."""
 
 
@@ -112,8 +113,7 @@ class Conversations(Protocol):
 IN_PROCESS = "in-process"
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(NamedTuple):
     """How requests travel."""
 
     endpoint: Endpoint
@@ -143,8 +143,7 @@ class Wiring:
         def own(total: int) -> int:
             return max(1, total // parts + (index < total % parts)) if total else 0
 
-        return replace(
-            self,
+        return self._replace(
             connections=own(self.connections),
             streams=own(self.streams),
             worker=index,
@@ -157,11 +156,10 @@ class Wiring:
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(NamedTuple):
     """What each step's reply must hold, how far floats may be off, and which share of the replies is looked at."""
 
-    expected: tuple[tuple[Tensor, ...], ...]
+    expected: "tuple[tuple[Tensor, ...], ...]"
     tolerance: float = 0.0  # absolute
     relative: float = 0.0  # of the expected value
     share: float = 1.0
@@ -196,7 +194,7 @@ class Checker:
                     return f"Output doesn't match expected output: {difference}"
         return ""
 
-    def _difference(self, tensor: Tensor, data: bytes) -> str:
+    def _difference(self, tensor: "Tensor", data: bytes) -> str:
         import numpy as np
 
         if tensor.datatype == "BYTES":
@@ -217,7 +215,7 @@ class Checker:
         where = f"output '{tensor.name}' at index {first}"
         return f"{where}: expected {wanted[first].item()!r}, got {got[first].item()!r} ({len(places)} differ)"
 
-    def _string_difference(self, tensor: Tensor, data: bytes) -> str:
+    def _string_difference(self, tensor: "Tensor", data: bytes) -> str:
         try:
             wanted, got = (self._numbers.decode("BYTES", raw) for raw in (tensor.data, data))
         except ValueError as error:
@@ -233,8 +231,7 @@ class Checker:
 # --- requests
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """`requests[n]` of step n: over HTTP head and body, over gRPC the message, or all of a call."""
 
     wiring: Wiring

@@ -15,9 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns
@@ -31,8 +30,7 @@ TRACE_TIMEOUT_S = 60.0
 _PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(NamedTuple):
     """A call that restores what was there before. It goes to the guard, so it must pickle."""
 
     call: Callable[[], None]  # a PeerError means: try again

@@ -6,6 +6,7 @@ client-limited, too few samples for this percentile, periodic stalls, drift, bim
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,8 +170,7 @@ def drift(values: Sequence[float]) -> float | None:
     return change if abs(change) >= LEAST_DRIFT and change * slope > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Modes:
+class Modes(NamedTuple):
     """Two kinds of requests: how long each takes, and the share of the slow kind."""
 
     low_ns: float

@@ -8,10 +8,9 @@ is the name in files and in YAML; `short` is the name in promises, gates and com
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from inferometer.base.units import NS_PER_MS
 from inferometer.stats.measurement import Distribution, Estimate, Measurement
@@ -30,8 +29,7 @@ class Source(Enum):
     OUTPUT = "output"  # an OutputSimilarity
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """A row of the table."""
 
     tag: str
@@ -289,7 +287,7 @@ OUTPUT_METRICS = (
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
 _BY_SHORT = {metric.short: metric for metric in (*METRICS, _GOODPUT, *OUTPUT_METRICS) if metric.short}
-_PERCENTILE = re.compile(r"(?:(ttft|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)")
+_PERCENTILE = r"(?:(ttft|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"
@@ -310,5 +308,5 @@ def named(short: str) -> Metric | None:
     """By its name in promises and gates; any percentile of a duration has one."""
     if short in _BY_SHORT:
         return _BY_SHORT[short]
-    found = _PERCENTILE.fullmatch(short)
+    found = re.fullmatch(_PERCENTILE, short)
     return None if found is None else _duration(found[1] or "", found[2])

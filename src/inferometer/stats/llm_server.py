@@ -1,11 +1,14 @@
 """What an LLM server says of itself: looks at its metrics in, figures of a level out. Pure."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S
-from inferometer.observe.llm_metrics import LlmReading, was_restarted
 from inferometer.observe.metrics import Sample
 from inferometer.stats.measurement import LlmServerFigures
+
+if TYPE_CHECKING:
+    from inferometer.observe.llm_metrics import LlmReading
 
 
 def maybe_llm_server(samples: Sequence[Sample]) -> LlmServerFigures | None:
@@ -13,6 +16,8 @@ def maybe_llm_server(samples: Sequence[Sample]) -> LlmServerFigures | None:
     looks = [(sample.at_ns, sample.llm) for sample in samples if sample.llm is not None]
     if not looks:
         return None
+    from inferometer.observe.llm_metrics import was_restarted
+
     rows = [row for _, row in looks]
     is_reset = was_restarted(rows)
     seconds = (looks[-1][0] - looks[0][0]) / NS_PER_S
@@ -68,7 +73,7 @@ def _share(part: float | None, whole: float | None, told: Iterable[float | None]
     return _mean(told)
 
 
-def _present(row: LlmReading) -> float | None:
+def _present(row: "LlmReading") -> float | None:
     return None if row.running is None or row.waiting is None else row.running + row.waiting
 
 

@@ -1,10 +1,9 @@
 """Windows -> Measurement: the merged figures of a level."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_S, NS_PER_US
@@ -43,8 +42,7 @@ Key = TypeVar("Key", str, tuple[str, str])
 Row = TypeVar("Row", Gpu, Queue)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """What the windows are of, as far as the figures need to know."""
 
     model: ModelSpec

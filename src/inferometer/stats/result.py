@@ -12,7 +12,7 @@ from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
 from inferometer.stats.measurement import Level
-from inferometer.stats.prompts import PromptFigures
+from inferometer.stats.prompt_figures import PromptFigures
 
 
 @dataclass(frozen=True, slots=True)

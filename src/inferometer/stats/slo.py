@@ -40,10 +40,10 @@ EXAMPLE = (
     "write it like 'p99<50ms, mean<10ms, ttft<200ms, ttft p99<1s, tpot<20ms, gap p99<50ms, errors<0.1%, "
     "throughput>100, goodput>95%'"
 )
-_TERM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)")
+_TERM = r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)"
 _ALIASES = {"itl": "tpot", "tbt": "tpot", "e2e": "latency"}  # what other tools call the same figures
-_NAME = re.compile(r"(?:(?P<figure>latency|ttft|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)")
-_LIMIT = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)")
+_NAME = r"(?:(?P<figure>latency|ttft|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
+_LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def parse_slo(text: str) -> Slo:
 
 
 def _term(part: str, whole: str) -> Term:
-    found = _TERM.fullmatch(part)
+    found = re.fullmatch(_TERM, part)
     if found is None:
         raise UsageError(f"'{part}' in the promise '{whole}' is no figure with a limit", remedy=EXAMPLE)
     written, sign, limit = found["name"], found["sign"], found["limit"]
@@ -140,7 +140,7 @@ def _figure(written: str, part: str) -> tuple[str, str]:
         return words, "mean"
     if words in _UNITS:
         return words, words
-    found = _NAME.fullmatch(words)
+    found = re.fullmatch(_NAME, words)
     if found is None:
         raise UsageError(f"'{part}': a promise knows no figure '{written}'", remedy=EXAMPLE)
     figure, statistic = found["figure"] or "latency", found["statistic"]
@@ -154,7 +154,7 @@ def _figure(written: str, part: str) -> tuple[str, str]:
 
 def _limit(figure: str, part: str, sign: str, written: str) -> float:
     """In nanoseconds, as a share, or per second. What is ambiguous or can never be kept is refused."""
-    found = _LIMIT.fullmatch(written.lower())
+    found = re.fullmatch(_LIMIT, written.lower())
     if found is None:
         raise UsageError(f"'{part}': '{written}' is no limit", remedy=EXAMPLE)
     number, unit, units = found["number"], found["unit"].rstrip(), _UNITS[figure]

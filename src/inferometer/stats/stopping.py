@@ -13,6 +13,7 @@ or what is left still goes up or down, there is no steady part: that is drift, a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ class Stability:
     is_lenient: bool  # asynchronous: a latency that keeps moving is only worth a warning
 
 
-@dataclass(frozen=True, slots=True)
-class StopDecision:
+class StopDecision(NamedTuple):
     """What to do after a window."""
 
     is_done: bool

@@ -9,7 +9,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_AGO = r"(\d+(?:\.\d+)?)([smhdw])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ _PLAIN: dict[str, Callable[[RunFilter, str], RunFilter]] = {
 
 def moment(text: str, now_s: float) -> float:
     """Unix seconds of `2d` (so long ago), or of a day or time such as 2026-11-01 on this machine's clock."""
-    ago = _AGO.fullmatch(text)
+    ago = re.fullmatch(_AGO, text)
     if ago is not None:
         return now_s - float(ago[1]) * _SECONDS[ago[2]]
     try:

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -71,7 +70,7 @@ def control_endpoint(addresses: Addresses, control: ServerAccess) -> Endpoint:
     if control.protocol != "grpc":
         return parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
     endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
-    return replace(endpoint, tls=control.tls) if control.grpc_tls else endpoint
+    return endpoint._replace(tls=control.tls) if control.grpc_tls else endpoint
 
 
 def local_addresses(ports: Ports) -> Addresses:

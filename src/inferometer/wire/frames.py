@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct, pack, unpack_from
 from typing import Any
@@ -169,14 +168,22 @@ unpack_update = Struct(f">{FRAME_HEAD}sL").unpack_from
 _NEVER = 1 << 62  # more bytes than ever come
 
 
-@dataclass(frozen=True, slots=True)
 class UsualReply:
     """How to know the reply: `unpack` gives the stream ids of its frames and what must be `constants`, in turns."""
 
-    size: int  # bytes of all its frames
-    content: int  # bytes of its body
-    unpack: Callable[[Buffer, int], tuple[Any, ...]]
-    constants: tuple[bytes, ...]
+    __slots__ = ("constants", "content", "size", "unpack")
+
+    def __init__(
+        self,
+        size: int,
+        content: int,
+        unpack: Callable[[Buffer, int], tuple[Any, ...]],
+        constants: tuple[bytes, ...],
+    ) -> None:
+        self.size = size  # bytes of all its frames
+        self.content = content  # bytes of its body
+        self.unpack = unpack
+        self.constants = constants
 
 
 UNKNOWN_REPLY = UsualReply(_NEVER, 0, Struct("").unpack_from, ())

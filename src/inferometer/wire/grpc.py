@@ -27,10 +27,9 @@ import base64
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
-from urllib.parse import unquote_to_bytes
+from typing import NamedTuple
 
 from inferometer.base.errors import UsageError
 from inferometer.base.status import GRPC_CODES as CODES
@@ -164,8 +163,7 @@ def render_call(block: bytes, message: Buffer, *, compression: str | None = None
 # --- endings
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How a call ended."""
 
     code: int  # gRPC's; 0 is good
@@ -187,13 +185,20 @@ def _ending(headers: Headers) -> Ending | None:
     status = headers.get("grpc-status")
     if status is None:
         return None
-    raw = headers.get("grpc-message") or ""
-    text = unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
+    text = _unquoted(headers.get("grpc-message") or "")
     if not status.isdecimal() or not status.isascii() or len(status) > 9:
         return Ending(UNKNOWN, f"the reply has the grpc-status {status[:80]!r}", MALFORMED)
     if int(status) >= len(CODES):
         return Ending(UNKNOWN, f"grpc-status {int(status)}: {text}" if text else f"grpc-status {int(status)}")
     return Ending(int(status), text)
+
+
+def _unquoted(text: str) -> str:
+    if "%" not in text:
+        return text.encode("latin-1").decode("utf-8", "replace")
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")
 
 
 @lru_cache(1024)
@@ -205,14 +210,16 @@ def _is_grpc(head: Headers) -> bool:
 # --- the connection
 
 
-@dataclass(slots=True)
 class _Partial:
     """A message that has not arrived completely."""
 
-    prefix: bytearray = field(default_factory=bytearray)
-    compressed: bool = False
-    left: int = 0  # bytes to come behind the prefix
-    body: bytearray = field(default_factory=bytearray)
+    __slots__ = ("body", "compressed", "left", "prefix")
+
+    def __init__(self) -> None:
+        self.prefix = bytearray()
+        self.compressed = False
+        self.left = 0  # bytes to come behind the prefix
+        self.body = bytearray()
 
 
 class _Calls:

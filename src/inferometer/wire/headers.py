@@ -14,7 +14,6 @@ A literal "with indexing" is legal for a table of size 0 and changes nothing (4.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -73,14 +72,16 @@ def _encode_integer(value: int, bits: int, mark: int) -> bytes:
     return bytes([mark | full]) + varint(value - full)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Headers:
     """One decoded block. Blocks of the same bytes are mostly the same object, so it compares as one."""
 
-    fields: tuple[tuple[str, str], ...]  # without :status; values as Latin-1
-    status: int  # of the reply; 0 in trailers
-    length: int  # that Content-Length announces; -1 without
-    fault: str  # what makes the message malformed, or nothing
+    __slots__ = ("fault", "fields", "length", "status")
+
+    def __init__(self, fields: tuple[tuple[str, str], ...], status: int, length: int, fault: str) -> None:
+        self.fields = fields  # without :status; values as Latin-1
+        self.status = status  # of the reply; 0 in trailers
+        self.length = length  # that Content-Length announces; -1 without
+        self.fault = fault  # what makes the message malformed, or nothing
 
     def get(self, name: str) -> str | None:
         """The value of the first header of that name."""

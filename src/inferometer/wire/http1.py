@@ -21,8 +21,8 @@ What is lenient: a line may end with a bare LF (RFC 9112 2.2), and folded header
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from inferometer.base.errors import PeerError, UsageError
 
@@ -80,8 +80,7 @@ def _encode_field(name: str, value: str, framed: bool) -> bytes:
         raise UsageError(f"the header {name!r} has a value that is not text: {value!r}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """Status line and headers of a reply, and what they say about its body and the connection."""
 
     status: int

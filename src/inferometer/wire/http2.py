@@ -39,9 +39,8 @@ which attributes it reads and writes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import unpack_from
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.wire import frames
@@ -103,8 +102,7 @@ class Reader(Protocol):
         """The cause is MALFORMED, RESET, REFUSED (safe to try again), LOST or BROKEN; the code is HTTP/2's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goaway:
+class Goaway(NamedTuple):
     """The server will take no more streams, and answers none above the last."""
 
     last_stream_id: int
@@ -112,8 +110,7 @@ class Goaway:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Usual:
+class _Usual(NamedTuple):
     """A HEADERS frame as it came last, cut around the stream id."""
 
     pieces: tuple[bytes, bytes]

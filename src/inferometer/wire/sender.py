@@ -14,7 +14,6 @@ into its two frames. Larger bodies are cut as memoryviews: they are referred to,
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -30,16 +29,26 @@ ID = 5  # where the stream id is in a frame
 _NEVER = frames.LARGEST_WINDOW + 1  # larger than any window
 
 
-@dataclass(frozen=True, slots=True)
 class Http2Request:
     """Headers and body of a request, rendered for sending it many times."""
 
-    block: bytes  # of the headers, as encode_block() makes it
-    body: tuple[Buffer, ...]
-    ends: bool  # nothing follows the body
-    frames: bytearray  # all, with the stream id that was sent last; none when they do not fit one each
-    second: int  # where the second frame's stream id is, or that of the only one
-    quick_size: int  # of the body when there are frames, else larger than any window
+    __slots__ = ("block", "body", "ends", "frames", "quick_size", "second")
+
+    def __init__(
+        self,
+        block: bytes,
+        body: tuple[Buffer, ...],
+        ends: bool,
+        frames: bytearray,
+        second: int,
+        quick_size: int,
+    ) -> None:
+        self.block = block  # of the headers, as encode_block() makes it
+        self.body = body
+        self.ends = ends  # nothing follows the body
+        self.frames = frames  # all, with the stream id sent last; none when they do not fit one each
+        self.second = second  # where the second frame's stream id is, or that of the only one
+        self.quick_size = quick_size  # of the body when there are frames, else larger than any window
 
 
 def render(block: bytes, body: Buffer | tuple[Buffer, ...] = (), *, ends: bool = True) -> Http2Request:

@@ -487,7 +487,7 @@ def test_every_option_shows_or_is_refused(
 ) -> None:
     names, observer = places
     walk = Walk(name, observer)
-    monkeypatch.setattr("inferometer.cli.keep.show_live", lambda folder, run: observer.hand(folder))
+    monkeypatch.setattr("inferometer.cli.ui.show_live", lambda folder, run: observer.hand(folder))
     if name not in LOADING:
         silence(monkeypatch, observer)
     if name == "diagnose":

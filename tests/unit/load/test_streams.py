@@ -19,7 +19,8 @@ def reply(name: bytes, error: str = "") -> StreamReply:
 @pytest.fixture
 def stream() -> SharedStream:
     """Of requests 7, which was given up, and 8."""
-    found = SharedStream(0, CHANNEL, first_id=7, calls={b"8": CALL})
+    found = SharedStream(0, CHANNEL, first_id=7)
+    found.calls[b"8"] = CALL
     found._sent = 2
     return found
 

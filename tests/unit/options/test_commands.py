@@ -10,7 +10,7 @@ from inferometer import api
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import main
 from inferometer.options.command_line import Command, help_text, own_options, read
-from inferometer.options.commands import FindOptions
+from inferometer.options.finding import FindOptions
 
 NAMES = (
     "measure",

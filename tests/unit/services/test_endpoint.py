@@ -6,7 +6,8 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.options.options import Tls
-from inferometer.services.endpoint import parse_endpoint, tls_context
+from inferometer.services.endpoint import parse_endpoint
+from inferometer.services.tls import tls_context
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError
 from inferometer.base.signals import drop_output, interruptible
 from inferometer.base.text import to_stderr
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> int:
     """`profile` stands in for the real search in tests."""
+    collect_rarely()
     limit_threads()
     from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
@@ -42,6 +43,7 @@ OK, UNSTABLE, NO_REQUESTS, FAILURE = 0, 2, 3, 99
 
 
 def main(argv: list[str] | None = None) -> int:
+    collect_rarely()
     limit_threads()
     try:
         with interruptible():

@@ -1,0 +1,71 @@
+"""Processes of this machine, as the kernel tells of them in files."""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PROC = "/proc"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Process(NamedTuple):
+    """What `/proc/PID/stat` says; with its start, no later process of the same number is taken for it."""
+
+    pid: int
+    parent: int
+    is_zombie: bool
+    start_ticks: int
+    core_s: float
+
+    @property
+    def is_running(self) -> bool:
+        now = maybe_process(self.pid)
+        return now is not None and now.start_ticks == self.start_ticks and not now.is_zombie
+
+
+def maybe_process(pid: int) -> Process | None:
+    """None when there is none."""
+    try:
+        words = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()  # a name may hold anything
+        core_s = (int(words[11]) + int(words[12])) / _TICKS_PER_S
+        return Process(pid, int(words[1]), words[0] == b"Z", int(words[19]), core_s)
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _read(path: str) -> bytes:
+    """A short file; a machine may have thousands of them, and a file object takes longer to make than to read."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, 4096)
+    finally:
+        os.close(fd)
+
+
+def family(pids: Iterable[int]) -> frozenset[int]:
+    """These processes, as far as they are there, and all that they started."""
+    children: dict[int, list[int]] = {}
+    there = set[int]()
+    for name in os.listdir(PROC):
+        process = maybe_process(int(name)) if name.isdecimal() else None
+        if process is not None:
+            there.add(process.pid)
+            children.setdefault(process.parent, []).append(process.pid)
+    found = set[int]()
+    waiting = [pid for pid in pids if pid in there]
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return frozenset(found)
+
+
+def command_line(pid: int) -> list[str]:
+    """Its words; none where it has ended, or is not ours to see."""
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as file:  # of any length
+            words = file.read().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []
+    return [os.fsdecode(word) for word in words]

@@ -1,0 +1,36 @@
+"""Options of a measurement that belong together, by their fields."""
+
+WINDOWS = (
+    "measurement_mode",
+    "measurement_interval_ms",
+    "measurement_request_count",
+    "stability_percentage",
+    "max_trials",
+)
+PROMPTS = (
+    "data.prompt_tokens",
+    "data.tokenizer",
+    "data.prefix_tokens",
+    "data.prefix_pool",
+    "data.prefix_zipf",
+    "data.unique_prompts",
+    "data.repeat_prompts",
+)
+OTHER_LOADS = (
+    "request_rate",
+    "request_intervals",
+    "periodic_concurrency",
+    "request_period",
+    "fixed_schedule",
+    "replay",
+    "speed",
+    "shape_load",
+    "session_concurrency",
+    "binary_search",
+    "sweep",
+    "latency_limit_ms",
+    "max_outstanding",
+)
+ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
+
+OWN_LOADS = "it chooses the loads itself"  # what a command says that refuses OTHER_LOADS

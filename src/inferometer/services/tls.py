@@ -1,0 +1,119 @@
+"""How to speak TLS to a server. Only those who do import it: the library takes its time."""
+
+import base64
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from inferometer.options.options import Tls  # the whole table of options: workers do without it
+
+DER = "DER"
+
+
+def tls_context(tls: "Tls") -> ssl.SSLContext:
+    """The client context for these settings; a file that cannot be used is named."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.verify_host and tls.verify_peer
+    context.verify_mode = ssl.CERT_REQUIRED if tls.verify_peer else ssl.CERT_NONE
+    _load_authorities(context, tls)
+    _load_identity(context, tls)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
+    if tls.ca_file is None:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(cafile=tls.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"the CA certificates file '{tls.ca_file}' cannot be used: {error}",
+            remedy="give a PEM file of certificates",
+        ) from error
+
+
+def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
+    if tls.certificate_file is None:
+        return
+    try:
+        with ExitStack() as opened:
+            certificate = tls.certificate_file
+            if tls.certificate_type == DER:
+                certificate = opened.enter_context(_in_memory(_pem(certificate, "CERTIFICATE")))
+            key = tls.key_file
+            if key is not None and tls.key_type == DER:
+                key = opened.enter_context(_in_memory(_pem(key, _key_label(Path(key).read_bytes()))))
+            context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"the client certificate '{tls.certificate_file}' ({tls.certificate_type}) with key '{tls.key_file}' "
+            f"({tls.key_type}) cannot be used: {error}",
+            remedy="give files that belong together, and say which are DER",
+        ) from error
+
+
+# --- what can go wrong
+
+_UNKNOWN_AUTHORITY = (
+    "name its authority with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
+    "switch the check off with -k"
+)
+_WRONG_NAME = "reach it under the name in its certificate, or give that name with --server-name"
+
+# By OpenSSL's verification codes.
+_CERTIFICATE_REMEDIES = {
+    9: "the certificate is not valid yet: check the clocks of both machines",
+    10: "the certificate has expired: have it renewed, or switch the check off with -k",
+    62: _WRONG_NAME,
+    64: _WRONG_NAME,
+}
+
+
+def is_untrusted(error: BaseException | None) -> bool:
+    """Whether a certificate was not accepted."""
+    return isinstance(error, ssl.SSLCertVerificationError)
+
+
+def maybe_problem(error: Exception) -> tuple[str, str] | None:
+    """The reason and the remedy; None where it has nothing to do with TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not accepted ({error.verify_message})"
+        return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"TLS failed ({error})",
+            "check that the port speaks TLS, and the client certificate if it wants one",
+        )
+    return None
+
+
+# --- DER, which Python's TLS does not read
+
+
+def _pem(name: str, label: str) -> bytes:
+    """A DER file as PEM: base64 between lines that say what it is."""
+    text = base64.encodebytes(Path(name).read_bytes()).decode()
+    return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n".encode()
+
+
+def _key_label(key: bytes) -> str:
+    """What kind of key it is: told by the element behind the version (RFC 5958, RFC 8017 A.1.2, RFC 5915)."""
+    start = 2 + (key[1] & 0x7F if key[1:2] > b"\x7f" else 0)  # behind tag and length of the outer sequence
+    behind_version = key[start + 3 : start + 4]
+    return {b"\x02": "RSA PRIVATE KEY", b"\x04": "EC PRIVATE KEY"}.get(behind_version, "PRIVATE KEY")
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path that leads to the data for as long as it is needed; nothing of a key gets to a disk."""
+    with os.fdopen(os.memfd_create("identity"), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
