@@ -262,7 +262,9 @@ class ScriptedServer:
 
 
 def _read_request(wire: Wire, connection: int) -> Request | None:
-    if wire.comes_with(TLS_HELLO):  # as HTTP servers do: who waits for the end of a line lets the peer wait too
+    if wire.comes_with(
+        TLS_HELLO
+    ):  # as HTTP servers do: who waits for the end of a line lets the peer wait too
         wire.send(reply(status=400))
         return None
     head = wire.receive_until(b"\r\n\r\n")
