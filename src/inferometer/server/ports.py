@@ -83,8 +83,10 @@ def listeners(port: int, proc: Path = PROC) -> tuple[int, ...]:
 
 def _holds(pid: int, port: int, tables: dict[str, frozenset[str]], proc: Path) -> bool:
     """The table of connections is long on a busy machine, so it is read once for all processes of a network."""
-    link = proc / str(pid) / "ns" / "net"
-    network = os.readlink(link) if link.is_symlink() else str(pid)
+    try:
+        network = os.readlink(f"{proc}/{pid}/ns/net")
+    except FileNotFoundError:
+        network = str(pid)
     if network not in tables:
         tables[network] = frozenset(held for held, at in _listening(pid, proc) if at == port)
     return bool(tables[network]) and not tables[network].isdisjoint(_open_files(pid, proc))
@@ -93,9 +95,13 @@ def _holds(pid: int, port: int, tables: dict[str, frozenset[str]], proc: Path) -
 def _maybe_container(pid: int, port: int, proc: Path) -> str | None:
     """The address of the container, if this process forwards the port to it."""
     try:
-        words = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        with open(f"{proc}/{pid}/cmdline", "rb") as file:
+            line = file.read()
     except OSError:
         return None
+    if _FORWARDER.encode() not in line:
+        return None
+    words = line.decode("utf-8", "replace").split("\0")
     given = dict(itertools.pairwise(words))
     is_ours = words[0].rpartition("/")[2] == _FORWARDER and given.get("-host-port") == str(port)
     return given.get("-container-ip") if is_ours else None
@@ -149,7 +155,7 @@ def _listening(pid: int, proc: Path) -> Iterator[tuple[str, int]]:
 
 
 def _open_files(pid: int, proc: Path) -> Iterator[str]:
-    folder = proc / str(pid) / "fd"
+    folder = f"{proc}/{pid}/fd"
     for name in os.listdir(folder):
         try:
             yield os.readlink(f"{folder}/{name}")
