@@ -76,7 +76,7 @@ def notebook_html(answer: Answer) -> str:
 
 def plain(value: Any) -> Any:
     """Any of our values as JSON has it."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     names = _fields(kind)
