@@ -319,7 +319,10 @@ def test_odd_settings_are_lived_with(settings: dict[int, int], measure: Callable
         assert_all_good(measure(fake, 20, 2), 20)
 
 
-def test_a_window_that_never_opens_is_a_time_out(measure: Callable) -> None:
+def test_a_window_that_never_opens_is_a_time_out(measure: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "inferometer.services.grpc_control.TIMEOUT_S", 0.5
+    )  # the counters cannot be read either
     with FakeGrpcTriton(settings={INITIAL_WINDOW_SIZE: 0}) as fake:
         ended = measure(fake, 3, 1, "--request-timeout", "0.3")
         assert len(fake.inferences) <= 1  # the first may go before the setting is known

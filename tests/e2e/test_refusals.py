@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.services.http_control import HttpControl
 from tests.support.servers import (
     FakeModel,
     FakeTriton,
@@ -132,8 +133,9 @@ def test_nonsense_in_the_middle_of_the_introduction_is_no_traceback(
 def test_a_port_that_accepts_and_says_nothing_is_given_up(
     run: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("http_control", "detect"):
-        monkeypatch.setattr(f"inferometer.services.{module}.TIMEOUT_S", 0.1)
+    monkeypatch.setattr("inferometer.services.detect.TIMEOUT_S", 0.1)
+    for asks in (HttpControl.get, HttpControl.exchange):
+        monkeypatch.setitem(asks.__kwdefaults__, "timeout_s", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ended = run("perf_analyzer", "-m", "fake", "-u", f"127.0.0.1:{listener.getsockname()[1]}")
     assert ended.code == 99

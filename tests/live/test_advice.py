@@ -109,7 +109,7 @@ def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTri
         "-u",
         triton.http_address,
     ]
-    words = ("--concurrency-range", "1:2", "--duration", "12s", "--precision", "0.001%", "--json", str(saved))
+    words = ("--concurrency-range", "1:2", "--duration", "5s", "--precision", "0.001%", "--json", str(saved))
     process = subprocess.Popen(
         [*command, *words, "-f", str(csv), "--html", str(page)],
         stdout=subprocess.PIPE,

@@ -6,6 +6,7 @@ same line look alike. What a command only repeats of its options (`asked` and `e
 
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -63,9 +64,10 @@ class Observer:
     servers: tuple[Any, ...]  # that keep the requests or calls that came
     is_halted: bool = False  # at the first request
     handed: list[str] = field(default_factory=list)
+    _found: dict[Path, bytes] | None = None
 
     def run(self, *words: str, is_halted: bool = False) -> Seen:
-        before = _contents()
+        before = self._found = _contents() if self._found is None else self._found
         marks = [len(_all_asked(server)) for server in self.servers]
         self.handed.clear()
         self.is_halted = is_halted
@@ -98,7 +100,8 @@ class Observer:
 
 
 def _contents() -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
+    names = sorted(os.path.join(folder, name) for folder, _, files in os.walk(".") for name in files)
+    return {path: path.read_bytes() for path in map(Path, names) if path.is_file()}
 
 
 def _all_asked(server: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 DEADLINE_S = 30.0
 PIECE = 64 * 1024
+TLS_HELLO = b"\x16\x03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ class Wire:
                 return None
         taken, self._read = self._read[:found], self._read[found + len(mark) :]
         return taken
+
+    def comes_with(self, mark: bytes) -> bool:
+        """Whether the next bytes are these, as far as the first piece of them goes."""
+        return bool(self._read or self._more()) and self._read.startswith(mark)
 
     def receive(self, length: int) -> bytes | None:
         parts, missing = [self._read[:length]], length - len(self._read[:length])
@@ -257,6 +262,11 @@ class ScriptedServer:
 
 
 def _read_request(wire: Wire, connection: int) -> Request | None:
+    if wire.comes_with(
+        TLS_HELLO
+    ):  # as HTTP servers do: who waits for the end of a line lets the peer wait too
+        wire.send(reply(status=400))
+        return None
     head = wire.receive_until(b"\r\n\r\n")
     if head is None:
         return None

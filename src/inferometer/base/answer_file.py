@@ -7,10 +7,12 @@ describes it, and a value that does not fit is refused with the name of its fiel
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -30,11 +32,40 @@ class Answer(Protocol):
 
 A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(answer: Answer) -> str:
     """The file's text; the same answer gives the same bytes."""
-    return json.dumps(plain(answer), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    return _indented(plain(answer), "\n") + "\n"
+
+
+def _indented(value: Any, line: str) -> str:
+    """What `json.dumps(value, indent=1, sort_keys=True, allow_nan=False)` gives, in a fraction of the time.
+
+    `line` ends a line and indents the next as far as this one is.
+    """
+    if isinstance(value, dict) and value:
+        inner = line + " "
+        rows = [f"{_key(name)}: {_indented(value[name], inner)}" for name in sorted(value)]
+        return f"{{{inner}{f',{inner}'.join(rows)}{line}}}"
+    if isinstance(value, list) and value:
+        inner = line + " "
+        return f"[{inner}{f',{inner}'.join([_indented(item, inner) for item in value])}{line}]"
+    return _scalar(value)
+
+
+def _key(name: Any) -> str:
+    return _scalar(name) if isinstance(name, str) else f'"{_scalar(name)}"'
+
+
+def _scalar(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return encode_basestring_ascii(value)
+    if kind is int or (kind is float and math.isfinite(value)):
+        return repr(value)
+    return json.dumps(value, allow_nan=False)
 
 
 def notebook_html(answer: Answer) -> str:
@@ -45,8 +76,12 @@ def notebook_html(answer: Answer) -> str:
 
 def plain(value: Any) -> Any:
     """Any of our values as JSON has it."""
-    if dataclasses.is_dataclass(value):
-        own = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
+    names = _fields(kind)
+    if names is not None:
+        own = {name: plain(getattr(value, name)) for name in names}
         return own | {name: getattr(value, name) for name in ("kind", "schema") if hasattr(value, "schema")}
     if isinstance(value, Note):
         return value.name
@@ -56,9 +91,15 @@ def plain(value: Any) -> Any:
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, (str, int, float)):
         return value
     raise TypeError(f"{type(value).__name__} does not belong in an answer")
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None of any other."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def from_json(text: str, origin: str, *types: type[A]) -> A:

@@ -19,7 +19,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -163,6 +163,12 @@ def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) ->
     """
     if concurrency < 1:
         raise ValueError(f"concurrency is {concurrency}, and must be 1 or more")
+    return _predicted(pipeline, concurrency, is_in_step)
+
+
+@lru_cache(maxsize=1024)
+def _predicted(pipeline: Pipeline, concurrency: int, is_in_step: bool) -> Prediction:
+    """A fit and the suggestions after it ask the same again, and again with the next observation."""
     return _Simulation(pipeline).run(concurrency, is_in_step=is_in_step)
 
 
@@ -228,26 +234,22 @@ class _Job:
 class _Shared:
     """What several jobs work on at once, each the slower the more there are: its clock, and when they end by it."""
 
+    __slots__ = ("_speed_of", "jobs", "now_s", "speed")
+
     def __init__(self, speed: Callable[[float], float]) -> None:
-        self._speed = cache(speed)
-        self._now_s = 0.0
-        self._jobs: list[tuple[float, int, _Job]] = []
+        self._speed_of = cache(speed)
+        self.now_s = 0.0
+        self.jobs: list[tuple[float, int, _Job]] = []
+        self.speed = speed(0)  # of each now
 
     def push(self, job: _Job, seconds: float, order: int) -> None:
-        heappush(self._jobs, (self._now_s + seconds, order, job))
-
-    def left_s(self) -> float:
-        """Real time until the next one ends, if nothing comes in between."""
-        if not self._jobs:
-            return math.inf
-        return (self._jobs[0][0] - self._now_s) / self._speed(len(self._jobs))
-
-    def pass_time(self, real_s: float) -> None:
-        self._now_s += real_s * self._speed(len(self._jobs))
+        heappush(self.jobs, (self.now_s + seconds, order, job))
+        self.speed = self._speed_of(len(self.jobs))
 
     def pop(self) -> _Job:
-        self._now_s = self._jobs[0][0]
-        return heappop(self._jobs)[2]
+        self.now_s, _, job = heappop(self.jobs)
+        self.speed = self._speed_of(len(self.jobs))
+        return job
 
 
 class _Simulation:
@@ -298,25 +300,28 @@ class _Simulation:
     # --- events
 
     def _step(self) -> None:
-        real_s = self._real[0][0] - self._now_s if self._real else math.inf
-        core_s, gpu_s = self._cores.left_s(), self._gpus.left_s()
+        real, cores, gpus = self._real, self._cores, self._gpus
+        # Real time until the next one ends in each of the three, if nothing comes in between.
+        real_s = real[0][0] - self._now_s if real else math.inf
+        core_s = (cores.jobs[0][0] - cores.now_s) / cores.speed if cores.jobs else math.inf
+        gpu_s = (gpus.jobs[0][0] - gpus.now_s) / gpus.speed if gpus.jobs else math.inf
         passed_s = min(real_s, core_s, gpu_s)
         if real_s == passed_s:
-            self._now_s = self._real[0][0]
+            self._now_s = real[0][0]
         else:
             self._now_s += passed_s
-        self._cores.pass_time(passed_s)
-        self._gpus.pass_time(passed_s)
+        cores.now_s += passed_s * cores.speed
+        gpus.now_s += passed_s * gpus.speed
         if passed_s == gpu_s < real_s:
-            self._finish(self._gpus.pop())
+            self._finish(gpus.pop())
         elif passed_s == core_s < real_s:
-            self._after_cores(self._cores.pop())
+            self._after_cores(cores.pop())
         else:
-            what = heappop(self._real)[2]
+            what = heappop(real)[2]
             if isinstance(what, _Place):
                 self._dispatch(what)
             elif what.core_s > 0:
-                self._cores.push(what, what.core_s, next(self._order))
+                cores.push(what, what.core_s, next(self._order))
             else:
                 self._after_cores(what)
 

@@ -28,6 +28,7 @@ from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.services.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
+FIRST_ROUND_NS = 40 * NS_PER_MS  # of a plan with a count, then twice as long each time: a short one ends soon
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
@@ -183,6 +184,7 @@ class Workers:
     _totals: Totals = field(default_factory=Totals)  # of all records taken; what workers that have ended sent
     _sent: tuple[int, int] = (0, 0)  # by those at work: requests, and how often one was sent again
     _last: Collected | None = None  # without its records
+    _round_ns: int = ROUND_NS
     _nap_ns: int = NAP_NS  # how many records will come is not known yet
     _around: tuple[int, int, int] = (0, 0, 0)  # the last three parts of `Cost`, which the system tells,
     _look_ns: int = 0  # and when to ask it again
@@ -262,10 +264,12 @@ class Workers:
         start_ns = monotonic_ns() + HEAD_START_NS
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._ask(Applied, (Apply(plan.share(index, self.count), start_ns) for index in range(self.count)))
+        self._round_ns = ROUND_NS if plan.count is None else FIRST_ROUND_NS
         return start_ns
 
     def collect(self, until_ns: int) -> Collected:
-        self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
+        self.wait(min(until_ns, monotonic_ns() + self._round_ns))
+        self._round_ns = min(2 * self._round_ns, ROUND_NS)
         asked_ns = monotonic_ns()
         try:
             answers = self._ask(Synced, repeat(Sync()))

@@ -62,7 +62,10 @@ class Records:
     @property
     def is_answered(self) -> NDArray[np.bool_]:
         """Of each, whether the server said anything, good or bad."""
-        return ~np.isin(self.status, status.NO_ANSWER)
+        found = np.ones(len(self), dtype=np.bool_)
+        for code in status.NO_ANSWER:  # far quicker than np.isin where there are few records, which is often
+            found &= self.status != code
+        return found
 
     @property
     def failed(self) -> "Records":

@@ -28,7 +28,8 @@ def tls_context(tls: "Tls") -> ssl.SSLContext:
 
 def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.ca_file is None:
-        context.load_default_certs()
+        if tls.verify_peer:  # it takes as long as a hundred requests
+            context.load_default_certs()
         return
     try:
         context.load_verify_locations(cafile=tls.ca_file)

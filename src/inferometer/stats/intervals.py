@@ -47,6 +47,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -88,20 +89,20 @@ class Margin(NamedTuple):
 def margin(sections: Sections) -> Margin | None:
     """Of the mean of figures that follow each other; None when they are too much alike."""
     noise, lost = _without_trend(sections)
-    stages = [_Stage(noise, lost)]
-    while len(noise) > FEWEST_SECTIONS:
-        noise = noise.reshape(-1, 2).mean(axis=1)
-        stages.append(_Stage(noise, lost))
-    longest = stages[-1]
-    chosen = next((stage for stage in stages if abs(stage.alike) <= ALIKE), longest)
-    if lost > 1 and stages[0].alike > ALIKE:  # the trend may be steeper than a polynomial can be
+    lengths = [noise]
+    while len(lengths[-1]) > FEWEST_SECTIONS:
+        lengths.append((lengths[-1][::2] + lengths[-1][1::2]) / 2)
+    shortest, longest = _Stage(noise, lost), _Stage(lengths[-1], lost)
+    between = (_Stage(sections, lost) for sections in lengths[1:-1])  # which are seldom asked
+    chosen = next((stage for stage in chain([shortest], between) if abs(stage.alike) <= ALIKE), longest)
+    if lost > 1 and shortest.alike > ALIKE:  # the trend may be steeper than a polynomial can be
         steep = _Stage(*_without_stairs(sections))
         if steep.freedom >= FEWEST_SECTIONS and abs(steep.alike) <= ALIKE:
             return steep.margin(0.0)
-    is_bent = lost > 1 and stages[0].alike > TOO_ALIKE  # in a way that was not taken out
+    is_bent = lost > 1 and shortest.alike > TOO_ALIKE  # in a way that was not taken out
     if is_bent or (chosen is longest and chosen.alike > TOO_ALIKE):
         return None
-    is_opposed = longest.variance(0.0) < FAR_SMALLER * stages[0].variance(0.0)
+    is_opposed = longest.variance(0.0) < FAR_SMALLER * shortest.variance(0.0)
     if is_opposed and longest.variance(0.0) < chosen.variance(0.0):
         return longest.margin(-MOST_OPPOSED)
     return chosen.margin(0.0)
@@ -116,7 +117,7 @@ class _Stage:
         self._noise = noise
         self.freedom = len(noise) - lost
         self._squares = float(noise @ noise)
-        self.alike = correlation([noise], lost)
+        self.alike = _correlation(noise, self._squares, lost)
 
     def variance(self, least: float) -> float:
         """Of the mean; `least` is the lowest correlation of neighbours that is allowed for."""
@@ -128,21 +129,22 @@ class _Stage:
         if error == 0:
             return Margin(0.0, 0.0)
         t, count = student_t(0.975, self.freedom), len(self._noise)
-        skew = float((self._noise**3).mean()) / (self._squares / count) ** 1.5
+        skew = float((self._noise**3).sum()) / count / (self._squares / count) ** 1.5
         further = skew * (2 * t * t + 1) / (6 * math.sqrt(count))
         return Margin(error * (t + max(-further, 0.0)), error * (t + max(further, 0.0)))
 
 
 def _without_trend(sections: Sections) -> tuple[Sections, int]:
     """What is left of the sections, and how many degrees of freedom that took."""
-    noise, lost = sections - sections.mean(), 1
     count = len(sections)
+    noise, lost = sections - sections.sum() / count, 1
     for course in _courses(count):
         height = float(course @ noise)
         rest = noise - height * course
-        alike = allowed(correlation([rest], lost + 1))
+        squares = float(rest @ rest)
+        alike = allowed(_correlation(rest, squares, lost + 1))
         independent = count * (1 - alike) / (1 + alike)
-        if height * height * (independent - lost - 1) > STANDS_OUT * float(rest @ rest):
+        if height * height * (independent - lost - 1) > STANDS_OUT * squares:
             noise, lost = rest, lost + 1
     return noise, lost
 
@@ -169,17 +171,22 @@ def correlation(parts: Sequence[Sections], lost: int) -> float:
     return neighbours / squares + lost / sum(map(len, parts)) if squares > 0 else 0.0
 
 
+def _correlation(part: Sections, squares: float, lost: int) -> float:
+    """The same of one part, whose sum of squares is known."""
+    return float(part[:-1] @ part[1:]) / squares + lost / len(part) if squares > 0 else 0.0
+
+
 def allowed(alike: float, least: float = 0.0) -> float:
     """How much of a correlation an interval allows for."""
     return min(max(alike, least), MOST_ALIKE)
 
 
 @cache
-def _courses(count: int) -> NDArray[np.float64]:
+def _courses(count: int) -> tuple[NDArray[np.float64], ...]:
     """A straight line and polynomials of higher degree, each of length one and independent of the others."""
     degree = min(MOST_BENDS, count // 4 - 1)
     powers = np.vander(np.linspace(-1, 1, count), degree + 1, increasing=True)
-    return np.ascontiguousarray(np.linalg.qr(powers)[0].T[1:])
+    return tuple(np.ascontiguousarray(np.linalg.qr(powers)[0].T[1:]))
 
 
 # --- of latencies
@@ -203,15 +210,20 @@ def percentile_estimates(series: Series, wanted: Iterable[float]) -> dict[float,
     whole, parts = series.sorted(), _Parts.of(series)
     asked: set[float] = {50, *wanted}
     found: dict[float, Estimate] = {}
+    shares: dict[float, _Share | None] = {}  # both ways begin with the median
     for outwards in _outwards(asked):
         clusters: float | None = 1.0  # of the next percentile further in; None when it has no interval
         for p in outwards:
             border = whole.at(rank(p, whole.count))
             found[p] = Estimate(float(border))
-            share = None if parts is None else parts.share(border, p, whole.count)
-            clusters = None if clusters is None or share is None else share.clusters_beyond(clusters)
-            if share is None or clusters is None:
+            if parts is None or clusters is None:
                 continue
+            share = shares[p] if p in shares else parts.share(border, p, whole.count)
+            shares[p] = share
+            if share is None:
+                clusters = None
+                continue
+            clusters = share.clusters_beyond(clusters)
             share = share.reaching(clusters)
             if not share.is_enough(clusters):
                 clusters = None
@@ -350,7 +362,7 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
     if not sizes.any():
         return None
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
-    size = float(sizes.mean())
+    size = float(sizes.sum()) / len(sizes)
     return None if found is None else Margin(found.down / size, found.up / size)
 
 

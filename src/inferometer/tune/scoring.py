@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cmp_to_key
+from functools import cache, cmp_to_key, partial
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
@@ -209,7 +209,9 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
     repeats differ. The interval of a throughput is where another run would be.
     """
     variance, _ = spread_of_runs(goals, trials)
-    runs = {group[0].setting: len(group) for group in groups(trials)}
+    measured = groups(trials)
+    runs = {group[0].setting: len(group) for group in measured}
+    spread = cache(partial(_spread_of_rates, [counted(group) for group in measured]))
 
     def luck(trial: Trial) -> float:
         count = runs[trial.setting]
@@ -218,8 +220,11 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
         )  # of three or more the first no longer counts
 
     by_name: dict[str, list[Trial]] = {}
-    for trial in pool(trials):
-        by_name.setdefault(trial.name, []).append(_with_room_for_another_run(trials, trial))
+    for group in measured:
+        trial = pooled(group)
+        by_name.setdefault(trial.name, []).append(
+            _with_room_for_another_run(trial, spread, len(counted(group)))
+        )
     ordered = {name: tuple(best_first(goals, found, luck)) for name, found in by_name.items()}
     return tuple(
         RankedVariant(best.name, ordered[best.name], passes(goals, best))
@@ -251,26 +256,34 @@ def gain_of_runs(goals: Goals, trials: Sequence[Trial], best: Trial, base: Trial
     return Estimate(found, low, high)
 
 
-def _with_room_for_another_run(trials: Sequence[Trial], trial: Trial) -> Trial:
-    """The same with wider intervals: a promise is kept by another run, later and on a server that was started anew."""
-    runs = [counted(group) for group in groups(trials)]
-    count = next(len(group) for group in runs if group[0].setting == trial.setting)
-    parts = tuple(_widened(runs, part, number, count) for number, part in enumerate(trial.parts))
+SpreadOfRates = tuple[float, int]
+"""The sum of squares of logarithms, and its degrees of freedom."""
+
+
+def _with_room_for_another_run(trial: Trial, spread: Callable[[int], SpreadOfRates], count: int) -> Trial:
+    """The same, which was measured so often, with wider intervals: a promise is kept by another run, later and on a
+    server that was started anew."""
+    parts = tuple(_widened(part, partial(spread, number), count) for number, part in enumerate(trial.parts))
     return replace(trial, parts=parts)
 
 
-def _widened(runs: Sequence[Sequence[Trial]], part: TrialPart, number: int, count: int) -> TrialPart:
-    found = part.figures.estimate(THROUGHPUT)
-    if found is None or found.value <= 0:
-        return part
+def _spread_of_rates(runs: Sequence[Sequence[Trial]], number: int) -> SpreadOfRates:
+    """How far the rates of one model are apart in repeats."""
     squares, freedom = USUAL_FREEDOM * USUAL_SPREAD**2, USUAL_FREEDOM
     for group in runs:
         rates = [rate for run in group if (rate := run.value(THROUGHPUT, number))]
         if len(rates) > 1:
-            squares += sum(
-                math.log(rate / math.exp(sum(map(math.log, rates)) / len(rates))) ** 2 for rate in rates
-            )
+            mean = math.exp(sum(map(math.log, rates)) / len(rates))
+            squares += sum(math.log(rate / mean) ** 2 for rate in rates)
             freedom += len(rates) - 1
+    return squares, freedom
+
+
+def _widened(part: TrialPart, spread: Callable[[], SpreadOfRates], count: int) -> TrialPart:
+    found = part.figures.estimate(THROUGHPUT)
+    if found is None or found.value <= 0:
+        return part
+    squares, freedom = spread()
     margin = student_t(0.975, freedom) * math.sqrt(squares / freedom * (1 + 1 / count))
     low, high = (found.value * math.exp(sign * margin) for sign in (-1, 1))
     wide = Estimate(

@@ -8,8 +8,9 @@ import pytest
 from inferometer.load.engine import BURST, PACE_NS, Engine
 from inferometer.load.link import OpenLink
 from inferometer.load.plan import Closed
-from inferometer.records.ring import CELLS, RingWriter
+from inferometer.records.ring import RingWriter
 from tests.support.clock import FakeClock
+from tests.support.simulation import new_cells
 
 
 class SlowLink:
@@ -39,7 +40,7 @@ def test_new_connections_are_opened_a_burst_at_a_time(is_open):
         steps=1,
         open_link=cast("OpenLink", lambda callbacks: link),
         reactor=SimpleNamespace(wait=link.wait),
-        ring=RingWriter(memoryview(bytearray(CELLS * 8)).cast("q")),
+        ring=RingWriter(new_cells()),
         clock=clock,
         on_crowded=lambda: None,
     )

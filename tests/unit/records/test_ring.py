@@ -15,10 +15,11 @@ from inferometer.records.ring import (
     of_which,
     pack_row,
 )
+from tests.support.simulation import new_cells
 
 
 def make_ring():
-    cells = memoryview(bytearray(CELLS * 8)).cast("q")
+    cells = new_cells()
     return RingWriter(cells), RingReader(cells)
 
 
