@@ -10,7 +10,7 @@ from typing import Any
 import inferometer
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.cluster.agent import Agent
-from inferometer.cluster.messages import ClientFailed, FinishClient
+from inferometer.cluster.messages import ClientFailed
 
 
 class RayClient:
@@ -39,17 +39,8 @@ class RayClient:
         return str(address), os.getpriority(os.PRIO_PROCESS, 0), failed
 
     def handle(self, message: bytes) -> bytes:
-        agent = self._agent
-        if agent is None:
-            return pickle.dumps(ClientFailed(None, "this client has no job"))
-        question = pickle.loads(message)
-        try:
-            answer: object = agent.handle(question)
-        except Exception as error:  # the outermost frame: the controller shows it
-            answer = _failed(error)
-        if isinstance(question, FinishClient):
-            agent.__exit__(None, None, None)
-        return pickle.dumps(answer)
+        assert self._agent is not None, "asked before it began"
+        return pickle.dumps(self._agent.handle(pickle.loads(message)))
 
 
 def _failed(error: Exception) -> ClientFailed:

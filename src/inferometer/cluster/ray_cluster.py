@@ -187,6 +187,7 @@ class RayCluster:
             "num_gpus": others.pop("GPU", 0),
             "max_restarts": 0,
             "max_task_retries": 0,
+            "max_concurrency": 2,  # a client tells its time while it does something else
         }
         if "memory" in others:
             options["memory"] = others.pop("memory")
