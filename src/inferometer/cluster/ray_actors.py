@@ -4,13 +4,15 @@ import contextlib
 import os
 import pickle
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import inferometer
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.cluster.agent import Agent
-from inferometer.cluster.messages import ClientFailed
+from inferometer.cluster.messages import ClientFailed, ClientJob
+from inferometer.cluster.ray_messages import TLS_FILES, BegunClient, machine
 
 
 class RayClient:
@@ -25,22 +27,43 @@ class RayClient:
         paths = (str(Path(inferometer.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
-    def begin(self, job: bytes) -> tuple[str, int, bytes]:
-        """The address of the node, the niceness of this process, and what went wrong, if anything did."""
+    def begin(self, job: bytes, files: dict[str, bytes]) -> tuple[BegunClient, bytes]:
+        """Where this client runs, and what went wrong, if anything did. The files are those that the job names."""
         import ray
 
         failed = b""
         try:
-            self._agent = Agent(pickle.loads(job))
+            self._agent = Agent(_with_files(pickle.loads(job), files))
             self._agent.__enter__()
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
-        address = ray.util.get_node_ip_address()
-        return str(address), os.getpriority(os.PRIO_PROCESS, 0), failed
+        address, niceness = ray.util.get_node_ip_address(), os.getpriority(os.PRIO_PROCESS, 0)
+        return BegunClient(str(address), niceness, machine(), os.getpid()), failed
 
     def handle(self, message: bytes) -> bytes:
         assert self._agent is not None, "asked before it began"
         return pickle.dumps(self._agent.handle(pickle.loads(message)))
+
+
+def _with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
+    """The job with files of TLS that are on this machine: in memory, which is gone with this process."""
+    endpoint = job.traffic.wiring.endpoint
+    if endpoint.tls is None or not files:
+        return job
+    paths = {name: _in_memory(content) for name, content in files.items()}
+    tls = replace(
+        endpoint.tls,
+        **{field: paths[path] for field in TLS_FILES if (path := getattr(endpoint.tls, field)) in paths},
+    )
+    wiring = replace(job.traffic.wiring, endpoint=replace(endpoint, tls=tls))
+    return replace(job, traffic=replace(job.traffic, wiring=wiring))
+
+
+def _in_memory(content: bytes) -> str:
+    """The name of a file that worker processes can read as long as this process lives."""
+    fd = os.memfd_create("inferometer-tls")
+    os.write(fd, content)
+    return f"/proc/{os.getpid()}/fd/{fd}"
 
 
 def _failed(error: Exception) -> ClientFailed:

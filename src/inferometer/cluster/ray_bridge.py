@@ -8,6 +8,7 @@ group and actors end with their driver, nodes of a local cluster with this proce
 """
 
 import functools
+import os
 import signal
 import sys
 import threading
@@ -56,15 +57,14 @@ def _serve(controller: Connection, cluster: RayCluster) -> None:
     controller.send(ClientsPlaced(cluster.place()))
     wanted = controller.recv()
     assert isinstance(wanted, BeginClients)
-    begun = cluster.begin(wanted.jobs)
-    places, niceness = tuple(row.place for row in begun), tuple(row.niceness for row in begun)
-    controller.send(ClientsBegun(places, niceness))
+    actors, begun = cluster.begin(wanted)
+    controller.send(ClientsBegun(begun))
     sending = threading.Lock()
     while True:
         asked = controller.recv()
         assert isinstance(asked, AskClient)
         try:
-            answer = begun[asked.client].actor.handle.remote(asked.message).future()
+            answer = actors[asked.client].handle.remote(asked.message).future()
         except Exception as error:  # an actor that is known to be gone
             _send(controller, sending, ClientSaid(asked.number, lost=why_lost(error)))
             continue
@@ -90,3 +90,4 @@ def _send(controller: Connection, sending: threading.Lock, said: ClientSaid) -> 
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # Ray would take its leave of a cluster that may be gone

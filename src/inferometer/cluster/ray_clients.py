@@ -22,14 +22,17 @@ from inferometer.base.units import plain_number
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question
 from inferometer.cluster.network import Client, ClientLost, Pending
 from inferometer.cluster.ray_messages import (
+    TLS_FILES,
     AskClient,
     BeginClients,
+    BegunClient,
     ClientSaid,
     ClientsBegun,
     ClientsPlaced,
     ConnectRay,
     RayFailed,
     RaySettings,
+    machine,
 )
 from inferometer.server.guarded import GuardedProcess, last_line
 
@@ -59,12 +62,16 @@ class _Asked:
 @dataclass(slots=True)
 class _Client:
     index: int
-    place: str
+    begun: BegunClient
     network: "RayNetwork"
 
     @property
     def name(self) -> str:
         return f"client {self.index + 1}"
+
+    @property
+    def place(self) -> str:
+        return self.begun.place
 
     def ask(self, message: Question) -> Pending:
         return self.network.ask(self.index, message)
@@ -76,7 +83,6 @@ class RayNetwork:
 
     settings: RaySettings
     make_jobs: MakeJobs
-    niceness: tuple[int, ...] = ()  # of the clients
     _clients: list[_Client] = field(default_factory=list)
     _process: GuardedProcess | None = None
     _bridge: Connection | None = None
@@ -92,14 +98,13 @@ class RayNetwork:
         try:
             self._start()
             placed = self._expect(ClientsPlaced, CONNECT_S)
-            jobs = tuple(pickle.dumps(job) for job in self.make_jobs(placed.count))
-            self._send(BeginClients(jobs))
+            jobs = self.make_jobs(placed.count)
+            self._send(BeginClients(tuple(map(pickle.dumps, jobs)), _files(jobs[0])))
             begun = self._expect(ClientsBegun, BEGIN_S)
         except BaseException:
             self.close()
             raise
-        self.niceness = begun.niceness
-        self._clients = [_Client(index, place, self) for index, place in enumerate(begun.places)]
+        self._clients = [_Client(index, row, self) for index, row in enumerate(begun.clients)]
 
     def _start(self) -> None:
         folder = _short_folder()
@@ -120,6 +125,24 @@ class RayNetwork:
     @property
     def clients(self) -> Sequence[Client]:
         return self._clients
+
+    @property
+    def niceness(self) -> tuple[int, ...]:
+        """Of each client; above 0 it gives way to other programs on its node."""
+        return tuple(client.begun.niceness for client in self._clients)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes of ours that are on this machine."""
+        import psutil
+
+        here = machine()
+        own = [client.begun.pid for client in self._clients if client.begun.machine == here]
+        found = set[int]()
+        for pid in own:
+            with contextlib.suppress(psutil.Error):
+                found |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+        return (*found, *(() if self._process is None else (self._process.process.pid,)))
 
     def ask(self, client: int, message: Question) -> Pending:
         self._asked += 1
@@ -192,7 +215,9 @@ class RayNetwork:
         try:
             said = self._bridge.recv() if self._bridge.poll(limit_s) else None
         except (EOFError, OSError) as error:
-            raise LocalError(self._ended(), remedy="look whether the cluster is well: `ray status`") from error
+            raise LocalError(
+                self._ended(), remedy="look whether the cluster is well: `ray status`"
+            ) from error
         if said is None:
             raise LocalError(
                 f"the Ray cluster did not answer for {plain_number(limit_s)} s",
@@ -206,6 +231,21 @@ class RayNetwork:
     def _ended(self) -> str:
         line = "" if self._process is None else last_line(self._process.log)
         return "the process that speaks to Ray has ended" + (f"; its last line: {line}" if line else "")
+
+
+def _files(job: ClientJob) -> dict[str, bytes]:
+    """What the job needs of this machine's files."""
+    tls = job.traffic.wiring.endpoint.tls
+    paths = [] if tls is None else filter(None, (getattr(tls, name) for name in TLS_FILES))
+    found = {}
+    for path in paths:
+        try:
+            found[path] = Path(path).read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"the file '{path}' cannot be read: {error.strerror or error}", remedy="check its permissions"
+            ) from error
+    return found
 
 
 def _short_folder() -> Path:

@@ -6,7 +6,6 @@ import logging
 import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.units import plain_number
 from inferometer.cluster.messages import ClientFailed
 from inferometer.cluster.ray_actors import RayClient, make_probe
-from inferometer.cluster.ray_messages import LOCAL, RaySettings
+from inferometer.cluster.ray_messages import LOCAL, BeginClients, BegunClient, RaySettings
 from inferometer.cluster.ray_nodes import LocalNodes, answers
 
 LOCAL_CLIENTS = 2
@@ -24,6 +23,7 @@ PLACE_S = 30.0  # for Ray to find room
 PROBE_S = 60.0  # for a first process on every node
 BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
 _POLL_S = 0.1
+_LONGEST = 200  # characters of what Ray says
 _START = "start one with `ray start --head` on this machine, or use --ray local"
 
 
@@ -32,18 +32,17 @@ def connected(settings: RaySettings, folder: Path) -> Iterator["RayCluster"]:
     """The cluster of this address; one of our own ends with this context."""
     resources = dict(settings.resources) or {"CPU": 1.0}
     with contextlib.ExitStack() as stack:
-        import ray
-
         count = settings.clients
         if settings.address == LOCAL:
             count = LOCAL_CLIENTS if count is None else count
             nodes = stack.enter_context(LocalNodes(count, resources, folder))
-            _init(nodes.address, settings.address, _node_ip_address=nodes.ip(0))
-            stack.callback(ray.shutdown)
+            _init(nodes.address, settings.address, _node_ip_address=nodes.ip(0))  # ends with the nodes
             _wait_for_nodes(nodes)
         else:
             _check_reachable(settings.address)
             _init(settings.address, settings.address)
+            import ray
+
             stack.callback(ray.shutdown)
         yield RayCluster(settings, resources, count)
 
@@ -58,7 +57,7 @@ def _check_reachable(address: str) -> None:
             f"--ray {address} is no address of a Ray cluster",
             remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
         )
-    if not answers(host, int(port), timeout_s=REACH_S):
+    if not answers(host.strip("[]"), int(port), timeout_s=REACH_S):
         raise UsageError(
             f"nobody answers at {host}:{port}, the address of --ray",
             remedy="look whether the head node of the cluster runs there and its port can be reached from here",
@@ -77,6 +76,8 @@ def _init(address: str, asked: str, **more: Any) -> None:
             **more,
         )
     except Exception as error:  # Ray raises what comes, from ConnectionError to assertions
+        if asked == "auto" and isinstance(error, ConnectionError):
+            raise UsageError("--ray auto: no Ray cluster runs on this machine", remedy=_START) from error
         raise UsageError(f"--ray {asked}: {_first_line(error)}", remedy=_remedy(error, asked)) from error
 
 
@@ -84,8 +85,6 @@ def _remedy(error: Exception, asked: str) -> str:
     said = str(error)
     if "ersion" in said and "mismatch" in said.lower():
         return "install the same versions of Ray and Python here and on the cluster"
-    if asked == "auto":
-        return _START
     if asked == LOCAL:
         return "look whether this machine has memory and processes left"
     if not asked.startswith("ray://"):
@@ -117,15 +116,6 @@ def _alive() -> list[Mapping[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A client that is ready."""
-
-    actor: Any
-    place: str  # its node's address
-    niceness: int
-
-
 class RayCluster:
     """A cluster that we are connected to."""
 
@@ -153,27 +143,24 @@ class RayCluster:
         self._room = room
         return count
 
-    def begin(self, jobs: Sequence[bytes]) -> list[Begun]:
+    def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
         """Start the clients, each with its job, and wait until they are ready."""
         import ray
 
-        options = self._actor_options(len(jobs))
+        options = self._actor_options(len(wanted.jobs))
         actor = ray.remote(RayClient)
         actors = [
             actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
-            for number in range(len(jobs))
+            for number in range(len(wanted.jobs))
         ]
         refs = [
-            client.begin.remote(job) for client, job in zip(actors, jobs, strict=True)
+            client.begin.remote(job, wanted.files) for client, job in zip(actors, wanted.jobs, strict=True)
         ]
         found = self._gather(refs, BEGIN_S, "was not ready")
-        for _, _, failed in found:
+        for _, failed in found:
             if failed:
                 _raise_failed(pickle.loads(failed))
-        return [
-            Begun(client, address, niceness)
-            for client, (address, niceness, _) in zip(actors, found, strict=True)
-        ]
+        return actors, tuple(client for client, _ in found)
 
     def _bundle(self, number: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -285,16 +272,22 @@ def _has(totals: Sequence[Mapping[str, Any]]) -> str:
     return f"the cluster has {nodes or 'no node'}"
 
 
+_REASONS = (
+    ("node", "its node was lost"),
+    ("worker process has died", "its process has ended"),
+    ("killed", "its process was ended"),
+)
+
+
 def why_lost(error: BaseException) -> str:
-    """In a few words, why a call of an actor failed."""
-    said = " ".join(str(error).split())
-    lower = said.lower()
-    if "node" in lower and any(word in lower for word in ("node has died", "node died", "node is dead", "node was")):
-        return "its node was lost"
-    if "out of memory" in lower or "oom" in lower.split():
-        return "its node ran out of memory"
-    if "actorunavailable" in type(error).__name__.lower() or "unavailable" in lower:
+    """In a few words, why a call of an actor failed. What Ray says of causes is a guess, and a page long."""
+    if type(error).__name__ == "ActorUnavailableError":
         return "it can no longer be reached"
-    if "actor" in lower and any(word in lower for word in ("died", "dead", "killed", "exited")):
+    said = " ".join(str(error).split())
+    _, is_dead, reason = said.partition("The actor is dead because ")
+    for words, meaning in _REASONS if is_dead else ():
+        if words in reason[:100]:
+            return meaning
+    if type(error).__name__ == "ActorDiedError":
         return "its process has ended"
-    return _first_line(error)[:200]
+    return _first_line(error)[:_LONGEST]

@@ -1,11 +1,25 @@
 """What a run and the process that speaks to Ray for it say to each other. Messages of clients pass through as bytes."""
 
+import contextlib
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from inferometer.base.errors import InferometerError
 
 LOCAL = "local"
 """The address of a cluster on this machine that we start and stop."""
+
+TLS_FILES = ("ca_file", "certificate_file", "key_file")
+"""Fields of an endpoint's TLS that name files."""
+
+
+def machine() -> str:
+    """The same for all processes that see each other, and for no others."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +45,22 @@ class ClientsPlaced:
 @dataclass(frozen=True, slots=True)
 class BeginClients:
     jobs: tuple[bytes, ...]
+    files: dict[str, bytes]  # that the jobs name
+
+
+@dataclass(frozen=True, slots=True)
+class BegunClient:
+    """A client that is ready."""
+
+    place: str  # its node's address
+    niceness: int
+    machine: str
+    pid: int  # there
 
 
 @dataclass(frozen=True, slots=True)
 class ClientsBegun:
-    places: tuple[str, ...]
-    niceness: tuple[int, ...]
+    clients: tuple[BegunClient, ...]
 
 
 @dataclass(frozen=True, slots=True)

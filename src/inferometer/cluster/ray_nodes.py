@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -17,10 +16,10 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import plain_number
+from inferometer.server.guard import end_session
 from inferometer.server.guarded import last_line
 
 START_S = 60.0  # for the head to listen
-END_S = 5.0
 PORT = 6379
 CLIENT_PORT = 10001  # of ray://
 STORE_BYTES = 100_000_000
@@ -39,7 +38,9 @@ class LocalNodes:
     count: int
     resources: Mapping[str, float]  # of each
     folder: Path
-    _network: tuple[int, int] = field(default_factory=lambda: (1 + secrets.randbelow(250), secrets.randbelow(250)))
+    _network: tuple[int, int] = field(
+        default_factory=lambda: (1 + secrets.randbelow(250), secrets.randbelow(250))
+    )
     _pids: list[int] = field(default_factory=list)
 
     @property
@@ -125,25 +126,13 @@ class LocalNodes:
             time.sleep(_POLL_S)
 
     def _end(self) -> None:
+        """At once: nothing on them is worth a farewell, and without their head they would wait for it."""
+        assert os.getsid(0) == os.getpid(), "nodes are ended with all that this process has started"
+        end_session(os.getpid(), but=os.getpid())
         for pid in self._pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + END_S
-        for pid in self._pids:
-            if not _has_ended(pid, deadline):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)  # what it started ends with it
-                _has_ended(pid, deadline + END_S)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
         self._pids.clear()
-
-
-def _has_ended(pid: int, deadline: float) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
-    return True
 
 
 def answers(host: str, port: int, *, timeout_s: float) -> bool:

@@ -54,10 +54,12 @@ class ServerFiles:
             self.scratch_log.unlink(missing_ok=True)
 
 
-def end_session(session: int) -> None:
+def end_session(session: int, *, but: int | None = None) -> None:
     """Kill whatever is left of a process and of all that it started: also what has a process group of its own."""
     for _ in range(_MOST_ROUNDS):
-        left = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _session_of(pid) == session}
+        left = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _session_of(pid) == session} - {
+            but
+        }
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
