@@ -39,6 +39,7 @@ from inferometer.cluster.messages import (
 )
 from inferometer.load.plan import Open
 from inferometer.load.workers import StartProcess, Workers
+from inferometer.records.records import EMPTY, Records, join
 
 SILENT_S = 30.0  # without any question; the controller asks something every few seconds
 LOOK_S = 0.1  # at the rings
@@ -56,6 +57,7 @@ class Agent:
     _workers: Workers = field(init=False)
     _spools: list[BinaryIO] = field(default_factory=list)
     _read: list[int] = field(default_factory=list)  # bytes of each spool
+    _later: Records = EMPTY  # ended after the last report
     _told: set[int] = field(default_factory=set)  # failures of which an example was reported
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -118,13 +120,14 @@ class Agent:
             return ClientFailed(None, "its workers have ended")
         workers = self._workers
         match message:
-            case ApplyPlan(plan, timing):
+            case ApplyPlan(plan, timing, first, total):
+                workers.first, workers.total = first, total
                 workers.apply(plan, timing.start_ns)
                 if isinstance(plan, Open) and timing.quicker:
                     workers.adjust(timing)
                 return PlanApplied()
-            case AdjustPlan(timing, more, cap):
-                workers.adjust(timing, more, cap)
+            case AdjustPlan(timing, more, caps):
+                workers.adjust(timing, more, caps)
                 return PlanAdjusted()
             case Collect(timing):
                 if timing is not None:
@@ -142,12 +145,17 @@ class Agent:
     def _report(self) -> ClientReport:
         workers = self._workers
         found = workers.collect(monotonic_ns())
+        records = found.records
+        if self._spools:  # what a worker has kept is complete up to that time
+            records = join([self._later, records])
+            is_seen = records.end_ns <= found.seen_ns
+            records, self._later = records.where(is_seen), records.where(~is_seen)
         examples = workers.examples()
         fresh = {status: text for status, text in examples.items() if status not in self._told}
         self._told.update(fresh)
         return ClientReport(
-            block=pack(found.records),
-            rows=len(found.records),
+            block=pack(records),
+            rows=len(records),
             seen_ns=found.seen_ns,
             cost=found.cost,
             is_finished=found.is_finished,
@@ -165,6 +173,7 @@ class Agent:
         self._workers.first, self._workers.total = first, total
         self._open_spools(count)
         self._workers.resize(count)
+        self._later = EMPTY
         return Resized(self._workers.totals())
 
     # --- requests that are kept

@@ -39,8 +39,10 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
-    plan: Plan  # the whole one: the client takes its share
+    plan: Plan  # the whole one: the client takes its share,
     timing: Timing  # of an open plan's schedule
+    first: int  # which its workers have by these numbers,
+    total: int  # of so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class AdjustPlan:
 
     timing: Timing
     more: tuple[tuple[Progression, ...], ...] = ()
-    cap: int | None = None  # most requests outstanding of each worker, where that changes
+    caps: tuple[int, ...] = ()  # most requests outstanding of each worker, where that changes
 
 
 @dataclass(frozen=True, slots=True)

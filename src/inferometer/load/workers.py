@@ -279,13 +279,13 @@ class Workers:
         return start_ns
 
     def adjust(
-        self, timing: Timing, more: Sequence[Sequence[Progression]] = (), cap: int | None = None
+        self, timing: Timing, more: Sequence[Sequence[Progression]] = (), caps: Sequence[int] = ()
     ) -> None:
-        """Move the schedule that is followed, and give each worker more of its requests."""
+        """Move the schedule that is followed; give each worker more of its requests, and another cap."""
         for index, process in enumerate(self._processes):
-            adjust = Adjust(timing, tuple(more[index]) if more else (), cap)
+            message = Adjust(timing, tuple(more[index]) if more else (), caps[index] if caps else None)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next question tells
-                process.control.send(adjust)
+                process.control.send(message)
 
     def collect(self, until_ns: int) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))

@@ -31,8 +31,8 @@ def test_a_client_does_its_share_and_says_what_came_of_it():
     with ScriptedServer(lambda request: answer(b"good")) as server:
         job = ClientJob(traffic(server, 4), workers=2)
         with start_clients(job, (None, None)) as network:
-            for client in network.clients:
-                ask(network, client, ApplyPlan(Closed(4, count=10), Timing(monotonic_ns())))
+            for number, client in enumerate(network.clients):
+                ask(network, client, ApplyPlan(Closed(4, count=10), Timing(monotonic_ns()), 2 * number, 4))
             rows = []
             for client in network.clients:
                 while not (report := ask(network, client, Collect())).is_finished:
@@ -55,7 +55,7 @@ def test_a_planted_clock_is_that_of_the_client_and_its_workers():
             told = ask(network, client, Tell()).now_ns
             assert told - before >= offset_ns
             start_ns = told + 50 * NS_PER_MS
-            ask(network, client, ApplyPlan(Open(Constant(200), count=20), Timing(start_ns)))
+            ask(network, client, ApplyPlan(Open(Constant(200), count=20), Timing(start_ns), 0, 1))
             report = ask(network, client, Collect())
             records = [unpack(report.block)]
             while not report.is_finished:
