@@ -38,7 +38,8 @@ class RayClient:
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
         address, niceness = ray.util.get_node_ip_address(), os.getpriority(os.PRIO_PROCESS, 0)
-        return BegunClient(str(address), niceness, machine(), os.getpid()), failed
+        cores = len(os.sched_getaffinity(0))
+        return BegunClient(str(address), niceness, machine(), os.getpid(), cores), failed
 
     def handle(self, message: bytes) -> bytes:
         assert self._agent is not None, "asked before it began"

@@ -25,8 +25,10 @@ from inferometer.cluster.ray_messages import (
     BeginClients,
     ClientSaid,
     ClientsBegun,
+    ClientsEnded,
     ClientsPlaced,
     ConnectRay,
+    EndClients,
     RayFailed,
 )
 
@@ -54,21 +56,25 @@ def _end(number: int, frame: object) -> None:
 
 def _serve(controller: Connection, cluster: RayCluster) -> None:
     """Until the controller goes away."""
-    controller.send(ClientsPlaced(cluster.place()))
-    wanted = controller.recv()
-    assert isinstance(wanted, BeginClients)
-    actors, begun = cluster.begin(wanted)
-    controller.send(ClientsBegun(begun))
+    actors: list[Any] = []
     sending = threading.Lock()
+    controller.send(ClientsPlaced(cluster.place()))
     while True:
-        asked = controller.recv()
-        assert isinstance(asked, AskClient)
-        try:
-            answer = actors[asked.client].handle.remote(asked.message).future()
-        except Exception as error:  # an actor that is known to be gone
-            _send(controller, sending, ClientSaid(asked.number, lost=why_lost(error)))
-            continue
-        answer.add_done_callback(functools.partial(_answered, controller, sending, asked.number))
+        match controller.recv():
+            case BeginClients() as wanted:
+                more, begun = cluster.begin(wanted)
+                actors += more
+                _send(controller, sending, ClientsBegun(begun))
+            case AskClient(number, client, message):
+                try:
+                    answer = actors[client].handle.remote(message).future()
+                except Exception as error:  # an actor that is known to be gone
+                    _send(controller, sending, ClientSaid(number, lost=why_lost(error)))
+                else:
+                    answer.add_done_callback(functools.partial(_answered, controller, sending, number))
+            case EndClients(clients):
+                cluster.end([actors[client] for client in clients])
+                _send(controller, sending, ClientsEnded())
 
 
 def _answered(controller: Connection, sending: threading.Lock, number: int, answer: "Future[Any]") -> None:
@@ -80,7 +86,7 @@ def _answered(controller: Connection, sending: threading.Lock, number: int, answ
     _send(controller, sending, said)
 
 
-def _send(controller: Connection, sending: threading.Lock, said: ClientSaid) -> None:
+def _send(controller: Connection, sending: threading.Lock, said: object) -> None:
     with sending:
         try:
             controller.send(said)

@@ -124,6 +124,7 @@ class RayCluster:
         self._resources = resources
         self._count = count
         self._room: Any = None  # the placement group
+        self._has_package: bool | None = None  # whether all nodes have it; None: not asked yet
 
     def place(self) -> int:
         """Find room for the clients; how many there are."""
@@ -167,21 +168,24 @@ class RayCluster:
 
         return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
 
+    def end(self, actors: Sequence[Any]) -> None:
+        import ray
+
+        for actor in actors:
+            with contextlib.suppress(Exception):  # it has ended by itself, or its node has
+                ray.kill(actor)
+
     def _actor_options(self, count: int) -> dict[str, Any]:
-        others = dict(self._resources)
+        """What a client needs is set aside for its place; there several may take turns."""
         options: dict[str, Any] = {
-            "num_cpus": others.pop("CPU", 0),
-            "num_gpus": others.pop("GPU", 0),
+            "num_cpus": 0,
             "max_restarts": 0,
             "max_task_retries": 0,
             "max_concurrency": 2,  # a client tells its time while it does something else
         }
-        if "memory" in others:
-            options["memory"] = others.pop("memory")
-        options["resources"] = others
-        if self._settings.address != LOCAL and not self._have_package(count):
-            options["runtime_env"] = {"py_modules": [str(_package())]}
-        return options
+        if self._has_package is None:
+            self._has_package = self._settings.address == LOCAL or self._have_package(count)
+        return options if self._has_package else {**options, "runtime_env": {"py_modules": [str(_package())]}}
 
     def _have_package(self, count: int) -> bool:
         """Whether all nodes have this very package."""

@@ -44,6 +44,8 @@ class ClientsPlaced:
 
 @dataclass(frozen=True, slots=True)
 class BeginClients:
+    """One in each place. Those of several loads may be in the same place: they take turns."""
+
     jobs: tuple[bytes, ...]
     files: dict[str, bytes]  # that the jobs name
 
@@ -56,6 +58,7 @@ class BegunClient:
     niceness: int
     machine: str
     pid: int  # there
+    cores: int  # that it may use
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,21 @@ class ClientsBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class EndClients:
+    """These, by number."""
+
+    clients: range
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsEnded:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class AskClient:
-    number: int
-    client: int
+    number: int  # of the question
+    client: int  # in the order in which they began
     message: bytes
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine, of nodes with loopback addresses of their own, that ends with the process that made it.
+"""A Ray cluster on this machine: nodes with loopback addresses of their own that end with the process that made them.
 
 Each node is `ray start --block` in a fork of this process, which has imported Ray already: to import it is half of the
 time that a node takes to start.
@@ -48,7 +48,7 @@ class LocalNodes:
         return f"{self.ip(0)}:{PORT}"
 
     def ip(self, number: int) -> str:
-        """No cluster of another run has these, so all ports are free. Ray takes 127.0.0.1 for another name of itself."""
+        """Other clusters do not have these, so all ports are free. 127.0.0.1 Ray replaces by an outward address."""
         high, low = self._network
         return f"127.{high}.{low + number // 250}.{2 + number % 250}"
 
