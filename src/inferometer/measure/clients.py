@@ -69,7 +69,7 @@ def _check_address(setup: Setup, network: RayNetwork) -> None:
     endpoint, client = setup.traffic.wiring.endpoint, network.maybe_elsewhere()
     if client is not None and is_loopback(endpoint.host):
         raise UsageError(
-            f"{endpoint.authority} is this machine's own address, and {client.name} runs on another one, {client.place}",
+            f"{endpoint.authority} means this machine, and {client.name} runs on another one, {client.place}",
             remedy="give the server's address as the nodes of the cluster see it",
         )
 
