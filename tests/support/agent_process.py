@@ -1,7 +1,7 @@
 """A client in a process of its own: answers what comes over a connection until that ends.
 
-`python -m tests.support.agent_process FD` gets a job first. With `--clock OFFSET_NS DRIFT` before the descriptor, this
-process and its workers have a clock that is so much ahead of the machine's and goes so much quicker: 5e-5 is 50 ppm.
+`python -m tests.support.agent_process FD` gets a job first. With `--clock OFFSET_NS DRIFT SINCE_NS` before the
+descriptor, this process and its workers have a clock of their own, as `agents.PlantedClock` says.
 """
 
 import runpy
@@ -11,12 +11,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 
-def plant_clock(offset_ns: int, drift: float) -> None:
+def plant_clock(offset_ns: int, drift: float, anchor_ns: int) -> None:
     """Before anything has read the clock under its name. The kernel's timers go by the machine's own."""
     from inferometer.base import units
 
     real = time.monotonic_ns
-    anchor_ns = int(real() // 10**13) * 10**13  # the same in all processes of a test
 
     def planted() -> int:
         now = real()
@@ -36,13 +35,14 @@ def main() -> None:
     words = sys.argv[1:]
     start: Any = None
     if words[0] == "--clock":
-        _, offset, drift, *words = words
-        plant_clock(int(offset), float(drift))
+        planted = words[:4]
+        words = words[4:]
+        plant_clock(int(planted[1]), float(planted[2]), int(planted[3]))
         if words[0] == "--worker":
             sys.argv = ["worker", *words[1:]]
             runpy.run_module("inferometer.load.worker", run_name="__main__")
             return
-        start = _starter(offset, drift)
+        start = _starter(planted)
     from inferometer.base.errors import InferometerError
     from inferometer.cluster.agent import Agent
     from inferometer.cluster.messages import ClientFailed
@@ -62,11 +62,11 @@ def main() -> None:
         pass
 
 
-def _starter(offset: str, drift: str) -> Any:
+def _starter(planted: list[str]) -> Any:
     from inferometer.load.workers import start_process
 
     def start(command: list[str], fds: tuple[int, ...]) -> Any:
-        ours = [command[0], "-m", __spec__.name, "--clock", offset, drift, "--worker", command[-1]]
+        ours = [command[0], "-m", __spec__.name, *planted, "--worker", command[-1]]
         return start_process(ours, fds)
 
     return start

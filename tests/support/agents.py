@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -23,7 +24,11 @@ class PlantedClock:
     """How far a client's clock is ahead of the machine's, and how much quicker it goes."""
 
     offset_ns: int = 0
-    drift: float = 0.0
+    drift: float = 0.0  # 5e-5 is 50 ppm
+    since_ns: int = field(default_factory=time.monotonic_ns)  # when it was ahead by `offset_ns`
+
+    def at(self, machine_ns: int) -> int:
+        return machine_ns + self.offset_ns + round((machine_ns - self.since_ns) * self.drift)
 
 
 @dataclass(eq=False)
@@ -125,7 +130,7 @@ def _start(fd: int, clock: PlantedClock | None) -> Any:
     if clock is None:
         places = {0: 0, 1: 1, 2: 2, fd: fd}
         return fork_command(fork_server_address(), "agent", [str(fd)], fds=places)
-    words = ["--clock", str(clock.offset_ns), str(clock.drift), str(fd)]
+    words = ["--clock", str(clock.offset_ns), str(clock.drift), str(clock.since_ns), str(fd)]
     command = [sys.executable, "-m", "tests.support.agent_process", *words]
     root = Path(__file__).parents[2]
     return subprocess.Popen(command, pass_fds=(fd,), cwd=root, env={**os.environ, "PYTHONPATH": _path(root)})

@@ -51,7 +51,7 @@ def unpack(block: bytes) -> Records:
         found[name] = _restored(found, name, column)
     stamps, at = _read(block, at, times)
     np.cumsum(stamps, out=stamps)
-    return Records(*[found[name] for name in COLUMNS], stamps)
+    return Records(*[found[name] for name in COLUMNS] + [stamps])
 
 
 def _differences(records: Records, name: str) -> Column:

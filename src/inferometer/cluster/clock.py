@@ -182,6 +182,9 @@ class ClientClock:
     def _our(self, client_ns: int) -> int:
         return int(self._changed(np.array([client_ns]))[0])
 
+    def to_our(self, client_ns: int) -> int:
+        return int(self.to_ours(np.array([client_ns]))[0])
+
     def to_ours(self, client_ns: Column) -> Column:
         """Times of the client by our clock; 0 is a time that never came, and stays 0."""
         if not client_ns.any():
@@ -201,7 +204,8 @@ class ClientClock:
 
     def _in_pieces(self, client_ns: Column, piece: "Column | np.int64") -> Column:
         after = client_ns - self._ends_ns[piece]
-        return self._ours_ns[piece] + after - np.rint(after * self._slower[piece]).astype(np.int64)
+        found: Column = self._ours_ns[piece] + after - np.rint(after * self._slower[piece]).astype(np.int64)
+        return found
 
 
 def records_by_our_clock(records: Records, clock: ClientClock) -> Records:
