@@ -138,11 +138,19 @@ class RayCluster:
         if not count or not room.wait(PLACE_S):
             remove_placement_group(room)
             raise UsageError(
-                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {_has(totals)}",
+                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {_has(totals)}; "
+                f"{self._free()}",
                 remedy="give fewer --clients or other --client-resources, or wait until others have left",
             )
         self._room = room
         return count
+
+    def _free(self) -> str:
+        """What of the resources that were asked for nobody uses now."""
+        import ray
+
+        free = ray.available_resources()
+        return f"free now: {in_words({name: free.get(name, 0) for name in self._resources})}"
 
     def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
         """Start the clients, each with its job, and wait until they are ready."""
@@ -251,7 +259,7 @@ def _fits(needed: Mapping[str, float], total: Mapping[str, float]) -> bool:
 
 
 def _clients(count: int) -> str:
-    return "1 client" if count == 1 else f"{count} clients"
+    return f"{count} clients" if count > 1 else "a client"
 
 
 def in_words(resources: Mapping[str, float]) -> str:
