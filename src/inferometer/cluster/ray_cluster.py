@@ -24,6 +24,12 @@ PROBE_S = 60.0  # for a first process on every node
 BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
 _POLL_S = 0.1
 _LONGEST = 200  # characters of what Ray says
+_OPTIONS = {
+    "num_cpus": 0,  # what a client needs is set aside for its place, where several may take turns
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    "max_concurrency": 2,  # a client tells its time while it does something else
+}
 _START = "start one with `ray start --head` on this machine, or use --ray local"
 
 
@@ -124,10 +130,22 @@ class RayCluster:
         self._resources = resources
         self._count = count
         self._room: Any = None  # the placement group
-        self._has_package: bool | None = None  # whether all nodes have it; None: not asked yet
 
     def place(self) -> int:
-        """Find room for the clients; how many there are."""
+        """Find room for the clients, on nodes that have this package; how many there are."""
+        import ray
+
+        count = self._place()
+        if self._settings.address != LOCAL and not self._have_package(count):
+            # Ray ships a folder with a whole connection alone.
+            ray.shutdown()
+            _init(
+                self._settings.address, self._settings.address, runtime_env={"py_modules": [str(_package())]}
+            )
+            count = self._place()
+        return count
+
+    def _place(self) -> int:
         from ray.util.placement_group import placement_group, remove_placement_group
 
         totals = [node["Resources"] for node in _alive()]
@@ -156,10 +174,9 @@ class RayCluster:
         """Start the clients, each with its job, and wait until they are ready."""
         import ray
 
-        options = self._actor_options(len(wanted.jobs))
         actor = ray.remote(RayClient)
         actors = [
-            actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
+            actor.options(**_OPTIONS, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))
         ]
         refs = [
@@ -182,18 +199,6 @@ class RayCluster:
         for actor in actors:
             with contextlib.suppress(Exception):  # it has ended by itself, or its node has
                 ray.kill(actor)
-
-    def _actor_options(self, count: int) -> dict[str, Any]:
-        """What a client needs is set aside for its place; there several may take turns."""
-        options: dict[str, Any] = {
-            "num_cpus": 0,
-            "max_restarts": 0,
-            "max_task_retries": 0,
-            "max_concurrency": 2,  # a client tells its time while it does something else
-        }
-        if self._has_package is None:
-            self._has_package = self._settings.address == LOCAL or self._have_package(count)
-        return options if self._has_package else {**options, "runtime_env": {"py_modules": [str(_package())]}}
 
     def _have_package(self, count: int) -> bool:
         """Whether all nodes have this very package."""
