@@ -69,6 +69,11 @@ class RayMachines:
         found: list[str] = json.loads(line)
         return found
 
+    @property
+    def head(self) -> str:
+        """The node that the cluster cannot do without."""
+        return self.address.partition(":")[0]
+
     def tell(self, *words: str) -> None:
         """`kill ADDRESS` ends a node as if its power were gone, `add` starts another one."""
         self._process.stdin.write(" ".join(words) + "\n")

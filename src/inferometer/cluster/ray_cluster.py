@@ -24,11 +24,11 @@ PROBE_S = 60.0  # for a first process on every node
 BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
 _POLL_S = 0.1
 _LONGEST = 200  # characters of what Ray says
+ASIDE = "aside"  # the calls that a client answers while it works on others
 _OPTIONS = {
     "num_cpus": 0,  # what a client needs is set aside for its place, where several may take turns
     "max_restarts": 0,
     "max_task_retries": 0,
-    "max_concurrency": 2,  # a client tells its time while it does something else
 }
 _START = "start one with `ray start --head` on this machine, or use --ray local"
 
@@ -174,7 +174,7 @@ class RayCluster:
         """Start the clients, each with its job, and wait until they are ready."""
         import ray
 
-        actor = ray.remote(RayClient)
+        actor = ray.remote(concurrency_groups={ASIDE: 1})(RayClient)
         actors = [
             actor.options(**_OPTIONS, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))

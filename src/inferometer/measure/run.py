@@ -198,6 +198,7 @@ def make_instrument(setup: Setup, load: AnyLoad, watcher: Watcher) -> Instrument
         resizable=load if options.workers == "auto" else None,
         most_workers=most_of(load) if isinstance(load, Clients) else _most_workers(setup),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
+        clients=load.figures if isinstance(load, Clients) else None,
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
