@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import InferometerError
-from inferometer.cluster.ray_cluster import ASIDE, RayCluster, connected, why_lost
+from inferometer.cluster.ray_cluster import RayCluster, connected, why_lost
 from inferometer.cluster.ray_messages import (
     AskClient,
     BeginClients,
@@ -66,10 +66,8 @@ def _serve(controller: Connection, cluster: RayCluster) -> None:
                 actors += more
                 _send(controller, sending, ClientsBegun(begun))
             case AskClient(number, client, message, is_aside):
-                handle = actors[client].handle
                 try:
-                    handle = handle.options(concurrency_group=ASIDE) if is_aside else handle
-                    answer = handle.remote(message).future()
+                    answer = cluster.ask(actors[client], message, is_aside=is_aside).future()
                 except Exception as error:  # an actor that is known to be gone
                     _send(controller, sending, ClientSaid(number, lost=why_lost(error)))
                 else:

@@ -24,6 +24,7 @@ PROBE_S = 60.0  # for a first process on every node
 BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
 _POLL_S = 0.1
 _LONGEST = 200  # characters of what Ray says
+REMOTE = "ray://"
 ASIDE = "aside"  # the calls that a client answers while it works on others
 _OPTIONS = {
     "num_cpus": 0,  # what a client needs is set aside for its place, where several may take turns
@@ -57,7 +58,7 @@ def _check_reachable(address: str) -> None:
     """Ray itself waits for a long time for somebody to answer."""
     if address == "auto":
         return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.removeprefix(REMOTE).rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(
             f"--ray {address} is no address of a Ray cluster",
@@ -93,7 +94,7 @@ def _remedy(error: Exception, asked: str) -> str:
         return "install the same versions of Ray and Python here and on the cluster"
     if asked == LOCAL:
         return "look whether this machine has memory and processes left"
-    if not asked.startswith("ray://"):
+    if not asked.startswith(REMOTE):
         return "host:port is for a machine that is a node of the cluster; from elsewhere use ray://host:10001"
     return "look whether the head node of the cluster runs there, with the same versions of Ray and Python"
 
@@ -192,6 +193,12 @@ class RayCluster:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
+
+    def ask(self, actor: Any, message: bytes, *, is_aside: bool) -> Any:
+        """The answer's reference. Through ray:// all questions wait for each other: it knows no groups of calls."""
+        if is_aside and not self._settings.address.startswith(REMOTE):
+            return actor.handle.options(concurrency_group=ASIDE).remote(message)
+        return actor.handle.remote(message)
 
     def end(self, actors: Sequence[Any]) -> None:
         import ray
