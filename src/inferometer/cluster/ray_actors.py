@@ -33,7 +33,7 @@ class RayClient:
 
         failed = b""
         try:
-            self._agent = Agent(_with_files(pickle.loads(job), files))
+            self._agent = Agent(with_files(pickle.loads(job), files))
             self._agent.__enter__()
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
@@ -46,7 +46,7 @@ class RayClient:
         return pickle.dumps(self._agent.handle(pickle.loads(message)))
 
 
-def _with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
+def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
     """The job with files of TLS that are on this machine: in memory, which is gone with this process."""
     endpoint = job.traffic.wiring.endpoint
     if endpoint.tls is None or not files:

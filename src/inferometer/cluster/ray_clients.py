@@ -60,7 +60,7 @@ class RayNetwork:
 
     def __post_init__(self) -> None:
         jobs, ray = self.jobs, self.ray
-        ray.send(BeginClients(tuple(map(pickle.dumps, jobs)), _files(jobs[0])))
+        ray.send(BeginClients(tuple(map(pickle.dumps, jobs)), files_of(jobs[0])))
         begun = ray.expect(ClientsBegun, BEGIN_S).clients
         self._clients = [
             _RayClient(f"client {index + 1}", client, ray.begun + index, ray)
@@ -137,7 +137,7 @@ class RayNetwork:
         return next((client for client in self._clients if client.begun.machine != here), None)
 
 
-def _files(job: ClientJob) -> dict[str, bytes]:
+def files_of(job: ClientJob) -> dict[str, bytes]:
     """What the job needs of this machine's files."""
     tls = job.traffic.wiring.endpoint.tls
     found = {}

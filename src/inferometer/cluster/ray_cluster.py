@@ -157,7 +157,7 @@ class RayCluster:
         if not count or not room.wait(PLACE_S):
             remove_placement_group(room)
             raise UsageError(
-                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {_has(totals)}; "
+                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {offered(totals)}; "
                 f"{self._free()}",
                 remedy="give fewer --clients or other --client-resources, or wait until others have left",
             )
@@ -223,7 +223,7 @@ class RayCluster:
                     f"the node of client {number + 1} lacks {missing}, which inferometer needs",
                     remedy="install inferometer on the nodes: pip install inferometer",
                 )
-        own = (inferometer.__version__, _fingerprint())
+        own = (inferometer.__version__, fingerprint())
         return all((version, state) == own for version, state, _ in found)
 
     def _gather(self, refs: list[Any], limit_s: float, what: str) -> list[Any]:
@@ -258,7 +258,7 @@ def _package() -> Path:
     return Path(inferometer.__file__).parent
 
 
-def _fingerprint() -> str:
+def fingerprint() -> str:
     digest = hashlib.sha256()
     folder = _package()
     for path in sorted(folder.rglob("*.py")):
@@ -279,7 +279,7 @@ def in_words(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {plain_number(amount)}" for name, amount in resources.items()) or "nothing"
 
 
-def _has(totals: Sequence[Mapping[str, Any]]) -> str:
+def offered(totals: Sequence[Mapping[str, Any]]) -> str:
     """What the cluster has, node by node, as far as users ask for it."""
     rows: dict[str, int] = {}
     for total in totals:

@@ -64,7 +64,7 @@ class RayProcess:
         return self
 
     def _start(self) -> None:
-        folder = _short_folder()
+        folder = short_folder()
         self._process = process = GuardedProcess("ray", runtime=folder)
         ours, theirs = socket.socketpair()
         self._bridge = Connection(ours.detach())
@@ -147,7 +147,7 @@ class RayProcess:
         return "the process that speaks to Ray has ended" + (f"; its last line: {line}" if line else "")
 
 
-def _short_folder() -> Path:
+def short_folder() -> Path:
     """One that does not exist yet."""
     parent = tempfile.gettempdir()
     return Path(parent if len(parent) <= _LONGEST_FOLDER else "/tmp") / f"imr-{secrets.token_hex(4)}"
