@@ -39,7 +39,7 @@ class _Slice:
     sent_bytes: int = 0
     received_bytes: int = 0
     latency_ns: Series = field(default_factory=Series)
-    service_ns: Series = field(default_factory=Series)
+    service_ns: Series = field(default_factory=Series)  # only of open plans, as the next
     lag_ns: Series = field(default_factory=Series)
     spent: _Spent = field(default_factory=_Spent)  # at its end
 
@@ -52,10 +52,9 @@ class _Slice:
         self.received_bytes += int(records.received.sum())
         if len(request_bytes):
             self.sent_bytes += int(request_bytes[records.step].sum())
-        service_ns = good.end_ns - good.sent_ns
-        self.service_ns.append(service_ns)
-        self.latency_ns.append(good.end_ns - good.due_ns if rules.is_open else service_ns)
+        self.latency_ns.append(good.end_ns - (good.due_ns if rules.is_open else good.sent_ns))
         if rules.is_open:
+            self.service_ns.append(good.end_ns - good.sent_ns)
             self.lag_ns.append(good.sent_ns - good.due_ns)
 
     @property
@@ -187,7 +186,7 @@ def _figures(
         infer_per_s=whole.count * batch / seconds,
         mean_ns=latency.mean_ns,
         percentiles=tuple((p, latency.percentile_ns(p)) for p in SHOWN) if latency.count else (),
-        floor_ns=whole.service_ns.percentile(FLOOR),
+        floor_ns=(whole.service_ns if whole.service_ns.count else whole.latency_ns).percentile(FLOOR),
         cpu_share=max(cpu_ns, default=0) / elapsed_ns,
         cpu_us_per_request=sum(cpu_ns) / NS_PER_US / requests if requests else 0.0,
         own_cpu_share=max(0, last.own_cpu_ns - first.own_cpu_ns) / elapsed_ns,

@@ -6,6 +6,7 @@ client delivered counts, whatever becomes of it. A lost client's share of an ope
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeVar
@@ -63,6 +64,7 @@ class Clients:
     spool_fds: Sequence[int] = ()
     figures: ByClient = field(default_factory=ByClient)
     clock: Clock = monotonic_ns
+    sleep: Callable[[float], object] = time.sleep
     members: list[Member] = field(init=False)
     _plan: Plan | None = None
     _start_ns: int = 0
@@ -159,7 +161,7 @@ class Clients:
                 if self._loose:
                     self._wait_some({}, until_ns)
                 else:
-                    self._over.wait(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
+                    self.sleep(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
 
     def collect(self, until_ns: int) -> Collected:
         with self._called():
