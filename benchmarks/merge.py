@@ -137,7 +137,7 @@ class SimulatedClient:
         if rows <= 0:
             return EMPTY
         end = self.start_ns + (np.arange(first, last) + 1) * NS_PER_S // self.per_s
-        end += self._draw.integers(0, NS_PER_S // self.per_s, rows)
+        end -= self._draw.integers(0, NS_PER_S // self.per_s, rows)
         took = self._draw.integers(300_000, 2_000_000, rows)
         table = np.zeros((rows, len(COLUMNS)), dtype=np.int64)
         columns = {

@@ -151,6 +151,8 @@ class Clients:
                 member.parts = _parts(plan, first, member.workers, total)
                 first += member.workers
             self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
+            if isinstance(plan, Open):  # the time before it begins is no load
+                self.wait(self._start_ns)
             return self._start_ns
 
     def wait(self, until_ns: int) -> None:
