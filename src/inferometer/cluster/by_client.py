@@ -14,8 +14,8 @@ from inferometer.stats.windows import WindowRules, split
 
 EXACT = 1 << 21  # durations of all clients that are kept as they are
 MOST_SLICES = 256  # of a client, as of the windows of a level,
-ALL_SLICES = 2048  # and of all clients, but of each at least
-FEWEST_SLICES = 8
+ALL_SLICES = 512  # and of all clients, but of each at least
+FEWEST_SLICES = 4
 SHOWN = (50.0, 90.0, 95.0, 99.0)
 
 

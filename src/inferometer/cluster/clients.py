@@ -45,7 +45,8 @@ from inferometer.records.records import Records, Totals, join
 ROUND_NS = 500 * NS_PER_MS  # clients report this often: a question costs more than the records in its answer
 HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a schedule before it begins
 EXCHANGE_NS = 2 * NS_PER_S  # clocks are compared this often,
-FIRST_EXCHANGES = 8  # and so many times before the load begins
+FIRST_EXCHANGES = 8  # and so many times before the load begins,
+AT_ONCE = 4  # of so many clients at a time: answers that come together are read one after the other
 IDLE_S = 5.0  # without a call, after which clients are told that we are still there
 FINISH_S = 10.0
 SAME_NS = 2_000  # by which a schedule may be off before it is moved
@@ -87,8 +88,10 @@ class Clients:
     def __enter__(self) -> "Clients":
         try:
             for _ in range(FIRST_EXCHANGES):
-                for member in self.live:
-                    self._ask_clock(member)
+                live = self.live
+                for at in range(0, len(live), AT_ONCE):
+                    for member in live[at : at + AT_ONCE]:
+                        self._ask_clock(member)
                     self._wait_loose(self.clock() + round(ANSWER_S * NS_PER_S))
             self._need_all()
         except BaseException:
