@@ -41,7 +41,9 @@ from inferometer.load.plan import Open
 from inferometer.load.workers import StartProcess, Workers
 from inferometer.records.records import EMPTY, Records, join
 
-SILENT_S = 30.0  # without any question; the controller asks something every few seconds
+SILENT_S = (
+    60.0  # without any question; the controller asks something every few seconds, if nobody holds it up
+)
 LOOK_S = 0.1  # at the rings
 MOST_KEPT = 8 << 20  # bytes of kept requests of one worker in one report
 

@@ -14,10 +14,9 @@ from inferometer.stats.windows import WindowRules, split
 
 EXACT = 1 << 21  # durations of all clients that are kept as they are
 MOST_SLICES = 256  # of a client, as of the windows of a level,
-ALL_SLICES = 8192  # and of all clients
-FEWEST_SLICES = 16
+ALL_SLICES = 512  # and of all clients, but of each at least
+FEWEST_SLICES = 4
 SHOWN = (50.0, 90.0, 95.0, 99.0)
-FLOOR = 1.0  # percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +30,18 @@ class _Spent:
 
 @dataclass(slots=True)
 class _Slice:
-    """What one client did in a window."""
+    """What one client did in a window, or in several that were joined."""
 
+    start_ns: int = 0
     end_ns: int = 0
+    windows: int = 1
+    floor_ns: int = 0  # the quickest answer; 0 without any
     count: int = 0
     failed: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
     latency_ns: Series = field(default_factory=Series)
-    service_ns: Series = field(default_factory=Series)
-    lag_ns: Series = field(default_factory=Series)
+    lag_ns: Series = field(default_factory=Series)  # only of open plans
     spent: _Spent = field(default_factory=_Spent)  # at its end
 
     def add(self, records: Records, rules: WindowRules, request_bytes: Column) -> None:
@@ -52,27 +53,33 @@ class _Slice:
         self.received_bytes += int(records.received.sum())
         if len(request_bytes):
             self.sent_bytes += int(request_bytes[records.step].sum())
-        service_ns = good.end_ns - good.sent_ns
-        self.service_ns.append(service_ns)
-        self.latency_ns.append(good.end_ns - good.due_ns if rules.is_open else service_ns)
+        self.latency_ns.append(good.end_ns - (good.due_ns if rules.is_open else good.sent_ns))
+        if len(good):
+            self.floor_ns = _least(self.floor_ns, int((good.end_ns - good.sent_ns).min()))
         if rules.is_open:
             self.lag_ns.append(good.sent_ns - good.due_ns)
 
     @property
-    def series(self) -> tuple[Series, Series, Series]:
-        return self.latency_ns, self.service_ns, self.lag_ns
+    def series(self) -> tuple[Series, Series]:
+        return self.latency_ns, self.lag_ns
+
+
+def _least(*floors: int) -> int:
+    return min((floor for floor in floors if floor), default=0)
 
 
 def _joined(slices: Sequence[_Slice]) -> _Slice:
-    latency, service, lag = (joined(each) for each in zip(*(part.series for part in slices), strict=True))
+    latency, lag = (joined(each) for each in zip(*(part.series for part in slices), strict=True))
     return _Slice(
+        start_ns=slices[0].start_ns,
         end_ns=slices[-1].end_ns,
+        windows=sum(part.windows for part in slices),
+        floor_ns=_least(*(part.floor_ns for part in slices)),
         count=sum(part.count for part in slices),
         failed=sum(part.failed for part in slices),
         sent_bytes=sum(part.sent_bytes for part in slices),
         received_bytes=sum(part.received_bytes for part in slices),
         latency_ns=latency,
-        service_ns=service,
         lag_ns=lag,
         spent=slices[-1].spent,
     )
@@ -86,7 +93,7 @@ class _Course:
     begun: _Spent
     slices: list[_Slice] = field(default_factory=list)
     filling: _Slice = field(default_factory=_Slice)
-    recent: list[Records] = field(default_factory=list)  # of the last reports: they may be of the next window
+    recent: list[Records] = field(default_factory=list)  # of the last report: some may be of the next window
     uncertainty_ns: int = 0
 
     @property
@@ -115,6 +122,7 @@ class ByClient:
         for course in self._courses.values():
             course.recent = [split(records, start_ns)[1] for records in course.recent]
             course.begun = _spent(course.member)
+            course.filling.start_ns = start_ns
 
     def reported(self, member: Member, records: Records, now_ns: int) -> None:
         course = self._courses.get(member)
@@ -122,7 +130,7 @@ class ByClient:
             return
         course.uncertainty_ns = max(course.uncertainty_ns, member.clock.fit.uncertainty_at(now_ns))
         course.recent.append(records if self._start_ns is None else split(records, self._start_ns)[1])
-        while self._start_ns is not None and len(course.recent) > 2:
+        while self._start_ns is not None and len(course.recent) > 1:
             course.filling.add(course.recent.pop(0), self._rules, self.request_bytes)
 
     def cut(self, end_ns: int) -> None:
@@ -134,7 +142,7 @@ class ByClient:
             course.recent = [later for _, later in parts if len(later)]
             course.filling.end_ns, course.filling.spent = end_ns, _spent(course.member)
             course.slices.append(course.filling)
-            course.filling = _Slice()
+            course.filling = _Slice(start_ns=end_ns)
         self._condense()
 
     def _condense(self) -> None:
@@ -177,6 +185,8 @@ def _figures(
     elapsed_ns = max(last.at_ns - first.at_ns, 1)
     cpu_ns = [now - then for now, then in zip(last.cpu_ns, first.cpu_ns, strict=False)]
     latency, requests = whole.latency_ns.distribution(), whole.count + whole.failed
+    if whole.windows > len(counted):  # more was joined to the first than counts
+        start_ns = min(start_ns, whole.start_ns)
     seconds = max(end_ns - start_ns, 1) / NS_PER_S
     return ClientFigures(
         name=member.client.name,
@@ -187,7 +197,7 @@ def _figures(
         infer_per_s=whole.count * batch / seconds,
         mean_ns=latency.mean_ns,
         percentiles=tuple((p, latency.percentile_ns(p)) for p in SHOWN) if latency.count else (),
-        floor_ns=whole.service_ns.percentile(FLOOR),
+        floor_ns=whole.floor_ns,
         cpu_share=max(cpu_ns, default=0) / elapsed_ns,
         cpu_us_per_request=sum(cpu_ns) / NS_PER_US / requests if requests else 0.0,
         own_cpu_share=max(0, last.own_cpu_ns - first.own_cpu_ns) / elapsed_ns,

@@ -6,6 +6,7 @@ client delivered counts, whatever becomes of it. A lost client's share of an ope
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeVar
@@ -44,7 +45,8 @@ from inferometer.records.records import Records, Totals, join
 ROUND_NS = 500 * NS_PER_MS  # clients report this often: a question costs more than the records in its answer
 HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a schedule before it begins
 EXCHANGE_NS = 2 * NS_PER_S  # clocks are compared this often,
-FIRST_EXCHANGES = 8  # and so many times before the load begins
+FIRST_EXCHANGES = 8  # and so many times before the load begins,
+AT_ONCE = 4  # of so many clients at a time: answers that come together are read one after the other
 IDLE_S = 5.0  # without a call, after which clients are told that we are still there
 FINISH_S = 10.0
 SAME_NS = 2_000  # by which a schedule may be off before it is moved
@@ -63,6 +65,7 @@ class Clients:
     spool_fds: Sequence[int] = ()
     figures: ByClient = field(default_factory=ByClient)
     clock: Clock = monotonic_ns
+    sleep: Callable[[float], object] = time.sleep
     members: list[Member] = field(init=False)
     _plan: Plan | None = None
     _start_ns: int = 0
@@ -85,8 +88,10 @@ class Clients:
     def __enter__(self) -> "Clients":
         try:
             for _ in range(FIRST_EXCHANGES):
-                for member in self.live:
-                    self._ask_clock(member)
+                live = self.live
+                for at in range(0, len(live), AT_ONCE):
+                    for member in live[at : at + AT_ONCE]:
+                        self._ask_clock(member)
                     self._wait_loose(self.clock() + round(ANSWER_S * NS_PER_S))
             self._need_all()
         except BaseException:
@@ -149,6 +154,8 @@ class Clients:
                 member.parts = _parts(plan, first, member.workers, total)
                 first += member.workers
             self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
+            if isinstance(plan, Open):  # the time before it begins is no load
+                self.wait(self._start_ns)
             return self._start_ns
 
     def wait(self, until_ns: int) -> None:
@@ -159,7 +166,7 @@ class Clients:
                 if self._loose:
                     self._wait_some({}, until_ns)
                 else:
-                    self._over.wait(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
+                    self.sleep(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
 
     def collect(self, until_ns: int) -> Collected:
         with self._called():

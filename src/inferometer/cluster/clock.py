@@ -11,7 +11,7 @@ Times of a client are changed into ours by a line of pieces that only grows at i
 it is, so that the same moment of a client is always the same of ours, in records and in kept requests alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -192,6 +192,19 @@ class ClientClock:
         self._used_ns = max(self._used_ns, int(client_ns.max()))
         return self._changed(client_ns)
 
+    def all_to_ours(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """The same of several; mostly all their times are in one piece, and none is missing."""
+        used = {name: column for name, column in columns.items() if column.any()}
+        if not used:
+            return dict(columns)
+        least = min(int(column.min()) for column in used.values())
+        most = max(int(column.max()) for column in used.values())
+        first, last = np.searchsorted(self._ends_ns, (least, most), side="right")
+        if first != last or not first:
+            return {name: self.to_ours(column) for name, column in columns.items()}
+        self._used_ns = max(self._used_ns, most)
+        return {**columns, **{name: self._in_pieces(column, first - 1) for name, column in used.items()}}
+
     def _changed(self, client_ns: Column) -> Column:
         first, last = np.searchsorted(self._ends_ns, (client_ns.min(), client_ns.max()), side="right")
         if first == last and first:  # all in one piece: no need to look for that of each
@@ -210,8 +223,8 @@ class ClientClock:
 
 def records_by_our_clock(records: Records, clock: ClientClock) -> Records:
     """The same requests with our times; a client's order of ends stays."""
-    changed = {name: clock.to_ours(getattr(records, name)) for name in TIMES}
-    return replace(records, **changed)
+    columns = {name: getattr(records, name) for name in TIMES}
+    return replace(records, **clock.all_to_ours(columns))
 
 
 def _thinned(exchanges: list[Exchange]) -> list[Exchange]:

@@ -50,7 +50,7 @@ class Resumed:
     """The schedule of the requests that are left, numbered from 0. Asked for in order."""
 
     schedule: Schedule
-    parts: list[Progression]
+    parts: list[Progression]  # with what was not asked for yet; where there is only one, it stays as it was
     quicker: float = 0.0
     number: int = (
         NEVER  # in the whole plan, of the request that was asked for last; NEVER when there was none left
@@ -60,15 +60,20 @@ class Resumed:
 
     @property
     def left(self) -> int:
-        """Requests that were not asked for yet; below 0 without end."""
+        """Requests at first; below 0 without end."""
         counts = [part.count for part in self.parts]
         return ENDLESS if any(count < 0 for count in counts) else sum(counts)
 
     def due_ns(self, number: int) -> int:
+        if len(self.parts) == 1:  # the usual case, on the way of every request
+            first, stride, count = self.parts[0]
+            self.number = first + number * stride if count < 0 or number < count else NEVER
+            self._asked = number
         while self._asked < number:
             self._advance()
         if self.number >= NEVER:
             return NEVER
+        self.reached = self.number
         due_ns = self.schedule.due_ns(self.number)
         return due_ns if due_ns >= NEVER else due_ns + round(due_ns * self.quicker)
 
@@ -79,9 +84,17 @@ class Resumed:
             self.number = NEVER
             return
         part = min(going)
-        self.number = self.reached = part.first
+        self.number = part.first
         count = part.count if part.count < 0 else part.count - 1
         self.parts[self.parts.index(part)] = Progression(part.first + part.stride, part.stride, count)
+
+    def rest(self, left: int) -> list[Progression]:
+        """What was not sent, the request that was asked for last included: `left` in all."""
+        if not left:
+            return []
+        if len(self.parts) == 1:
+            return [Progression(self.reached, self.parts[0].stride, left)]
+        return [Progression(self.reached, 1, 1), *self.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +120,7 @@ def resumed(plan: Open, number: int, left: int, more: Sequence[Progression], tim
     """`plan` from its request `number` on, of which `left` are to come (below 0: without end), and `more`."""
     schedule, steps, parts = plan.schedule, plan.steps, [Progression(number, plan.stride, left)]
     if isinstance(schedule, Resumed):
-        number = schedule.reached
-        parts = [Progression(number, 1, 1), *schedule.parts] if left else []  # that one was not sent yet
-        schedule = schedule.schedule
+        number, parts, schedule = schedule.reached, schedule.rest(left), schedule.schedule
     if isinstance(steps, ResumedSteps):
         steps = steps.steps
     parts += [part.from_number(number) for part in more]

@@ -57,7 +57,7 @@ def _limit_words(client: ClientFigures, *, is_capped: bool) -> str:
 
 
 def _far_away(clients: Sequence[ClientFigures]) -> Iterator[Remark]:
-    known = [client for client in clients if client.request_count >= FEWEST]
+    known = [client for client in clients if client.request_count >= FEWEST and client.floor_ns]
     for client in known:
         others = [other.floor_ns for other in known if other is not client]
         if not others:

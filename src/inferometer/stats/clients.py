@@ -36,7 +36,7 @@ class ClientFigures:
     infer_per_s: float
     mean_ns: int  # latencies, as in the level's measurement
     percentiles: tuple[tuple[float, int], ...]  # (p, ns)
-    floor_ns: int  # what hardly any request is quicker than, from the send on
+    floor_ns: int  # the quickest answer, from the send on; 0 without any
     cpu_share: float  # of a core, by its busiest worker
     cpu_us_per_request: float  # of all its workers
     own_cpu_share: float  # of a core, by what answers for the workers

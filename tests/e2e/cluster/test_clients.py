@@ -1,16 +1,27 @@
 """One load from several clients: the plan is cut, clocks are changed, and what they deliver is one answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from inferometer.base import status as outcome
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.cluster.by_client import ByClient
+from inferometer.cluster.clients import Clients
 from inferometer.cluster.messages import ClientJob
+from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Poisson
+from inferometer.load.sequences import SequencePlan
+from inferometer.model.spec import Tensor
 from inferometer.records.records import join
-from tests.support.agents import PlantedClock
+from inferometer.services.endpoint import Endpoint
+from inferometer.services.kserve import PLACE
+from inferometer.services.traffic import Traffic, Validation, Wiring
+from tests.support.agents import PlantedClock, start_clients
 from tests.support.cluster import clients, collect_all, numbers, traffic_to
-from tests.support.servers import ScriptedServer, answer, reply
+from tests.support.servers import ScriptedServer, answer, answer_json, late, reply
 
 
 @pytest.fixture
@@ -133,3 +144,59 @@ def test_numbers_of_a_schedule_are_each_sent_once(server):
     with clients(ClientJob(traffic_to(server.port), workers=2), (None, None)) as load:
         start_ns = load.apply(Open(Constant(400), count=80))
         assert numbers(collect_all(load), start_ns, 400) == list(range(80))
+
+
+class ByMember(ByClient):
+    """Keeps what each client delivers."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = {}
+
+    def reported(self, member, records, now_ns):
+        self.parts.setdefault(member, []).append(records)
+
+
+def test_a_sequence_stays_with_one_client(server):
+    plan = SequencePlan(streams=((0, 1), (2,)), is_given=False, length=5, variation=0.0)
+    body = b"{" + PLACE + b"}"
+    request = b"POST /%d HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" + body
+    requests = tuple(request % (step, len(body)) for step in range(3))
+    traffic = Traffic(Wiring(Endpoint("127.0.0.1", server.port)), requests)
+    kept = ByMember()
+    network = start_clients(ClientJob(traffic, workers=2, sequences=plan), (None, None))
+    with Clients(network, workers=2, figures=kept) as load:
+        load.apply(Closed(4, count=60))
+        records = collect_all(load)
+    ids = [{number for part in parts for number in part.sequence.tolist()} for parts in kept.parts.values()]
+    assert len(ids) == 2
+    assert ids[0].isdisjoint(ids[1])
+    counts = np.bincount(records.sequence)
+    assert set(counts[counts > 0].tolist()) == {5}
+    assert len(records) == 60 == len(server.requests)
+
+
+def test_a_share_of_all_requests_is_cancelled():
+    with ScriptedServer(lambda request: late(0.05, answer(b"good"))) as server:
+        cancellation = Cancellation(after_ns=5 * NS_PER_MS, share=0.5, seed=3)
+        job = ClientJob(traffic_to(server.port), cancellation=cancellation)
+        with clients(job, (None, None)) as load:
+            load.apply(Closed(4, count=40))
+            records = collect_all(load)
+            load.stop()
+            totals = load.totals()
+    assert len(records) == 40
+    assert 8 <= len(records.withdrawn) == totals.withdrawn <= 32
+
+
+def test_replies_are_compared_by_every_client():
+    tensor = Tensor("OUT", "INT32", (1,), b"\1\0\0\0")
+    document = {"outputs": [{"name": "OUT", "datatype": "INT32", "shape": [1], "data": [2]}]}
+    with ScriptedServer(lambda request: answer_json(document)) as server:
+        traffic = replace(traffic_to(server.port), validation=Validation(((tensor,),)))
+        with clients(ClientJob(traffic), (None, None)) as load:
+            load.apply(Closed(2, count=10))
+            records = collect_all(load)
+            examples = load.examples()
+    assert records.status.tolist() == [outcome.MISMATCH] * 10
+    assert "Output doesn't match expected output" in examples[outcome.MISMATCH]

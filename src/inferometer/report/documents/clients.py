@@ -30,7 +30,7 @@ def clients_section(result: Result) -> Section | None:
 
 def _table(level: Level, depth: Depth) -> Table:
     columns = (
-        *text_columns("Client"),
+        Column("Client", is_number=False, is_name=True),
         Column("Infer/s"),
         Column("p50"),
         Column("p99"),
@@ -68,7 +68,7 @@ def _row(client: ClientFigures) -> tuple[str, ...]:
 
 def _clock_table(level: Level) -> Table:
     columns = (
-        *text_columns("Client"),
+        Column("Client", is_number=False, is_name=True),
         Column("Workers"),
         Column("Quickest answers"),
         Column("Ahead by"),
