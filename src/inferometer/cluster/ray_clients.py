@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell
+from inferometer.base.units import monotonic_ns
+from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
 from inferometer.cluster.network import Client, ClientLost, Pending
 from inferometer.cluster.ray_messages import (
     TLS_FILES,
     AskClient,
     BeginClients,
     BegunClient,
+    ClientSaid,
     ClientsBegun,
     ClientsEnded,
     EndClients,
@@ -43,10 +45,19 @@ class _RayClient:
     def place(self) -> str:
         return self.begun.place
 
+    @property
+    def is_here(self) -> bool:
+        """It has the clock of this machine."""
+        return self.begun.machine == machine() != ""
+
     def ask(self, message: Question) -> Pending:
         asked = _Asked(self.ray.next_number(), self.name)
         is_aside = isinstance(message, Tell)
         self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
+        if (
+            is_aside and self.is_here and not self.ray.is_gone
+        ):  # it hears that we are there; what time it has is known better here
+            self.ray.answer(ClientSaid(asked.number, pickle.dumps(Told(monotonic_ns()))))
         return asked
 
 
@@ -122,19 +133,17 @@ class RayNetwork:
         """Processes of ours that are on this machine."""
         import psutil
 
-        here = machine()
         found = set(self.ray.pids)
         for client in self._clients:
             with contextlib.suppress(psutil.Error):
-                if client.begun.machine == here:
+                if client.is_here:
                     actor = psutil.Process(client.begun.pid)
                     found |= {actor.pid, *(child.pid for child in actor.children(recursive=True))}
         return tuple(found)
 
     def maybe_elsewhere(self) -> Client | None:
         """A client that is on another machine."""
-        here = machine()
-        return next((client for client in self._clients if client.begun.machine != here), None)
+        return next((client for client in self._clients if not client.is_here), None)
 
 
 def files_of(job: ClientJob) -> dict[str, bytes]:

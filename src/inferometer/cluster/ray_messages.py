@@ -15,10 +15,11 @@ TLS_FILES = ("ca_file", "certificate_file", "key_file")
 
 
 def machine() -> str:
-    """The same for all processes that see each other, and for no others."""
+    """The same for all processes that see each other and have the same clock, and for no others; empty: not known."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))  # old kernels have no second one
+        return " ".join((boot, *(os.readlink(space) for space in spaces if space.is_symlink())))
     return ""
 
 
