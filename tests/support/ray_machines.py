@@ -143,6 +143,7 @@ def main(count: int) -> None:
             case ["kill", address]:
                 cluster.remove_node(nodes[address], allow_graceful=False)
         say("done")
+    end_session(os.getpid())  # whoever had them is gone
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import inferometer
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.cluster.agent import Agent
 from inferometer.cluster.messages import ClientFailed, ClientJob
-from inferometer.cluster.ray_messages import TLS_FILES, BegunClient, machine
+from inferometer.cluster.ray_messages import BegunClient, machine
 
 
 class RayClient:
@@ -29,7 +29,7 @@ class RayClient:
 
     def begin(self, job: bytes, files: dict[str, bytes]) -> tuple[BegunClient, bytes]:
         """Where this client runs, and what went wrong, if anything did. The files are those that the job names."""
-        import ray
+        from ray.util import get_node_ip_address
 
         failed = b""
         try:
@@ -37,9 +37,9 @@ class RayClient:
             self._agent.__enter__()
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
-        address, niceness = ray.util.get_node_ip_address(), os.getpriority(os.PRIO_PROCESS, 0)
+        address, niceness = str(get_node_ip_address()), os.getpriority(os.PRIO_PROCESS, 0)
         cores = len(os.sched_getaffinity(0))
-        return BegunClient(str(address), niceness, machine(), os.getpid(), cores), failed
+        return BegunClient(address, niceness, machine(), os.getpid(), cores), failed
 
     def handle(self, message: bytes) -> bytes:
         assert self._agent is not None, "asked before it began"
@@ -54,7 +54,9 @@ def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
     paths = {name: _in_memory(content) for name, content in files.items()}
     tls = replace(
         endpoint.tls,
-        **{field: paths[path] for field in TLS_FILES if (path := getattr(endpoint.tls, field)) in paths},
+        ca_file=paths.get(endpoint.tls.ca_file or ""),
+        certificate_file=paths.get(endpoint.tls.certificate_file or ""),
+        key_file=paths.get(endpoint.tls.key_file or ""),
     )
     wiring = replace(job.traffic.wiring, endpoint=replace(endpoint, tls=tls))
     return replace(job, traffic=replace(job.traffic, wiring=wiring))

@@ -12,7 +12,6 @@ from inferometer.base.units import monotonic_ns
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
 from inferometer.cluster.network import Client, ClientLost, Pending
 from inferometer.cluster.ray_messages import (
-    TLS_FILES,
     AskClient,
     BeginClients,
     BegunClient,
@@ -150,7 +149,8 @@ def files_of(job: ClientJob) -> dict[str, bytes]:
     """What the job needs of this machine's files."""
     tls = job.traffic.wiring.endpoint.tls
     found = {}
-    for path in () if tls is None else filter(None, (getattr(tls, name) for name in TLS_FILES)):
+    named = () if tls is None else (tls.ca_file, tls.certificate_file, tls.key_file)
+    for path in filter(None, named):
         try:
             found[path] = Path(path).read_bytes()
         except OSError as error:

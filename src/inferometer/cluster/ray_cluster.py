@@ -118,9 +118,14 @@ def _wait_for_nodes(nodes: LocalNodes) -> None:
 
 
 def _alive() -> list[Mapping[str, Any]]:
+    return [node for node in _untyped("nodes")() if node["Alive"]]
+
+
+def _untyped(name: str) -> Any:
+    """A function of Ray's that says nothing of its types, or the wrong thing."""
     import ray
 
-    return [node for node in ray.nodes() if node["Alive"]]
+    return getattr(ray, name)
 
 
 class RayCluster:
@@ -166,16 +171,12 @@ class RayCluster:
 
     def _free(self) -> str:
         """What of the resources that were asked for nobody uses now."""
-        import ray
-
-        free = ray.available_resources()
+        free = _untyped("available_resources")()
         return f"free now: {in_words({name: free.get(name, 0) for name in self._resources})}"
 
     def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
         """Start the clients, each with its job, and wait until they are ready."""
-        import ray
-
-        actor = ray.remote(concurrency_groups={ASIDE: 1})(RayClient)
+        actor = _untyped("remote")(concurrency_groups={ASIDE: 1})(RayClient)
         actors = [
             actor.options(**_OPTIONS, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))

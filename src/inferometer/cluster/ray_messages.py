@@ -10,9 +10,6 @@ from inferometer.base.errors import InferometerError
 LOCAL = "local"
 """The address of a cluster on this machine that we start and stop."""
 
-TLS_FILES = ("ca_file", "certificate_file", "key_file")
-"""Fields of an endpoint's TLS that name files."""
-
 
 def machine() -> str:
     """The same for all processes that see each other and have the same clock, and for no others; empty: not known."""

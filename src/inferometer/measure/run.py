@@ -116,7 +116,8 @@ def start_workers(
 
     With --ray they are those of clients on a cluster, which several loads may share.
     """
-    journal, load = setup.journal, None
+    journal = setup.journal
+    load: AnyLoad | None = None
     try:
         hosted = nullcontext() if setup.host is None else closing(setup.host)
         with _traced(setup), registered_memory(setup), hosted, ExitStack() as stack:
