@@ -307,7 +307,7 @@ class Clients:
         if not isinstance(plan.schedule, Poisson):  # of which only those who walk it know
             from_number = Arrivals(replace(plan, count=None)).by(max(0, self.clock() - self._start_ns))
         left = [part.from_number(from_number) for parts in lost.parts for part in parts]
-        shares = list(zip(*(part.split(len(workers)) for part in left if part.count), strict=True))
+        shares = list(zip(*(part.split(len(workers)) for part in left if part.length), strict=True))
         if not shares:
             return
         caps = () if plan.cap is None else tuple(_shares(plan.cap, len(workers)))

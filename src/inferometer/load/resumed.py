@@ -14,16 +14,16 @@ ENDLESS = -1
 
 
 class Progression(NamedTuple):
-    """Requests number first, first + stride, first + 2 * stride ... of a plan: `count` of them, or without end."""
+    """Requests number first, first + stride, first + 2 * stride ... of a plan: `length` of them, or without end."""
 
     first: int
     stride: int
-    count: int = ENDLESS
+    length: int = ENDLESS
 
     def from_number(self, number: int) -> "Progression":
         """Without those before `number`."""
         passed = max(0, -((self.first - number) // self.stride)) if number > self.first else 0
-        count = self.count if self.count < 0 else max(0, self.count - passed)
+        count = self.length if self.length < 0 else max(0, self.length - passed)
         return Progression(self.first + passed * self.stride, self.stride, count)
 
     def split(self, parts: int) -> "tuple[Progression, ...]":
@@ -32,7 +32,7 @@ class Progression(NamedTuple):
             Progression(
                 self.first + part * self.stride,
                 self.stride * parts,
-                self.count if self.count < 0 else self.count // parts + (part < self.count % parts),
+                self.length if self.length < 0 else self.length // parts + (part < self.length % parts),
             )
             for part in range(parts)
         )
@@ -61,7 +61,7 @@ class Resumed:
     @property
     def left(self) -> int:
         """Requests at first; below 0 without end."""
-        counts = [part.count for part in self.parts]
+        counts = [part.length for part in self.parts]
         return ENDLESS if any(count < 0 for count in counts) else sum(counts)
 
     def due_ns(self, number: int) -> int:
@@ -79,13 +79,13 @@ class Resumed:
 
     def _advance(self) -> None:
         self._asked += 1
-        going = [part for part in self.parts if part.count]
+        going = [part for part in self.parts if part.length]
         if not going:
             self.number = NEVER
             return
         part = min(going)
         self.number = part.first
-        count = part.count if part.count < 0 else part.count - 1
+        count = part.length if part.length < 0 else part.length - 1
         self.parts[self.parts.index(part)] = Progression(part.first + part.stride, part.stride, count)
 
     def rest(self, left: int) -> list[Progression]:
@@ -124,6 +124,6 @@ def resumed(plan: Open, number: int, left: int, more: Sequence[Progression], tim
     if isinstance(steps, ResumedSteps):
         steps = steps.steps
     parts += [part.from_number(number) for part in more]
-    found = Resumed(schedule, [part for part in parts if part.count], timing.quicker, reached=number)
+    found = Resumed(schedule, [part for part in parts if part.length], timing.quicker, reached=number)
     given = None if steps is None else ResumedSteps(steps, found)
     return replace(plan, schedule=found, first=0, stride=1, steps=given)

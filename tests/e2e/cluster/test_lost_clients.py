@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,10 @@ def is_zombie(pid):
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def processes(load) -> list[Any]:
+    return [member.client for member in load.members]
 
 
 def kill_later(member, after_s):
@@ -118,8 +123,8 @@ def test_all_clients_lost_ends_the_load_after_their_records():
     ):
         load.apply(Closed(2))
         assert len(load.collect(load.clock() + NS_PER_S).records)
-        for member in load.members:
-            member.client.kill()
+        for client in processes(load):
+            client.kill()
         with pytest.raises(LocalError, match=r"all 2 clients of the load were lost, client \d \(127"):
             collect_to_the_end(load)
         with pytest.raises(LocalError):
@@ -134,7 +139,7 @@ def test_a_worker_that_was_killed_takes_its_client_with_it():
             pids = pids_of(load)
             load.apply(Closed(4))
             victim = load.members[0]
-            os.kill(victim.client.workers[0], signal.SIGKILL)
+            os.kill(processes(load)[0].workers[0], signal.SIGKILL)
             while victim.loss is None:
                 load.collect(load.clock() + NS_PER_S)
             assert victim.loss.why == "a worker process died of SIGKILL"
@@ -150,7 +155,7 @@ def test_a_client_that_does_not_answer_is_lost(monkeypatch):
         clients(ClientJob(traffic_to(server.port)), (None, None)) as load,
     ):
         load.apply(Closed(2))
-        load.members[1].client.is_mute = True
+        processes(load)[1].is_mute = True
         assert len(load.collect(load.clock()).records)
         assert load.members[1].loss.why == "it did not answer for 1.5 s"
         assert load.members[0].loss is None

@@ -11,7 +11,7 @@ NOW = Timing(0)
 
 
 def numbers(part: Progression, most: int = 1000) -> list[int]:
-    count = most if part.count < 0 else part.count
+    count = most if part.length < 0 else part.length
     return [part.first + at * part.stride for at in range(count) if part.first + at * part.stride < most]
 
 
@@ -60,7 +60,7 @@ def test_a_lost_share_is_sent_once_by_the_others(workers: int, at: int, data: st
             assert own.count is not None
             rest = Progression(own.first, own.stride, own.count).from_number(at)
             more = [shares[index - (index > lost)]]
-            again = resumed(replace_first(own, rest.first), rest.first, rest.count, more, NOW)
+            again = resumed(replace_first(own, rest.first), rest.first, rest.length, more, NOW)
             found = walked(again)
             assert found == sorted(found)
             sent += found
