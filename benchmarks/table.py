@@ -2,8 +2,10 @@
 
 from benchmarks import contests
 from benchmarks.bar import Bar, Direction
+from benchmarks.cluster import cluster_cpu, process_network
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
+from benchmarks.merge import merge_bar
 from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
@@ -217,6 +219,23 @@ BARS = (
         target=10,
         rounds=5,
         open=live_page_lag,
+    ),
+    Bar(
+        name="merge-200",
+        title="one core makes one answer of 200 simulated clients: its time for a million requests",
+        unit="s",
+        target=1.0,
+        rounds=1,
+        open=merge_bar,
+    ),
+    Bar(
+        name="cluster-cpu",
+        title="CPU per request at 4,000/s to nginx, four clients on this machine against one with four workers",
+        unit="us",
+        target=1.15,
+        rival="one client, four workers",
+        rounds=5,
+        open=cluster_cpu(process_network),
     ),
     Bar(
         name="tuner",

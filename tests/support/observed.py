@@ -19,6 +19,7 @@ import pytest
 
 from inferometer.base import status
 from inferometer.cli.main import main
+from inferometer.cluster.ray_process import RayProcess
 from inferometer.load.plan import Plan
 from inferometer.load.sequences import Sequences
 from inferometer.load.workers import Workers
@@ -156,6 +157,7 @@ class _Workers(SimulatedLoad):
             cancellation=asked.cancellation,
         )
         self._observer, self.count, self.pids = observer, asked.count, ()
+        self.spool_problem = ""
         observer.hand(
             *(asked.traffic, asked.count, asked.timeout_ns, asked.sequences, asked.verbose),
             len(asked.spool_fds),
@@ -193,6 +195,10 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         raise LoadReached
         yield
 
+    def cluster(asked: RayProcess) -> None:
+        found.hand(asked.settings)
+        raise LoadReached
+
     def poller(look: Any, *, interval_ns: int, clock: Any) -> Poller:
         found.hand(interval_ns)
         return Poller(look, interval_ns=interval_ns, clock=clock)
@@ -204,6 +210,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
             monkeypatch.setattr(module, "monotonic_ns", clock)
     monkeypatch.setattr(Workers, "__enter__", lambda asked: _Workers(found, asked, clock))
     monkeypatch.setattr(Workers, "__exit__", lambda self, *_: None)
+    monkeypatch.setattr(RayProcess, "__enter__", cluster)
     monkeypatch.setattr(measure, "_host_watch", lambda *_: None)
     monkeypatch.setattr(measure, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)

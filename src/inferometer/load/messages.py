@@ -5,6 +5,7 @@ from typing import NamedTuple
 from inferometer.base.errors import InferometerError
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Plan
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
 
@@ -29,6 +30,14 @@ class Job(NamedTuple):
 class Apply(NamedTuple):
     plan: Plan
     start_ns: int  # when an open plan's schedule begins; the same for all workers
+
+
+class Adjust(NamedTuple):
+    """Go on with the open plan at other times, and with more of its requests. There is no answer."""
+
+    timing: Timing
+    more: tuple[Progression, ...] = ()
+    cap: int | None = None  # None leaves it as it is
 
 
 class Sync:

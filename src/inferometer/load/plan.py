@@ -8,7 +8,7 @@ adds requests as the streams of those before them go on.
 import bisect
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -70,7 +70,7 @@ class Open(NamedTuple):
     schedule: Schedule
     cap: int | None = None
     count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
-    steps: tuple[int, ...] | None = None
+    steps: Sequence[int] | None = None
     first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
     stride: int = 1
 

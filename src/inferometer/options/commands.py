@@ -30,12 +30,14 @@ USUAL_PORTS = (8000, 8001, 8002)
 # --- options of a measurement that a command has no use for, and what to do instead
 
 _CANCELLING = ("cancel_after_s", "cancel_share")
+CLUSTER = ("ray", "clients", "client_resources")
 DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(OTHER_LOADS, "it loads by concurrency: name the levels with -c, or none"),
     **dict.fromkeys(ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING), "use it with `inferometer measure`"
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER),
+        "use it with `inferometer measure`",
     ),
 }
 TUNE_REFUSED: Mapping[str, str] = {
@@ -82,6 +84,7 @@ TUNE_REFUSED: Mapping[str, str] = {
     ),
     "asynchronous": "it always is: leave it out",
     "workers": "one process makes the load of a trial: leave it out",
+    **dict.fromkeys(CLUSTER, "one client makes the load of a trial: leave it out"),
     "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"

@@ -25,6 +25,7 @@ Durations = NDArray[np.int64]
 
 PERCENTILES = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 BINS_PER_OCTAVE = 16  # of a histogram: bounds 4 % apart
+WIDE = 1 << 16  # bins between the first and the last
 DIGITS = 11  # of a value after its first one
 _SHIFT = 52 - DIGITS  # bits of a 64-bit floating point number that are left out
 
@@ -85,10 +86,7 @@ class Sketch:
 
 def sketch(values: Durations) -> Sketch:
     """Of at least one value."""
-    found = _bins(values)
-    first = int(found.min())
-    counts = np.bincount(found - first)
-    used = np.flatnonzero(counts)
+    bins, counts = _counted(_bins(values))
     distances = values - values.mean()
     return Sketch(
         count=len(values),
@@ -96,20 +94,31 @@ def sketch(values: Durations) -> Sketch:
         squares=float(distances @ distances),
         least=int(values.min()),
         greatest=int(values.max()),
-        bins=(used + first).astype(np.int32),
-        counts=counts[used],
+        bins=bins,
+        counts=counts,
     )
+
+
+def _counted(found: Durations, weights: Durations | None = None) -> tuple[NDArray[np.int32], Durations]:
+    """The bins in order, and how many values each has. Few bins in a wide range, as when one value is 0, are sorted."""
+    first, last = int(found.min()), int(found.max())
+    if last - first > WIDE:
+        used, places = np.unique(found, return_inverse=True)
+        counts = np.bincount(places, weights).astype(np.int64)
+        return used.astype(np.int32), counts
+    counts = np.bincount(found - first, weights).astype(np.int64)
+    used = np.flatnonzero(counts)
+    return (used + first).astype(np.int32), counts[used]
 
 
 def join(parts: list[Sketch]) -> Sketch:
     """Of the values of all parts, at least one."""
     if len(parts) == 1:
         return parts[0]
-    first = min(int(part.bins[0]) for part in parts)
-    counts = np.zeros(max(int(part.bins[-1]) for part in parts) - first + 1, dtype=np.int64)
-    for part in parts:
-        counts[part.bins - first] += part.counts
-    used = np.flatnonzero(counts)
+    bins, counts = _counted(
+        np.concatenate([part.bins for part in parts]).astype(np.int64),
+        np.concatenate([part.counts for part in parts]),
+    )
     count, _, squares = reduce(_join_squares, ((part.count, part.total, part.squares) for part in parts))
     return Sketch(
         count=count,
@@ -117,8 +126,8 @@ def join(parts: list[Sketch]) -> Sketch:
         squares=squares,
         least=min(part.least for part in parts),
         greatest=max(part.greatest for part in parts),
-        bins=(used + first).astype(np.int32),
-        counts=counts[used],
+        bins=bins,
+        counts=counts,
     )
 
 
@@ -143,6 +152,7 @@ def _lowest(bins: NDArray[np.int32]) -> Durations:
 EXACT = 1 << 19  # values of a series that are kept as they are
 PIECES = 256  # most sketches of a series whose order matters
 _LEAST = 1 << 12  # values of a piece
+_ALL = 1 << 62  # the same, where one is enough
 _WAITING = 1 << 15  # values that become sketches at a time
 _MANY = 256  # arrays that wait to be put together
 
@@ -154,7 +164,7 @@ class Series:
 
     def __init__(self, values: Durations | None = None, *, pieces: int = 1) -> None:
         self._most = pieces
-        self._size = _LEAST  # of a piece
+        self._size = _LEAST if pieces > 1 else _ALL  # of a piece
         self._raw: list[Durations] = []
         self._sketches: list[Sketch] = []
         self.held = 0  # values that are kept as they are; they come after those of the sketches
@@ -175,6 +185,8 @@ class Series:
     def condense(self, pieces: int) -> None:
         """Keep sketches only, and so many at most."""
         self._most = min(self._most, pieces)
+        if self._most == 1:
+            self._size = _ALL
         if self.held:
             self._fold()
         self._join_neighbours()
@@ -193,7 +205,7 @@ class Series:
 
     def _join_neighbours(self) -> None:
         while len(self._sketches) > self._most:
-            self._size *= 2
+            self._size = min(2 * self._size, _ALL)
             parts = self._sketches
             self._sketches = [join(parts[start : start + 2]) for start in range(0, len(parts), 2)]
 

@@ -84,7 +84,34 @@ COMBINATIONS = [
     ("--session-concurrency 2", "only supported with --service-kind openai"),
     ("--enable-mpi --concurrency-range 1:2", "Cannot specify a concurrency range in multi-model mode"),
     ("--enable-mpi --request-rate-range 1:2", "Cannot specify a request rate range in multi-model mode"),
+    ("--enable-mpi", "--ray and --clients"),
+    ("--clients 2", "--clients is for clients on a Ray cluster"),
+    ("--client-resources CPU=1", "--client-resources is for clients on a Ray cluster"),
+    ("--ray local --shared-memory system", "--shared-memory is for a server on the machine that sends"),
+    ("--ray auto --service-kind triton_c_api --model-repository d", "inside of the one client"),
+    ("--ray head", "'head' is no address of a Ray cluster"),
+    ("--ray ray://head", "no address of a Ray cluster"),
+    ("--ray local --clients 0", "--clients"),
+    ("--ray local --client-resources CPU", "'CPU' names no resources"),
+    ("--ray local --client-resources '{}'", "names no resources"),
+    ("--ray local --client-resources '{1}'", "is no JSON"),
+    ("--ray local --client-resources CPU=0", "needs an amount above 0"),
+    ("--ray local --client-resources CPU=1.5", "Ray divides only what is below 1"),
+    ("""--ray local --client-resources '{"CPU": "x"}'""", "needs an amount above 0"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("CPU=2", {"CPU": 2.0}),
+        ("CPU=0.5, client=1", {"CPU": 0.5, "client": 1.0}),
+        ('{"client": 1}', {"client": 1.0}),
+    ],
+)
+def test_resources_of_clients(word: str, found: dict[str, float]) -> None:
+    options = parse_classic(["-m", "m", "--ray", "ray://head:10001", "--client-resources", word])
+    assert options.client_resources == found
 
 
 @pytest.mark.parametrize(("line", "sentence"), COMBINATIONS)

@@ -172,6 +172,7 @@ LINES = (
     "HTTP fake --sweep -d 200ms",
     "HTTP fake -c 1:9 -p 500 -s 90 -l 100 --binary-search",
     "HTTP fake --slo p99<20ms --workers 2 -c 2 --export e.json",
+    "HTTP fake -c 4 --ray local --clients 2 --client-resources CPU=2",
     "HTTP fake -b 2 --input INPUT0=1 --shape TEXT:2 --string-length 5 --seed 3",
     "HTTP fake --data zero --string-data hi --input-tensor-format json --output-tensor-format json --shape TEXT:1",
     "HTTP fake --collect-metrics --metrics-url http://HTTP/metrics --metrics-interval 100",

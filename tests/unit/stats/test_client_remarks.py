@@ -1,0 +1,102 @@
+"""Which clients are named, and with which words."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS
+from inferometer.stats.client_remarks import client_remarks_by_name
+from inferometer.stats.clients import LostClient
+from tests.support.client_figures import CLOCK, PLAIN
+
+
+def said(*changes, is_open=True, is_capped=False):
+    """Of so many clients, each with what is changed of it."""
+    clients = [
+        replace(PLAIN, name=f"client {number}", place=f"10.0.0.{number}", **change)
+        for number, change in enumerate(changes, start=1)
+    ]
+    remarks = client_remarks_by_name(clients, is_open=is_open, is_capped=is_capped)
+    return [(remark.note, remark.text) for remark in remarks]
+
+
+def test_of_clients_that_are_alike_nothing_is_said():
+    assert said({}, {}, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "note", "text"),
+    [
+        (
+            {"lost": LostClient(3.21, "its process has ended", 1, True)},
+            {},
+            Note.CLIENT_LOST,
+            "client 2 (10.0.0.2) was lost 3.2 s into the level: its process has ended; the others sent its share "
+            "from then on; of its 1 outstanding request nothing is known",
+        ),
+        (
+            {"lost": LostClient(0.0, "its node was lost", 0, False)},
+            {"is_open": False},
+            Note.CLIENT_LOST,
+            "client 2 (10.0.0.2) was lost 0.0 s into the level: its node was lost; its share is missing",
+        ),
+        (
+            {"lost": LostClient(-4.0, "its node was lost", 7, False)},
+            {},
+            Note.FEWER_CLIENTS,
+            "client 2 (10.0.0.2) was lost before this level was measured: its node was lost; the others sent its share",
+        ),
+        (
+            {"cpu_share": 0.97},
+            {},
+            Note.CLIENT_BUSY,
+            "client 2 (10.0.0.2) is the limit: its busiest worker used 97 % of a core",
+        ),
+        (
+            {"own_cpu_share": 0.95},
+            {},
+            Note.CLIENT_BUSY,
+            "client 2 (10.0.0.2) is the limit: the process that answers for its workers used 95 % of a core",
+        ),
+        (
+            {"lag_p50_ns": 2 * NS_PER_MS},
+            {},
+            Note.CLIENT_BUSY,
+            "client 2 (10.0.0.2) is the limit: it sent half of its requests more than 2.00 ms late",
+        ),
+        (
+            {"floor_ns": 12 * NS_PER_MS},
+            {},
+            Note.CLIENT_FAR,
+            "client 2 (10.0.0.2) is far away: none of its answers took less than 12.0 ms, those of the others 2.00 ms",
+        ),
+        (
+            {"clock": replace(CLOCK, uncertainty_ns=NS_PER_MS)},
+            {},
+            Note.CLIENT_CLOCK,
+            "the clock of client 2 (10.0.0.2) is known to 1.00 ms, and its latency is 5.00 ms",
+        ),
+        (
+            {"clock": replace(CLOCK, jumps=2)},
+            {"is_open": False},
+            Note.CLIENT_CLOCK,
+            "the clock of client 2 (10.0.0.2) jumped 2 times",
+        ),
+    ],
+)
+def test_a_client_that_stands_out_is_named(change, how, note, text):
+    assert said({}, change, {}, **how) == [(note, text)]
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        ({"lag_p50_ns": 2 * NS_PER_MS}, {"is_capped": True}),  # requests wait because the user said so
+        ({"floor_ns": 12 * NS_PER_MS, "request_count": 10}, {}),  # too few to say
+        ({"floor_ns": 2 * NS_PER_MS + 100_000}, {}),
+        ({"clock": replace(CLOCK, uncertainty_ns=NS_PER_MS)}, {"is_open": False}),  # nothing is due
+    ],
+)
+def test_what_is_no_reason_to_name_a_client(change, how):
+    assert said({}, change, {}, **how) == []
