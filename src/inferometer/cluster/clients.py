@@ -8,7 +8,7 @@ client delivered counts, whatever becomes of it. A lost client's share of an ope
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
 from inferometer.base.errors import InferometerError, LocalError

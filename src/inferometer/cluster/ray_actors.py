@@ -58,8 +58,8 @@ def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
         certificate_file=paths.get(endpoint.tls.certificate_file or ""),
         key_file=paths.get(endpoint.tls.key_file or ""),
     )
-    wiring = replace(job.traffic.wiring, endpoint=replace(endpoint, tls=tls))
-    return replace(job, traffic=replace(job.traffic, wiring=wiring))
+    wiring = job.traffic.wiring._replace(endpoint=endpoint._replace(tls=tls))
+    return replace(job, traffic=job.traffic._replace(wiring=wiring))
 
 
 def _in_memory(content: bytes) -> str:

@@ -29,7 +29,6 @@ and the garbage collector is off while they run (worker.py).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Protocol
 

@@ -5,7 +5,7 @@ get more; it sends them in order. What was due before it heard of them is not se
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
 from inferometer.load.plan import NEVER, Open, Schedule

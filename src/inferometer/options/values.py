@@ -335,11 +335,11 @@ def workers(name: str, word: str) -> int | str:
     return word if word == "auto" else _processes.read(name, word)
 
 
-_CLUSTER = re.compile(r"auto|local|(ray://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}")
+_CLUSTER = r"auto|local|(ray://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}"
 
 
 def _check_cluster(name: str, value: Any) -> None:
-    if not isinstance(value, str) or _CLUSTER.fullmatch(value) is None:
+    if not isinstance(value, str) or re.fullmatch(_CLUSTER, value) is None:
         raise refusal(
             name,
             f"'{value}' is no address of a Ray cluster",
@@ -386,7 +386,7 @@ def resources(name: str, word: str) -> dict[str, float]:
     else:
         pairs = [part.partition("=") for part in word.split(",")]
         if not all(
-            resource.strip() and sign and _DECIMAL.fullmatch(amount.strip())
+            resource.strip() and sign and re.fullmatch(_DECIMAL, amount.strip())
             for resource, sign, amount in pairs
         ):
             raise refusal(name, f"'{word}' names no resources", remedy=_RESOURCES)

@@ -1,7 +1,5 @@
 """One load from several clients: the plan is cut, clocks are changed, and what they deliver is one answer."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -193,7 +191,7 @@ def test_replies_are_compared_by_every_client():
     tensor = Tensor("OUT", "INT32", (1,), b"\1\0\0\0")
     document = {"outputs": [{"name": "OUT", "datatype": "INT32", "shape": [1], "data": [2]}]}
     with ScriptedServer(lambda request: answer_json(document)) as server:
-        traffic = replace(traffic_to(server.port), validation=Validation(((tensor,),)))
+        traffic = traffic_to(server.port)._replace(validation=Validation(((tensor,),)))
         with clients(ClientJob(traffic), (None, None)) as load:
             load.apply(Closed(2, count=10))
             records = collect_all(load)
