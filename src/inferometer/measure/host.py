@@ -205,7 +205,7 @@ class HostWatch:
         if first is None or self._clock() - first.at_ns < _SHORTEST_S * NS_PER_S:
             return None
         self._find_families()  # models may have been loaded since
-        last = self._look()
+        last = self._look(waits=True)
         self._take(last)
         models = dict[str, CoreUse]()
         for pid in self._theirs:
@@ -241,9 +241,11 @@ class HostWatch:
         self._theirs = self._table.family(() if self._server is None else self._server.pids)
         self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
 
-    def _look(self, used: Callable[[Iterable[int]], dict[int, Used]] | None = None) -> _Look:
+    def _look(
+        self, used: Callable[[Iterable[int]], dict[int, Used]] | None = None, *, waits: bool = False
+    ) -> _Look:
         read = self._table.used if used is None else used
-        look = _Look(self._clock(), self._meter.read(), read((*self._ours, *self._theirs)))
+        look = _Look(self._clock(), self._meter.read(waits=waits), read((*self._ours, *self._theirs)))
         self._gpus.append(look.host.gpus)
         return look
 

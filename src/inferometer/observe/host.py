@@ -6,6 +6,7 @@ How busy it is matters only when the server runs on it too.
 import os
 import platform
 import resource
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,6 +18,7 @@ PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 MILLIWATTS_PER_WATT = 1000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT = 3, 4
+_OPENING_S = 10.0  # for the library of the GPUs to be opened: seconds where a machine has many
 
 
 def describe_host() -> dict[str, Any]:
@@ -159,13 +161,19 @@ class HostSample:
 
 
 class HostMeter:
-    """Reads this host: all its cores, or only those with these numbers."""
+    """Reads this host: all its cores, or only those with these numbers.
+
+    To open the library of the GPUs takes longer than to start a command: a thread does it when they are first asked for.
+    """
 
     def __init__(self, cores: Collection[int] = ()) -> None:
-        self._nvml = open_nvml()
+        self._nvml: Nvml | None = None
+        self._opening: threading.Thread | None = None
         self._chosen = cores
 
-    def read(self) -> HostSample:
+    def read(self, *, waits: bool = False) -> HostSample:
+        """The GPUs are missing while their library is being opened, unless that is waited for."""
+        self._look_for_gpus(waits)
         rows = _core_times()
         # Where a core is off, those after it have other places.
         chosen = [rows[n] for n in self._chosen] if self._chosen and max(self._chosen) < len(rows) else rows
@@ -177,6 +185,17 @@ class HostMeter:
             memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
             gpus={} if self._nvml is None else self._nvml.read(),
         )
+
+
+    def _look_for_gpus(self, waits: bool) -> None:
+        if self._opening is None:
+            self._opening = threading.Thread(target=self._open, name="inferometer-gpus", daemon=True)
+            self._opening.start()
+        if waits:
+            self._opening.join(_OPENING_S)
+
+    def _open(self) -> None:
+        self._nvml = open_nvml()
 
 
 def _core_times() -> list[list[float]]:

@@ -28,7 +28,7 @@ class MetricsEndpoint:
 
     def look(self) -> Sample:
         page = self._page()
-        host = None if self._host is None else self._host.read()
+        host = None if self._host is None else self._host.read(waits=True)
         return sample(page, at_ns=self._clock(), host=host)
 
     def _page(self) -> str:

@@ -44,7 +44,7 @@ class Machine:
     def family(self, pids):
         return frozenset({SERVER, STUB} if SERVER in pids else ())
 
-    def read(self):
+    def read(self, *, waits=False):
         gpu = Gpu(self.busy_s / 100, memory_used_bytes=900, held_bytes=self.held_bytes)
         return HostSample(self.busy_s, 2 * self.now_s, 0, {"gpu": gpu})
 

@@ -1,6 +1,7 @@
 """This host: its GPUs through NVML, and how busy it is."""
 
 import sys
+import threading
 
 import pytest
 
@@ -18,7 +19,18 @@ def test_gpus_are_read_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(has_driver=False))
     assert open_nvml() is None
-    assert HostMeter().read().gpus == {}
+    assert HostMeter().read(waits=True).gpus == {}
+
+
+def test_gpus_that_take_long_to_open_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_open = threading.Event()
+    library = FakeNvml()
+    library.nvmlInit = may_open.wait  # type: ignore[method-assign, assignment]
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    meter = HostMeter()
+    assert meter.read().gpus == {}
+    may_open.set()
+    assert set(meter.read(waits=True).gpus) == {"GPU-a", "GPU-b"}
 
 
 def test_without_the_package_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
