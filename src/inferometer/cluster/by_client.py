@@ -95,6 +95,7 @@ class _Course:
     filling: _Slice = field(default_factory=_Slice)
     recent: list[Records] = field(default_factory=list)  # of the last report: some may be of the next window
     uncertainty_ns: int = 0
+    was_lost: bool = False  # before its load was applied: the others have all of it
 
     @property
     def held(self) -> int:
@@ -114,7 +115,10 @@ class ByClient:
     def begin(self, rules: WindowRules) -> None:
         """A level begins: from here on what is reported may be of it."""
         self._rules, self._start_ns = rules, None
-        self._courses = {member: _Course(member, _spent(member)) for member in self.members}
+        self._courses = {
+            member: _Course(member, _spent(member), was_lost=member.loss is not None)
+            for member in self.members
+        }
 
     def start(self, start_ns: int) -> None:
         """It counts from here; what ended before may still come."""
@@ -212,15 +216,17 @@ def _figures(
             round_trip_ns=member.clock.round_trip_ns,
             jumps=member.clock.jumps,
         ),
-        lost=_maybe_lost(member, level_start_ns),
+        lost=_maybe_lost(course, level_start_ns),
     )
 
 
-def _maybe_lost(member: Member, level_start_ns: int) -> LostClient | None:
-    loss = member.loss
+def _maybe_lost(course: _Course, level_start_ns: int) -> LostClient | None:
+    loss = course.member.loss
     if loss is None:
         return None
     after_s = (loss.at_ns - level_start_ns) / NS_PER_S
+    if not course.was_lost:
+        after_s = max(0.0, after_s)  # while the load was applied
     return LostClient(after_s, loss.why, loss.outstanding, loss.is_taken_over)
 
 
