@@ -188,7 +188,8 @@ def _figures(
     first, last = before[-1].spent if before else course.begun, whole.spent
     elapsed_ns = max(last.at_ns - first.at_ns, 1)
     cpu_ns = [now - then for now, then in zip(last.cpu_ns, first.cpu_ns, strict=False)]
-    latency, requests = whole.latency_ns.distribution(), whole.count + whole.failed
+    latency, lag = whole.latency_ns.distribution(), whole.lag_ns.distribution()
+    requests = whole.count + whole.failed
     if whole.windows > len(counted):  # more was joined to the first than counts
         start_ns = min(start_ns, whole.start_ns)
     seconds = max(end_ns - start_ns, 1) / NS_PER_S
@@ -205,8 +206,8 @@ def _figures(
         cpu_share=max(cpu_ns, default=0) / elapsed_ns,
         cpu_us_per_request=sum(cpu_ns) / NS_PER_US / requests if requests else 0.0,
         own_cpu_share=max(0, last.own_cpu_ns - first.own_cpu_ns) / elapsed_ns,
-        lag_p50_ns=whole.lag_ns.percentile(50),
-        lag_p99_ns=whole.lag_ns.percentile(99),
+        lag_p50_ns=lag.percentile_ns(50.0),
+        lag_p99_ns=lag.percentile_ns(99.0),
         sent_bytes=whole.sent_bytes,
         received_bytes=whole.received_bytes,
         clock=ClientClockFigures(
