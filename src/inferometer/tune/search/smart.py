@@ -114,39 +114,60 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
 
 
 def _climb(state: SmartState) -> SearchSteps[None]:
-    """The default under growing load, to the knee. Another configuration where it cannot be loaded."""
-    points, which = state.candidates.points, state.candidates.which
-    stride = STRIDE if len(state.slots) == 1 else SHORT_STRIDE
-    for number in range(len(state.candidates.configurations)):
-        own = np.flatnonzero(which == number)
-        load = 0.0
-        while True:
-            further = own[points.load[own] >= load * stride] if load else own
-            row = int(further[points.load[further].argmin()]) if len(further) else None
-            if row is not None and may_use(state)[row] and (not state.trials or state.fits(row, state.look)):
-                yield from measure(state, row, state.look)
-                load = float(points.load[row])
-            elif state.pending:
-                yield from wait(state)
-            else:
-                return
-            if number in state.breaking:
-                return
-            if number in state.broken:
-                break
-            if not _is_climbing(state):
-                return
+    """The default under growing load, to the knee; another configuration where it cannot be loaded. Meanwhile each
+    further server climbs with one of its own, as unlike the others as there is."""
+    others = iter(range(1, len(state.candidates.configurations)))
+    climbers = [0, *_unlike(state, len(state.slots) - 1)]  # by server; -1: has ended
+    loads = [0.0] * len(climbers)
+    while climbers[0] >= 0:
+        for place, slot in enumerate(state.slots):
+            if climbers[0] < 0 or climbers[place] < 0 or slot.running is not None:
+                continue
+            if climbers[place] in state.broken:
+                climbers[place], loads[place] = (-1 if place else next(others, -1)), 0.0
+            row = _higher(state, climbers[place], loads[place])
+            if row is None:
+                climbers[place] = -1
+                continue
+            loads[place] = float(state.candidates.points.load[row])
+            yield from measure(state, row, state.look, place)
+        if climbers[0] >= 0 and state.slots[0].running is not None:
+            yield from wait(state)
 
 
-def _is_climbing(state: SmartState) -> bool:
-    """The trial of the highest load keeps the limits, and gives more than those of lower ones."""
-    if not state.trials:
-        return True
-    *before, last = sorted(state.trials, key=lambda trial: trial.load.value)
+def _higher(state: SmartState, number: int, load: float) -> int | None:
+    """The next load of a configuration to climb to, after this one; None where its climb has ended."""
+    if number < 0 or number in state.breaking or (load and not _is_climbing(state, number)):
+        return None
+    points = state.candidates.points
+    own = np.flatnonzero(state.candidates.which == number)
+    further = own[points.load[own] >= load * STRIDE] if load else own
+    row = int(further[points.load[further].argmin()]) if len(further) else None
+    if row is None or not may_use(state)[row] or (state.trials and not state.fits(row, state.look)):
+        return None
+    return row
+
+
+def _is_climbing(state: SmartState, number: int) -> bool:
+    """The last trial keeps the limits, and gives more than those before."""
+    which = state.candidates.which
+    *before, last = [
+        trial for row, trial in zip(state.rows, state.trials, strict=True) if which[row] == number
+    ]
     if not passes(state.problem.goals, last):
         return False
     rates = [trial.combined(THROUGHPUT) or 0.0 for trial in before]
     return (last.combined(THROUGHPUT) or 0.0) > GROWTH * max(rates, default=0.0)
+
+
+def _unlike(state: SmartState, count: int) -> list[int]:
+    """So many configurations, each as far as possible from the default and from each other."""
+    places = np.array([configuration.place for configuration in state.candidates.configurations])
+    chosen = [0]
+    while len(chosen) <= count:
+        apart = np.linalg.norm(places[:, None] - places[None, chosen], axis=2).min(axis=1)
+        chosen.append(int(apart.argmax()))
+    return chosen[1:]
 
 
 # --- 2. exploring

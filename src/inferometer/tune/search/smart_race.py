@@ -42,7 +42,8 @@ def race(state: SmartState) -> SearchSteps[None]:
         while runner is None or not state.fits(runner, state.hold, kept_s(state) / 2):
             if not state.pending:
                 return
-            yield from wait(state)
+            spare = _load_of_default(state)  # where a server would wait
+            yield from wait(state) if spare is None else measure(state, spare, state.look)
             runner = _runner(state, standing_of(state))
         yield from measure(state, runner, state.hold)
         if len(state.trials) + len(state.pending) < MOST and best_next(state)[0] > worth(state):
@@ -51,8 +52,8 @@ def race(state: SmartState) -> SearchSteps[None]:
 
 def _runner(state: SmartState, standing: list[Trial]) -> int | None:
     """The candidate to measure next: the leader until it has enough runs, then one that could still be ahead of it."""
-    leader = standing[0]
-    if lacks_runs(state, leader):
+    leader, which, held = standing[0], state.candidates.which, state.held
+    if lacks_runs(state, leader) and which[state.row_of(leader)] not in held:
         return state.row_of(leader)
     return max(_rivals(state, standing), default=(0.0, None), key=lambda pair: pair[0])[1]
 
@@ -74,13 +75,13 @@ def needed(state: SmartState, trial: Trial) -> int:
 
 def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]:
     """Those that could still be ahead of the leader, each with how much another run of it is worth."""
-    leader = standing[0]
+    leader, held = standing[0], state.held
     goals, feasible, kinds = state.problem.goals, state.feasible, state.candidates.kinds
     found = []
     for trial in standing[1:]:
-        if not lacks_runs(state, trial):
-            continue
         row = state.row_of(trial)
+        if not lacks_runs(state, trial) or state.candidates.which[row] in held:
+            continue
         ahead = score(goals, trial, leader)
         if not passes(goals, trial):
             value = ahead * float(feasible[row])  # weighed by the forecast, which knows its neighbours
@@ -129,30 +130,29 @@ def _in_turns(state: SmartState) -> SearchSteps[None]:
 
 
 def _side_by_side(state: SmartState) -> SearchSteps[None]:
-    """Both on every server, one after the other, so that what a server has of its own affects both: A B on the first,
-    B A on the next."""
-    for done in range(0, PAIRS, len(state.slots)):
+    """A on one half of the servers and B on the other at the same time, then the other way round, so that what a server
+    has of its own affects both."""
+    count = len(state.slots)
+    first: set[int] = set()  # where the winner is measured first: it may be loaded there
+    for done in range(0, 2 * PAIRS, count):
         found = _winner_and_default(state)
-        if found is None or (done >= PAIRS // 2 and _is_clear(state, *found)):
-            return
+        if found is None or (done >= PAIRS and _is_clear(state, *found)):
+            break
         rows = [state.row_of(trial) for trial in found]
-        turns = {
-            place: [rows[place % 2], rows[1 - place % 2]]
-            for place in range(min(len(state.slots), PAIRS - done))
-        }
-        while any(turns.values()):
-            place = next(
-                (one for one, left in turns.items() if left and state.slots[one].running is None), None
-            )
-            if place is None:
+        if not first:
+            numbers = [slot.loaded != state.candidates.which[rows[0]] for slot in state.slots]
+            first.update(sorted(range(count), key=numbers.__getitem__)[: (count + 1) // 2])
+        is_swapped = (done // count + 1) // 2 % 2 == 1
+        for place in range(min(count, 2 * PAIRS - done)):
+            while state.slots[place].running is not None:
                 yield from wait(state)
-                continue
-            row = turns[place].pop(0)
+            row = rows[(place in first) == is_swapped]
             if not state.fits(row, state.hold):
-                turns.clear()
                 break
             yield from measure(state, row, state.hold, place)
-        yield from wait_for_all(state)
+        if not state.is_slow_to_load:
+            yield from wait_for_all(state)
+    yield from wait_for_all(state)
 
 
 def _winner_and_default(state: SmartState) -> tuple[Trial, Trial] | None:
@@ -186,17 +186,23 @@ def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
 
 def _settle_default(state: SmartState) -> SearchSteps[None]:
     """Find the best load of the default too: the gain is reported over that."""
-    points_load = state.candidates.points.load
     for _ in range(DEFAULT_LOOKS):
-        if 0 in state.broken:
+        row = _load_of_default(state)
+        if row is None:
             return
-        state.forecast()
-        own = np.flatnonzero((state.candidates.which == 0) & (state.feasible > 0.5) & may_use(state))
-        if not len(own):
-            return
-        best = int(own[state.utility.mean[own].argmax()])
-        is_tried = best in state.rows or points_load[best] >= state.breaking.get(0, np.inf)
-        if is_tried or not state.fits(best, state.look):
-            return
-        yield from measure(state, best, state.look)
+        yield from measure(state, row, state.look)
         yield from wait_for_all(state)
+
+
+def _load_of_default(state: SmartState) -> int | None:
+    """The load at which the default is forecast to be best, unless it was tried or cannot be."""
+    if 0 in state.broken or 0 in state.held:
+        return None
+    state.forecast()
+    own = np.flatnonzero((state.candidates.which == 0) & (state.feasible > 0.5) & may_use(state))
+    if not len(own):
+        return None
+    best = int(own[state.utility.mean[own].argmax()])
+    is_tried = best in (*state.rows, *state.pending)
+    is_breaking = state.candidates.points.load[best] >= state.breaking.get(0, np.inf)
+    return None if is_tried or is_breaking or not state.fits(best, state.look) else best

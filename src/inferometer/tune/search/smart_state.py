@@ -103,6 +103,13 @@ class SmartState:
         """Configurations on the servers that are free: they need not be loaded to be measured."""
         return [slot.loaded for slot in self.slots if slot.running is None]
 
+    @property
+    def held(self) -> list[int]:
+        """Configurations on servers that are busy, where it takes longer to load them on another than to wait."""
+        if not self.is_slow_to_load:
+            return []
+        return sorted({slot.loaded for slot in self.slots if slot.running is not None} - set(self.loaded))
+
     def slot_for(self, number: int) -> int:
         """Of the free servers the one that holds this configuration, else one that holds nothing, else one that does
         not hold that of the leader."""
