@@ -20,22 +20,23 @@ RANK = {
     "observe": 3,
     "server": 3,
     "stats": 4,
-    "measure": 5,
-    "find": 6,
-    "compare": 6,
-    "diagnose": 6,
-    "tune": 6,
-    "report": 7,
-    "store": 8,
-    "api": 9,
-    "selftest": 9,
-    "ui": 10,
-    "dialects": 10,
-    "cli": 11,
+    "cluster": 5,
+    "measure": 6,
+    "find": 7,
+    "compare": 7,
+    "diagnose": 7,
+    "tune": 7,
+    "report": 8,
+    "store": 9,
+    "api": 10,
+    "selftest": 10,
+    "ui": 11,
+    "dialects": 11,
+    "cli": 12,
 }
 MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
 NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {
-    ("report", lower) for lower in ("load", "services", "wire", "measure")
+    ("report", lower) for lower in ("load", "services", "wire", "cluster", "measure")
 }
 
 # Circles and doubles that are still there: these may only get fewer.

@@ -36,6 +36,7 @@ COMMANDS = {
     "perf_analyzer": "inferometer.dialects.perf_analyzer.main",
     "model-analyzer": "inferometer.dialects.model_analyzer.main",
     WORKER: "inferometer.load.worker",
+    "agent": "tests.support.agent_process",
 }
 _OTHERS = ("tests.support", "inferometer.server.models", "inferometer.server.vocoder")
 # Imported by commands as they run.

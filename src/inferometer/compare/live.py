@@ -29,6 +29,7 @@ from inferometer.compare.turns import (
     turns,
 )
 from inferometer.measure.checks import changed, option_name
+from inferometer.measure.clients import open_ray
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.points import LastOutcome, level_count, points
 from inferometer.measure.prepare import Setup, prepare
@@ -166,10 +167,14 @@ def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher)
         return completed(SimpleNamespace(is_interrupted=watcher.is_interrupted, progressed=progressed))
 
     with ExitStack() as stack:
+        options = setups[0].options
+        ray = None if options.ray is None else stack.enter_context(open_ray(options, watcher))
         yield [
             Candidate(
                 name=name,
-                instrument=make_instrument(setup, stack.enter_context(start_workers(setup)), told(name)),
+                instrument=make_instrument(
+                    setup, stack.enter_context(start_workers(setup, ray=ray)), told(name)
+                ),
                 level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),
                 is_alone=not any(_share_counters(setup, other) for other in setups if other is not setup),

@@ -117,7 +117,7 @@ def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Resul
     result = setup.result
     watcher.prepared(result.effective)
     watcher.planned(None, goal.duration_ns / NS_PER_S)
-    with start_workers(setup) as load:
+    with start_workers(setup, watcher) as load:
         for level, finding in find(make_instrument(setup, load, watcher), setup.level_settings, goal):
             levels = result.levels if level is None else (*result.levels, level)
             result = replace(result, levels=levels, finding=finding)

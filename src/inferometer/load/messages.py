@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from inferometer.base.errors import InferometerError
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Plan
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
 
@@ -31,6 +32,15 @@ class Job:
 class Apply:
     plan: Plan
     start_ns: int  # when an open plan's schedule begins; the same for all workers
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Go on with the open plan at other times, and with more of its requests. There is no answer."""
+
+    timing: Timing
+    more: tuple[Progression, ...] = ()
+    cap: int | None = None  # None leaves it as it is
 
 
 @dataclass(frozen=True, slots=True)

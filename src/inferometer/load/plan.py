@@ -8,7 +8,7 @@ adds requests as the streams of those before them go on.
 import bisect
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Protocol
@@ -74,7 +74,7 @@ class Open:
     schedule: Schedule
     cap: int | None = None
     count: int | None = None
-    steps: tuple[int, ...] | None = None
+    steps: Sequence[int] | None = None
     first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
     stride: int = 1
 

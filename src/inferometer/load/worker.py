@@ -20,7 +20,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
-from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import READ, EpollReactor
 from inferometer.load.sequences import Sequences
@@ -147,6 +147,8 @@ class _Worker:
             case Apply(plan, start_ns):
                 self._pending_apply = self._engine.is_interrupted = True
                 self._engine.apply(plan, start_ns)
+            case Adjust(timing, more, cap):
+                self._engine.adjust(timing, more, cap)
             case Sync():
                 self._reactor.do_later(partial(self._answer, monotonic_ns()))
             case Stop():

@@ -20,8 +20,9 @@ from typing import Protocol, TypeVar
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
-from inferometer.load.messages import Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Plan
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
@@ -165,11 +166,16 @@ class _Worker:
 
 @dataclass(slots=True, eq=False)
 class Workers:
-    """Load by `count` worker processes. Use as a context manager: they never outlive it."""
+    """Load by `count` worker processes. Use as a context manager: they never outlive it.
+
+    They may be a part of more: those from number `first` on, of `total` on all machines.
+    """
 
     traffic: Traffic
     _: KW_ONLY
     count: int = 1
+    first: int = 0
+    total: int | None = None  # None: there are no others
     timeout_ns: int = 0
     sequences: SequencePlan | None = None
     cancellation: Cancellation | None = None
@@ -209,6 +215,11 @@ class Workers:
         self._end_all()
 
     @property
+    def parts(self) -> int:
+        """How many workers share the load."""
+        return self.count if self.total is None else self.total
+
+    @property
     def pids(self) -> tuple[int, ...]:
         return tuple(process.child.pid for process in self._processes)
 
@@ -230,13 +241,14 @@ class Workers:
         control = Connection(ours.detach())
         ring = RingReader(map_ring(ring_fd))
         os.close(ring_fd)
+        number = self.first + index
         job = Job(
-            wiring=self.traffic.wiring.share(index, self.count),
+            wiring=self.traffic.wiring.share(number, self.parts),
             ring_fd=ring_fd,
             requests_fd=requests_fd,
             spans=spans,
-            first_step=index,
-            stride=self.count,
+            first_step=number,
+            stride=self.parts,
             timeout_ns=self.timeout_ns,
             sequences=self.sequences,
             validation=self.traffic.validation,
@@ -258,11 +270,22 @@ class Workers:
 
     # --- Load
 
-    def apply(self, plan: Plan) -> int:
-        start_ns = monotonic_ns() + HEAD_START_NS
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
+        """`start_ns` is given where other machines begin at the same time."""
+        start_ns = monotonic_ns() + HEAD_START_NS if start_ns is None else start_ns
+        numbers = range(self.first, self.first + self.count)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
-        self._ask(Applied, (Apply(plan.share(index, self.count), start_ns) for index in range(self.count)))
+        self._ask(Applied, (Apply(plan.share(number, self.parts), start_ns) for number in numbers))
         return start_ns
+
+    def adjust(
+        self, timing: Timing, more: Sequence[Sequence[Progression]] = (), caps: Sequence[int] = ()
+    ) -> None:
+        """Move the schedule that is followed; give each worker more of its requests, and another cap."""
+        for index, process in enumerate(self._processes):
+            message = Adjust(timing, tuple(more[index]) if more else (), caps[index] if caps else None)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next question tells
+                process.control.send(message)
 
     def collect(self, until_ns: int) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + ROUND_NS))
@@ -312,7 +335,7 @@ class Workers:
         while (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(min(left_ns, self._nap_ns) / NS_PER_S)
             if left_ns > self._nap_ns:
-                self._drain()
+                self.drain()
 
     def examples(self) -> dict[int, str]:
         return dict(self._examples)
@@ -321,12 +344,12 @@ class Workers:
         limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
         message = Stop(SILENCE_NS, limit_ns)
         answers = self._ask(Stopped, repeat(message), timeout_s=ANSWER_S + limit_ns / NS_PER_S)
-        self._drain()
+        self.drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)
 
     def totals(self) -> Totals:
-        self._drain()
+        self.drain()
         sent, resent = self._sent
         return replace(self._totals, sent=self._totals.sent + sent, resent=self._totals.resent + resent)
 
@@ -353,10 +376,11 @@ class Workers:
                     answers.append(answer)
                     del waiting[control]
             if not ready:
-                self._drain()
+                self.drain()
         return answers
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Take what lies in the rings; it is handed out later."""
         for process in self._processes:
             taken = process.ring.take()
             if len(taken):
@@ -364,7 +388,7 @@ class Workers:
                 self._totals = self._totals.and_records(taken)
 
     def _take(self) -> Records:
-        self._drain()
+        self.drain()
         taken, self._backlog = join(self._backlog), []
         return taken
 

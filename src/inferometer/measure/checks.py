@@ -126,6 +126,14 @@ def _one_value_with_mpi(field: str) -> Rule:
     )
 
 
+def _needs_ray(field: str) -> Rule:
+    return Rule(
+        lambda a: field in a and "ray" not in a,
+        f"{option_name(field)} is for clients on a Ray cluster.",
+        "give its address with --ray, or --ray local",
+    )
+
+
 def _no_authorization_with(field: str) -> Rule:
     return Rule(
         lambda a: field in a and any(name.lower() == "authorization" for name, _ in a.get("headers", ())),
@@ -313,6 +321,17 @@ RULES = (
         "Must supply --input-data FILE with --session-concurrency.",
     ),
     *map(_one_value_with_mpi, _RANGES),
+    *map(_needs_ray, ("clients", "client_resources")),
+    Rule(
+        lambda a: "ray" in a and a.get("shared_memory", "none") != "none",
+        "--shared-memory is for a server on the machine that sends, and with --ray other machines do.",
+        "leave one of them out",
+    ),
+    Rule(
+        lambda a: "ray" in a and kind_of(a) == "triton_c_api",
+        "--service-kind triton_c_api is a server inside of the one client, and with --ray there are several.",
+        "leave one of them out",
+    ),
 )
 
 

@@ -3,15 +3,19 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.cluster.clients import Clients
+from inferometer.cluster.messages import ClientJob
+from inferometer.cluster.ray_process import RayProcess
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.clients import AnyLoad, most_of, open_ray, start_clients
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
@@ -43,7 +47,7 @@ def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
     watcher.prepared(result.effective)
     watcher.planned(level_count(setup.options, setup.last), limit_s)
-    with start_workers(setup) as load:
+    with start_workers(setup, watcher) as load:
         try:
             for level in sweep(setup, load, limited):
                 result = replace(result, levels=(*result.levels, level))
@@ -105,25 +109,24 @@ def _no_such_calls(setup: Setup, what: str) -> UsageError:
 
 
 @contextmanager
-def start_workers(setup: Setup) -> Iterator[Workers]:
-    """The workers of a run, with the shared memory and the server's trace settings they may need."""
-    options = setup.options
-    timeout_ns = round(options.request_timeout_s * NS_PER_S)
-    count = 1 if options.workers == "auto" else min(options.workers, _most_slots(setup))
-    journal = setup.journal
-    workers = Workers(
-        setup.traffic,
-        count=count,
-        timeout_ns=timeout_ns,
-        sequences=setup.sequences,
-        cancellation=_maybe_cancellation(options),
-        verbose=options.verbose,
-        start=None if setup.host is None else setup.host.start,
-        spool_fds=() if journal is None else journal.open_spools(max(count, _most_workers(setup))),
-    )
+def start_workers(
+    setup: Setup, watcher: Watcher | None = None, *, ray: RayProcess | None = None
+) -> Iterator[AnyLoad]:
+    """The workers of a run, with the shared memory and the server's trace settings they may need.
+
+    With --ray they are those of clients on a cluster, which several loads may share.
+    """
+    journal, load = setup.journal, None
     try:
         hosted = nullcontext() if setup.host is None else closing(setup.host)
-        with _traced(setup), registered_memory(setup), hosted, workers as load:
+        with _traced(setup), registered_memory(setup), hosted, ExitStack() as stack:
+            job = _job(setup)
+            if setup.options.ray is None:
+                load = stack.enter_context(_local_workers(setup, job))
+            else:
+                if ray is None:
+                    ray = stack.enter_context(open_ray(setup.options, watcher or Watcher()))
+                load = stack.enter_context(start_clients(setup, job, ray))
             if setup.host is not None:
                 setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
@@ -132,8 +135,37 @@ def start_workers(setup: Setup) -> Iterator[Workers]:
             journal.close()
         raise
     finally:
-        if journal is not None:
-            journal.problem = workers.spool_problem
+        if journal is not None and load is not None:
+            journal.problem = load.spool_problem
+
+
+def _job(setup: Setup) -> ClientJob:
+    """What the workers of one client have to do."""
+    options = setup.options
+    return ClientJob(
+        setup.traffic,
+        workers=1 if options.workers == "auto" else min(options.workers, _most_slots(setup)),
+        timeout_ns=round(options.request_timeout_s * NS_PER_S),
+        sequences=setup.sequences,
+        cancellation=_maybe_cancellation(options),
+        verbose=options.verbose,
+        keeps_requests=setup.journal is not None,
+    )
+
+
+def _local_workers(setup: Setup, job: ClientJob) -> Workers:
+    journal = setup.journal
+    most = max(job.workers, _most_workers(setup))
+    return Workers(
+        job.traffic,
+        count=job.workers,
+        timeout_ns=job.timeout_ns,
+        sequences=job.sequences,
+        cancellation=job.cancellation,
+        verbose=job.verbose,
+        start=None if setup.host is None else setup.host.start,
+        spool_fds=() if journal is None else journal.open_spools(most),
+    )
 
 
 def _maybe_cancellation(options: Options) -> Cancellation | None:
@@ -148,7 +180,7 @@ def _most_workers(setup: Setup) -> int:
     return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
 
 
-def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument:
+def make_instrument(setup: Setup, load: AnyLoad, watcher: Watcher) -> Instrument:
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     window_ns = options.measurement_interval_ms * NS_PER_MS
@@ -164,14 +196,14 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
         poller,
         setup.journal,
         resizable=load if options.workers == "auto" else None,
-        most_workers=_most_workers(setup),
+        most_workers=most_of(load) if isinstance(load, Clients) else _most_workers(setup),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
 
 
-def _host_watch(setup: Setup, load: Workers) -> HostWatch:
+def _host_watch(setup: Setup, load: AnyLoad) -> HostWatch:
     endpoint = setup.traffic.wiring.endpoint
     server = LocalServer(endpoint.port) if is_this_host(endpoint.host) else None
     return HostWatch(server, lambda: load.pids)
@@ -189,7 +221,7 @@ def _most_slots(setup: Setup) -> int:
     return max(start, int(setup.last))
 
 
-def sweep(setup: Setup, load: Workers, watcher: Watcher) -> Iterator[Level]:
+def sweep(setup: Setup, load: AnyLoad, watcher: Watcher) -> Iterator[Level]:
     """The levels of the search, each measured."""
     options = setup.options
     instrument = make_instrument(setup, load, watcher)

@@ -53,7 +53,7 @@ def _has_useless_workers(given: Given) -> bool:
         return False
     span = given.get("concurrency")
     most = given.get("session_concurrency") or (1 if span is None else span.last)
-    return bool(count > most and (span is None or span.end != 0))
+    return bool(count * given.get("clients", 1) > most and (span is None or span.end != 0))
 
 
 _WITH_OTHERS = (
@@ -202,6 +202,12 @@ _WITH_OTHERS = (
     _Unused(
         ("workers",), _has("periodic_concurrency"), "shares load among processes, and a ramp is made by one"
     ),
+    _Unused(
+        ("clients",),
+        lambda given: "periodic_concurrency" in given and given.get("clients", 1) > 1,
+        "shares load among clients, and a ramp is made by one",
+        "give --clients 1",
+    ),
 )
 
 _RATES_AND_WORKERS = (
@@ -213,7 +219,7 @@ _RATES_AND_WORKERS = (
         "leave it out, or give --rate",
     ),
     _Unused(
-        ("workers",),
+        ("workers", "clients"),
         _has_useless_workers,
         "is more than there are requests in flight",
         "give fewer, or more requests in flight with -c",

@@ -61,6 +61,7 @@ PROMPTS = (
     "data.repeat_prompts",
 )
 _CANCELLING = ("cancel_after_s", "cancel_share")
+CLUSTER = ("ray", "clients", "client_resources")
 _ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
 FIND_REFUSED: Mapping[str, str] = {
@@ -78,7 +79,8 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(_ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING), "use it with `inferometer measure`"
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER),
+        "use it with `inferometer measure`",
     ),
 }
 TUNE_REFUSED: Mapping[str, str] = {
@@ -125,6 +127,7 @@ TUNE_REFUSED: Mapping[str, str] = {
     ),
     "asynchronous": "it always is: leave it out",
     "workers": "one process makes the load of a trial: leave it out",
+    **dict.fromkeys(CLUSTER, "one client makes the load of a trial: leave it out"),
     "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"

@@ -26,6 +26,7 @@ from inferometer.options.values import (
     Range,
     above_zero,
     choice,
+    cluster,
     data_source,
     decimal,
     duration,
@@ -42,6 +43,7 @@ from inferometer.options.values import (
     percentile,
     picture_size,
     ramp,
+    resources,
     shape,
     share,
     span,
@@ -600,6 +602,24 @@ class Options:
         workers,
         default=1,
     )
+    ray: str | None = ours(
+        "--ray",
+        "Send the load from clients on a Ray cluster, as if they were one: auto (the cluster of this machine), "
+        "host:port, ray://host:port, or local, which is started here and stopped in the end.",
+        cluster,
+    )
+    clients: int | None = ours(
+        "--clients",
+        "How many clients --ray has, each with --workers processes. Ray spreads them over its nodes (default: one for "
+        "each node, two with local).",
+        whole(least=1),
+    )
+    client_resources: Mapping[str, float] | None = ours(
+        "--client-resources",
+        "What Ray sets aside for each client: CPU=2, or '{\"client\": 1}' for nodes that have such a resource.",
+        resources,
+        shown="CPU=1",
+    )
     max_threads: int | None = option(
         "--max-threads",
         "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
@@ -641,7 +661,7 @@ class Options:
                 "Measure several models at once, one per MPI rank.",
                 field="mpi",
                 is_built=False,
-                meanwhile="start one run per model; --workers puts more load on one from this machine",
+                meanwhile="for load from several machines use --ray and --clients; for several models start a run each",
             ),
             Option(
                 ("-t",),

@@ -1,5 +1,6 @@
 """What the value of an option may be: how it is read from a word, and what holds of it however it is given."""
 
+import json
 import os.path
 import re
 from collections.abc import Callable, Sequence
@@ -333,6 +334,64 @@ def _check_workers(name: str, value: Any) -> None:
 def workers(name: str, word: str) -> int | str:
     """A number of processes, or auto."""
     return word if word == "auto" else _processes.read(name, word)
+
+
+_CLUSTER = re.compile(r"auto|local|(ray://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}")
+
+
+def _check_cluster(name: str, value: Any) -> None:
+    if not isinstance(value, str) or _CLUSTER.fullmatch(value) is None:
+        raise refusal(
+            name,
+            f"'{value}' is no address of a Ray cluster",
+            remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
+        )
+
+
+@reads("ADDRESS", check=_check_cluster)
+def cluster(name: str, word: str) -> str:
+    """The address of a Ray cluster."""
+    _check_cluster(name, word)
+    return word
+
+
+def _check_resources(name: str, value: Any) -> None:
+    if not isinstance(value, dict) or not value:
+        raise refusal(name, f"'{value}' names no resources", remedy=_RESOURCES)
+    for resource, amount in value.items():
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not isinstance(resource, str) or not resource or not is_number or not 0 < amount <= _LARGEST:
+            raise refusal(
+                name, f"'{resource}' needs an amount above 0, but has {amount!r}", remedy=_RESOURCES
+            )
+        if amount > 1 and amount != int(amount):
+            raise refusal(
+                name, f"'{resource}' has {amount!r}, and Ray divides only what is below 1", remedy=_RESOURCES
+            )
+
+
+_RESOURCES = """write them as CPU=2 or CPU=2,client=1, or as JSON: '{"client": 1}'"""
+
+
+@reads("RESOURCES", check=_check_resources)
+def resources(name: str, word: str) -> dict[str, float]:
+    """Amounts by name, as NAME=AMOUNT,... or as a JSON object."""
+    found: Any
+    if word.lstrip().startswith("{"):
+        try:
+            found = json.loads(word)
+        except ValueError as error:
+            raise refusal(name, f"'{word}' is no JSON", remedy=_RESOURCES) from error
+    else:
+        pairs = [part.partition("=") for part in word.split(",")]
+        if not all(
+            resource.strip() and sign and _DECIMAL.fullmatch(amount.strip())
+            for resource, sign, amount in pairs
+        ):
+            raise refusal(name, f"'{word}' names no resources", remedy=_RESOURCES)
+        found = {resource.strip(): float(amount) for resource, _, amount in pairs}
+    _check_resources(name, found)
+    return {resource: float(amount) for resource, amount in found.items()}
 
 
 @reads("NUMBER", check=_at_least(1, most=99, is_whole=True))

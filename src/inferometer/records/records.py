@@ -172,6 +172,10 @@ class Totals:
         default_factory=NO_TIMES.copy, compare=False, repr=False
     )  # how often each request of the dataset ended
 
+    def __add__(self, other: "Totals") -> "Totals":
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return Totals(**counts, steps=_summed(self.steps, other.steps))
+
     def and_records(self, records: Records) -> "Totals":
         good = int(np.count_nonzero(records.status == status.OK))
         cut_off = int(np.count_nonzero(records.status == status.CANCELLED))
@@ -185,6 +189,9 @@ class Totals:
             unsent=self.unsent + int(np.count_nonzero(records.sent_ns == 0)),
             steps=_summed(self.steps, np.bincount(records.step)),
         )
+
+
+_COUNTS = tuple(each.name for each in fields(Totals) if each.name != "steps")
 
 
 def _summed(one: Column, other: Column) -> Column:

@@ -7,7 +7,7 @@ read.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO, NamedTuple
@@ -16,6 +16,7 @@ from inferometer.base.units import Clock
 
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")
+_TIME = Struct("<q")
 _FULL = 1 << 20  # bytes that are written together
 
 Buffer = bytes | bytearray | memoryview
@@ -97,6 +98,44 @@ class Spool:
             self.problem = error.strerror or str(error)
             self._live.clear()
         self._buffer = bytearray()
+
+
+def retimed(data: bytes, until_ns: int, change: Callable[[list[int]], list[int]]) -> tuple[bytes, bytes]:
+    """The entries in these bytes that ended until then, with other times; and what is left of the bytes.
+
+    That are later entries and the beginning of one whose end is not there yet. `change` gets all times at once."""
+    taken, later = bytearray(), bytearray()
+    times: list[int] = []
+    places: list[int] = []  # of each of the times
+    at = 0
+    while (size := _entry_size(data, at)) is not None:
+        head = SpoolHead(*_HEAD.unpack_from(data, at))
+        if head.end_ns > until_ns:
+            later += data[at : at + size]
+        else:
+            own = len(taken)
+            rows = range(_HEAD.size, _HEAD.size + head.responses * _RESPONSE.size, _RESPONSE.size)
+            offsets = [0, 8, 16, *rows]  # due, sent, end, then each response
+            places += [own + offset for offset in offsets]
+            times += [_TIME.unpack_from(data, at + offset)[0] for offset in offsets]
+            taken += data[at : at + size]
+        at += size
+    for place, time_ns in zip(places, change(times), strict=True):
+        _TIME.pack_into(taken, place, time_ns)
+    return bytes(taken), bytes(later) + data[at:]
+
+
+def _entry_size(data: bytes, at: int) -> int | None:
+    """None where the entry is not whole."""
+    table = at + _HEAD.size
+    if table > len(data):
+        return None
+    responses = SpoolHead(*_HEAD.unpack_from(data, at)).responses
+    end = table + responses * _RESPONSE.size
+    if end > len(data):
+        return None
+    end += sum(size for _, _, size in _RESPONSE.iter_unpack(data[table:end]))
+    return end - at if end <= len(data) else None
 
 
 def read_spool(file: BinaryIO, offset: int = 0) -> Iterator[SpoolEntry]:

@@ -26,6 +26,7 @@ SHARED_MEMORY = Path("/dev/shm")
 GRACE_S = 8.0
 GO = "go\n"
 _POLL_S = 0.2
+_MOST_ROUNDS = 100  # a process may start another one while it is looked for
 
 
 def guard_command(files: "ServerFiles", *, log: Path, alive: int) -> list[str]:
@@ -53,10 +54,25 @@ class ServerFiles:
             self.scratch_log.unlink(missing_ok=True)
 
 
-def end_group(group: int) -> None:
-    """Kill whatever is left of a process group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+def end_session(session: int, *, but: int | None = None) -> None:
+    """Kill whatever is left of a process and of all that it started: also what has a process group of its own."""
+    for _ in range(_MOST_ROUNDS):
+        left = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _session_of(pid) == session} - {
+            but
+        }
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            return
+
+
+def _session_of(pid: str) -> int | None:
+    """None of one that has ended, or that its parent has yet to wait for."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
+        state, _, _, session = file.read().rpartition(b")")[2].split()[:4]
+        return None if state in (b"Z", b"X") else int(session)
+    return None
 
 
 def main(arguments: list[str]) -> None:
@@ -117,7 +133,7 @@ def _stop(server: _Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(server.pid, signal.SIGTERM)
         _wait_any([server], GRACE_S)
-    end_group(server.pid)
+    end_session(server.pid)
 
 
 if __name__ == "__main__":

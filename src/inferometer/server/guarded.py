@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inferometer.base.errors import LocalError
 from inferometer.base.units import plain_number
-from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_group, guard_command
+from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
 _PORT = re.compile(r"failed to start (?P<service>\w+) service: .*?:(?P<port>\d+)' already in use")
@@ -35,10 +35,11 @@ class GuardedProcess:
     The guard is there first, so that files may be made under it; the command itself runs when they are.
     """
 
-    def __init__(self, name: str, log: Path | None = None) -> None:
-        """Without a log of the user's it is a file of ours, removed at the end."""
+    def __init__(self, name: str, log: Path | None = None, *, runtime: Path | None = None) -> None:
+        """Without a log of the user's it is a file of ours, removed at the end; so is the folder, in any case."""
         token = f"{os.getpid()}_{secrets.token_hex(8)}"
-        runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
+        if runtime is None:
+            runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
         self.log = runtime.with_suffix(".log") if log is None else log
         self.files = ServerFiles(f"inferometer_{token}_", runtime, self.log if log is None else None)
         self._process: subprocess.Popen[bytes] | None = None
@@ -115,11 +116,11 @@ class GuardedProcess:
         try:
             process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
-            end_group(process.pid)
+            end_session(process.pid)
             process.wait()
         self.wait_for_guard()
         # The guard has done both already, unless somebody killed it.
-        end_group(process.pid)
+        end_session(process.pid)
         self.files.remove()
         if not keep_log:
             self.files.remove_log()

@@ -44,7 +44,6 @@ from inferometer.tune.variant import ModelVariant
 if TYPE_CHECKING:
     import psutil
 
-    from inferometer.load.workers import Workers
 
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
@@ -247,7 +246,7 @@ class EngineMeter:
     def _started(self, setup: Setup) -> _Client:
         stack = contextlib.ExitStack()
         try:
-            workers: Workers = stack.enter_context(start_workers(setup))
+            workers = stack.enter_context(start_workers(setup))
         except UsageError as error:
             if setup.host is None:
                 raise

@@ -1,12 +1,14 @@
 """What a worker keeps comes out whole and in order; what was cut off does not come out at all."""
 
+import io
 import os
 import tempfile
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.records.spool import Spool, SpoolHead, read_spool
+from inferometer.records.spool import Spool, SpoolHead, read_spool, retimed
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 responses = st.lists(st.tuples(st.integers(-1, 10**6), st.binary(max_size=60)), max_size=4)
@@ -63,3 +65,35 @@ def test_a_full_disk_is_said_and_the_load_goes_on():
         write(spool, rows)
         assert spool.problem == "No space left on device"
         write(spool, rows)
+
+
+def test_kept_requests_get_other_times_wherever_their_bytes_are_cut(tmp_path: Path) -> None:
+    """As they come from a client, in pieces, up to a time; what is later waits."""
+    path = tmp_path / "spool"
+    with path.open("w+b", buffering=0) as file:
+        spool = Spool(file.fileno(), clock=lambda: 0)
+        for slot, end in enumerate((50, 70, 60, 90)):
+            spool.begin(slot)
+            for response in range(slot):
+                spool.respond(slot, 10 + response, b"x" * slot, 3)
+            spool.end(slot, SpoolHead(1, 0, end, 0, slot, 0, 5, 0))
+        spool.flush()
+        whole = list(read_spool(file))
+    data = path.read_bytes()
+
+    def change(times: list[int]) -> list[int]:
+        return [time + 1000 if time else 0 for time in times]
+
+    for cut in range(len(data) + 1):
+        first, rest = retimed(data[:cut], 60, change)
+        second, rest = retimed(rest + data[cut:], 60, change)
+        third, rest = retimed(rest, 1000, change)
+        assert rest == b""
+        found = sorted(read_spool(io.BytesIO(first + second + third)), key=lambda entry: entry.head.step)
+        for entry, before in zip(found, whole, strict=True):
+            assert entry.head == before.head._replace(due_ns=1001, end_ns=before.head.end_ns + 1000)
+            assert [row.time_ns - 1000 for row in entry.responses] == [
+                row.time_ns for row in before.responses
+            ]
+            assert [row.body for row in entry.responses] == [row.body for row in before.responses]
+        assert max(entry.head.end_ns for entry in read_spool(io.BytesIO(first + second))) == 1060

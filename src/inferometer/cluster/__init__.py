@@ -1,0 +1,1 @@
+"""Load from many machines: clients on each of them, one controller, one answer."""

@@ -1,0 +1,217 @@
+"""A client: the workers of one machine, and what answers the controller's questions for them.
+
+It knows nothing of how questions come. Between them a thread keeps the rings empty; when no question has come for
+long, the controller is gone, and the workers end.
+"""
+
+import os
+import tempfile
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from inferometer.base.errors import InferometerError, maybe_shortage
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.cluster.blocks import pack
+from inferometer.cluster.messages import (
+    AdjustPlan,
+    ApplyPlan,
+    ClientAnswer,
+    ClientFailed,
+    ClientFinished,
+    ClientJob,
+    ClientReport,
+    Collect,
+    FetchKept,
+    FinishClient,
+    Kept,
+    LoadStopped,
+    PlanAdjusted,
+    PlanApplied,
+    Question,
+    Resize,
+    Resized,
+    StopLoad,
+    Tell,
+    Told,
+)
+from inferometer.load.plan import Open
+from inferometer.load.workers import StartProcess, Workers
+from inferometer.records.records import EMPTY, Records, join
+
+SILENT_S = 30.0  # without any question; the controller asks something every few seconds
+LOOK_S = 0.1  # at the rings
+MOST_KEPT = 8 << 20  # bytes of kept requests of one worker in one report
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """The workers of one client. Use as a context manager: they never outlive it."""
+
+    job: ClientJob
+    start: StartProcess | None = None
+    silent_s: float = SILENT_S
+    is_over: bool = False  # its workers have ended
+    _workers: Workers = field(init=False)
+    _spools: list[BinaryIO] = field(default_factory=list)
+    _read: list[int] = field(default_factory=list)  # bytes of each spool
+    _later: Records = EMPTY  # ended after the last report
+    _told: set[int] = field(default_factory=set)  # failures of which an example was reported
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _heard_ns: int = 0
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        job = self.job
+        self._workers = Workers(
+            job.traffic,
+            count=job.workers,
+            first=job.first,
+            total=job.total,
+            timeout_ns=job.timeout_ns,
+            sequences=job.sequences,
+            cancellation=job.cancellation,
+            verbose=job.verbose,
+            start=self.start,
+        )
+
+    def __enter__(self) -> "Agent":
+        self._open_spools(self.job.workers)
+        self._workers.__enter__()
+        self._heard_ns = monotonic_ns()
+        self._thread = threading.Thread(target=self._look_after, name="inferometer-client", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            self._end()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return self._workers.pids
+
+    def handle(self, message: Question) -> ClientAnswer:
+        """The answer to a question. Never raises; `Tell` is answered at once, whatever else goes on."""
+        self._heard_ns = monotonic_ns()
+        if isinstance(message, Tell):
+            return Told(monotonic_ns())
+        try:
+            with self._lock:
+                return self._answer(message)
+        except InferometerError as error:
+            return ClientFailed(error, str(error))
+        except Exception as error:  # the outermost frame: the controller shows it
+            return ClientFailed(maybe_shortage(error), traceback.format_exc())
+        finally:
+            self._heard_ns = monotonic_ns()
+
+    def _answer(self, message: Question) -> ClientAnswer:
+        if isinstance(message, FinishClient):
+            self._end()
+            return ClientFinished()
+        if self.is_over:
+            return ClientFailed(None, "its workers have ended")
+        workers = self._workers
+        match message:
+            case ApplyPlan(plan, timing, first, total):
+                workers.first, workers.total = first, total
+                workers.apply(plan, timing.start_ns)
+                if isinstance(plan, Open) and timing.quicker:
+                    workers.adjust(timing)
+                return PlanApplied()
+            case AdjustPlan(timing, more, caps):
+                workers.adjust(timing, more, caps)
+                return PlanAdjusted()
+            case Collect(timing):
+                if timing is not None:
+                    workers.adjust(timing)
+                return self._report()
+            case StopLoad(is_urgent):
+                cancelled = workers.stop(is_urgent=is_urgent)
+                return LoadStopped(cancelled, workers.totals())
+            case FetchKept():
+                return self._kept()
+            case Resize(count, first, total):
+                return self._resize(count, first, total)
+        raise AssertionError(message)
+
+    def _report(self) -> ClientReport:
+        workers = self._workers
+        found = workers.collect(monotonic_ns())
+        records = found.records
+        if self._spools:  # what a worker has kept is complete up to that time
+            records = join([self._later, records])
+            is_seen = records.end_ns <= found.seen_ns
+            records, self._later = records.where(is_seen), records.where(~is_seen)
+        examples = workers.examples()
+        fresh = {status: text for status, text in examples.items() if status not in self._told}
+        self._told.update(fresh)
+        return ClientReport(
+            block=pack(records),
+            rows=len(records),
+            seen_ns=found.seen_ns,
+            cost=found.cost,
+            is_finished=found.is_finished,
+            loop_lag_ns=found.loop_lag_ns,
+            outstanding=found.outstanding,
+            heard=found.heard,
+            resent=workers.totals().resent,
+            own_cpu_ns=time.process_time_ns(),
+            examples=fresh,
+            kept=self._kept(),
+            spool_problem=workers.spool_problem,
+        )
+
+    def _resize(self, count: int, first: int, total: int) -> Resized:
+        self._workers.first, self._workers.total = first, total
+        self._open_spools(count)
+        self._workers.resize(count)
+        self._later = EMPTY
+        return Resized(self._workers.totals())
+
+    # --- requests that are kept
+
+    def _open_spools(self, count: int) -> None:
+        """Nameless files, one for each worker."""
+        while self.job.keeps_requests and len(self._spools) < count:
+            self._spools.append(tempfile.TemporaryFile())  # noqa: SIM115
+            self._read.append(0)
+        self._workers.spool_fds = tuple(spool.fileno() for spool in self._spools)
+
+    def _kept(self) -> Kept:
+        parts = tuple(self._more_kept(number) for number in range(len(self._spools)))
+        return Kept(parts, any(len(part) == MOST_KEPT for part in parts))
+
+    def _more_kept(self, number: int) -> bytes:
+        """What a worker has kept since the last time. It goes on writing at the place that its file is at."""
+        found = os.pread(self._spools[number].fileno(), MOST_KEPT, self._read[number])
+        self._read[number] += len(found)
+        return found
+
+    # --- between questions
+
+    def _look_after(self) -> None:
+        while not self._wake.wait(LOOK_S):
+            if monotonic_ns() - self._heard_ns > self.silent_s * NS_PER_S:
+                with self._lock:
+                    self._end()
+                return
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._workers.drain()
+                finally:
+                    self._lock.release()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._workers.__exit__()
+        for spool in self._spools:
+            spool.close()
+        self._spools.clear()

@@ -1,0 +1,415 @@
+"""Load from clients on many machines: one plan, one clock, one answer.
+
+Everything above sees one load, with times of our clock. A plan is cut into shares for all workers of all clients; an
+open one begins for all at the same moment, and its due times follow our clock, whatever the clients' clocks do. What a
+client delivered counts, whatever becomes of it. A lost client's share of an open plan is given to the others.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TypeVar
+
+from inferometer.base.errors import InferometerError, LocalError
+from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns, plain_number
+from inferometer.cluster.clock import Exchange
+from inferometer.cluster.members import Loss, Member, all_lost, together
+from inferometer.cluster.messages import (
+    AdjustPlan,
+    ApplyPlan,
+    ClientAnswer,
+    ClientFailed,
+    ClientFinished,
+    ClientReport,
+    Collect,
+    FetchKept,
+    FinishClient,
+    Kept,
+    LoadStopped,
+    PlanApplied,
+    Question,
+    Resize,
+    Resized,
+    StopLoad,
+    Tell,
+    Told,
+)
+from inferometer.cluster.network import ClientLost, Network, Pending
+from inferometer.load.plan import Arrivals, Open, Plan, Poisson
+from inferometer.load.resumed import Progression, Timing
+from inferometer.load.workers import ANSWER_S, DRAIN_NS, Collected
+from inferometer.records.records import Records, Totals, join
+
+ROUND_NS = 500 * NS_PER_MS  # clients report this often: a question costs more than the records in its answer
+HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a schedule before it begins
+EXCHANGE_NS = 2 * NS_PER_S  # clocks are compared this often,
+FIRST_EXCHANGES = 8  # and so many times before the load begins
+IDLE_S = 5.0  # without a call, after which clients are told that we are still there
+FINISH_S = 10.0
+SAME_NS = 2_000  # by which a schedule may be off before it is moved
+
+Kind = TypeVar("Kind")
+
+
+class Observer:
+    """What is told of every client's report; this one ignores it."""
+
+    def reported(self, member: Member, records: Records) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Clients:
+    """Load by the clients of a network, each with so many workers. Use as a context manager: they never outlive it."""
+
+    network: Network
+    _: KW_ONLY
+    workers: int = 1  # of each client
+    # For the export: worker w of client c keeps its requests in number w * clients + c.
+    spool_fds: Sequence[int] = ()
+    observer: Observer = field(default_factory=Observer)
+    clock: Clock = monotonic_ns
+    members: list[Member] = field(init=False)
+    _plan: Plan | None = None
+    _start_ns: int = 0
+    _examples: dict[int, str] = field(default_factory=dict)
+    _loose: dict[Pending, tuple[Member, int]] = field(default_factory=dict)  # questions nobody waits for
+    _timings: dict[Member, Timing] = field(default_factory=dict)  # by which clients follow the open plan
+    _last: Collected | None = None  # without its records
+    _left: list[Records] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _called_ns: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self.members = [Member(client, self.workers) for client in self.network.clients]
+        for number, member in enumerate(self.members):
+            member.spool_fds = self.spool_fds[number :: len(self.members)]
+
+    def __enter__(self) -> "Clients":
+        try:
+            for _ in range(FIRST_EXCHANGES):
+                for member in self.live:
+                    self._ask_clock(member)
+                    self._wait_loose(self.clock() + round(ANSWER_S * NS_PER_S))
+            self._need_all()
+        except BaseException:
+            self.network.close()
+            raise
+        self._called_ns = self.clock()
+        self._thread = threading.Thread(target=self._keep_company, name="inferometer-clients", daemon=True)
+        self._thread.start()
+        return self
+
+    def _need_all(self) -> None:
+        """A load that begins without some of its clients is not the one that was asked for."""
+        for member in self.members:
+            if member.loss is not None:
+                raise LocalError(
+                    f"{member.name} was lost before the load began: {member.loss.why}",
+                    remedy="look at its machine, or ask for fewer clients",
+                )
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            self._ask_all({member: FinishClient() for member in self.live}, ClientFinished, FINISH_S)
+        finally:
+            self.network.close()
+
+    @property
+    def live(self) -> list[Member]:
+        return [member for member in self.members if member.loss is None]
+
+    @property
+    def count(self) -> int:
+        """Workers, of all clients."""
+        return sum(member.workers for member in self.members)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """None of their processes is one of ours."""
+        return ()
+
+    @property
+    def spool_problem(self) -> str:
+        """Why some worker could not keep its requests."""
+        return next((member.spool_problem for member in self.members if member.spool_problem), "")
+
+    # --- Load
+
+    def apply(self, plan: Plan) -> int:
+        with self._called():
+            self._need_one()
+            self._plan, self._start_ns = plan, self.clock() + HEAD_START_NS
+            live = self.live
+            total, first = sum(member.workers for member in live), 0
+            messages = dict[Member, Question]()
+            for member in live:
+                timing = self._timings[member] = member.clock.fit.timing(self._start_ns)
+                messages[member] = ApplyPlan(plan, timing, first, total)
+                member.parts = _parts(plan, first, member.workers, total)
+                first += member.workers
+            self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
+            return self._start_ns
+
+    def wait(self, until_ns: int) -> None:
+        """Meanwhile clocks are compared."""
+        with self._called():
+            while (left_ns := until_ns - self.clock()) > 0:
+                self._ask_clocks()
+                if self._loose:
+                    self._wait_some({}, until_ns)
+                else:
+                    self._over.wait(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
+
+    def collect(self, until_ns: int) -> Collected:
+        with self._called():
+            self.wait(min(until_ns, self.clock() + ROUND_NS))
+            self._need_one()
+            messages = {member: Collect(self._maybe_timing(member)) for member in self.live}
+            reports = self._ask_all(messages, ClientReport, ANSWER_S, self._take)
+            records, self._left = join(self._left), []
+            if not reports:  # the next call raises the error
+                if self._last is None or not len(records):
+                    raise all_lost(self.members)
+                return replace(self._last, records=records, seen_ns=int(records.end_ns.max()))
+            self._last = Collected(
+                records=records.where(slice(0, 0)),
+                seen_ns=min(member.clock.to_our(report.seen_ns) for member, report in reports.items()),
+                cost=together(self.members),
+                is_finished=all(report.is_finished for report in reports.values()),
+                loop_lag_ns=max(report.loop_lag_ns for report in reports.values()),
+                outstanding=sum(report.outstanding for report in reports.values()),
+                heard=sum(report.heard for report in reports.values()),
+            )
+            return replace(self._last, records=records)
+
+    def examples(self) -> dict[int, str]:
+        return dict(self._examples)
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        with self._called():
+            self._plan = None
+            messages = {member: StopLoad(is_urgent) for member in self.live}
+            answers = self._ask_all(messages, LoadStopped, 2 * ANSWER_S + DRAIN_NS / NS_PER_S)
+            for member, answer in answers.items():
+                member.totals = answer.totals
+            self._fetch_kept()
+            return sum(answer.cancelled for answer in answers.values())
+
+    def totals(self) -> Totals:
+        return sum((member.all_totals() for member in self.members), Totals())
+
+    def resize(self, count: int) -> None:
+        """Go on with so many workers, as many on each client; what they were doing ends, and is not collected."""
+        with self._called():
+            self._need_one()
+            self._plan, self._last = None, None
+            live = self.live
+            each = -(-count // len(live))
+            messages = {
+                member: Resize(each, number * each, each * len(live)) for number, member in enumerate(live)
+            }
+            answers = self._ask_all(messages, Resized, 3 * ANSWER_S + DRAIN_NS / NS_PER_S)
+            for member, answer in answers.items():
+                member.workers, member.report = each, None
+                member.before, member.delivered = answer.totals, Totals()
+
+    # --- what comes back
+
+    def _take(self, member: Member, report: ClientReport) -> None:
+        records = member.take(report)
+        self._examples = {**report.examples, **self._examples}
+        self.observer.reported(member, records)
+        if len(records):
+            self._left.append(records)
+
+    def _fetch_kept(self) -> None:
+        """The rest of what workers have kept, when they have stopped."""
+        wanted = self.live if self.spool_fds else []
+        while wanted:
+            answers = self._ask_all({member: FetchKept() for member in wanted}, Kept, ANSWER_S)
+            for member, kept in answers.items():
+                member.keep(kept)
+            wanted = [member for member, kept in answers.items() if kept.has_more]
+
+    # --- clocks
+
+    def _ask_clock(self, member: Member) -> None:
+        member.told_ns = self.clock()
+        self._loose[member.client.ask(Tell())] = (member, member.told_ns)
+
+    def _ask_clocks(self) -> None:
+        """Of those whose time has come; one question at a time."""
+        asked = {member for member, _ in self._loose.values()}
+        now = self.clock()
+        for member in self.live:
+            if member not in asked and now - member.told_ns >= EXCHANGE_NS:
+                self._ask_clock(member)
+                return  # its answer is waited for alone: others would be read later than they came
+
+    def _until_exchange_ns(self) -> int:
+        now = self.clock()
+        return max(0, min((member.told_ns + EXCHANGE_NS - now for member in self.live), default=EXCHANGE_NS))
+
+    def _maybe_timing(self, member: Member) -> Timing | None:
+        """Of the open plan, where the client's clock is known better than when it was told."""
+        if not isinstance(self._plan, Open):
+            return None
+        known, found = self._timings[member], member.clock.fit.timing(self._start_ns)
+        after_ns = self.clock() + EXCHANGE_NS - self._start_ns
+        moved_ns = found.start_ns - known.start_ns + (found.quicker - known.quicker) * after_ns
+        if abs(moved_ns) < SAME_NS:
+            return None
+        self._timings[member] = found
+        return found
+
+    def _keep_company(self) -> None:
+        """Tells clients that we are still there when nothing else does."""
+        while not self._over.wait(IDLE_S / 2):
+            if self.clock() - self._called_ns < IDLE_S * NS_PER_S or not self._lock.acquire(blocking=False):
+                continue
+            try:
+                for member in self.live:
+                    self._ask_clock(member)
+                self._wait_loose(self.clock() + NS_PER_S)
+            finally:
+                self._lock.release()
+
+    # --- clients that are lost
+
+    def _need_one(self) -> None:
+        if not self.live and not self._left:
+            raise all_lost(self.members)
+
+    def _lose(self, member: Member, why: str) -> None:
+        if member.loss is not None:
+            return
+        outstanding = 0 if member.report is None else member.report.outstanding
+        plan = self._plan
+        others = [each for each in self.live if each is not member]
+        member.loss = Loss(self.clock(), why, outstanding, isinstance(plan, Open) and bool(others))
+        self._loose = {pending: asked for pending, asked in self._loose.items() if asked[0] is not member}
+        member.client.ask(FinishClient())  # it may live, and only be out of reach of us
+        if isinstance(plan, Open) and others:
+            self._share_out(plan, member, others)
+
+    def _share_out(self, plan: Open, lost: Member, others: list[Member]) -> None:
+        """What it would have sent goes to the others; what was due meanwhile is missing."""
+        workers = [member for member in others for _ in range(member.workers)]
+        from_number = 0
+        if not isinstance(plan.schedule, Poisson):  # of which only those who walk it know
+            from_number = Arrivals(replace(plan, count=None)).by(max(0, self.clock() - self._start_ns))
+        left = [part.from_number(from_number) for parts in lost.parts for part in parts]
+        shares = list(zip(*(part.split(len(workers)) for part in left if part.count), strict=True))
+        if not shares:
+            return
+        caps = () if plan.cap is None else tuple(_shares(plan.cap, len(workers)))
+        at = 0
+        for member in others:
+            own = slice(at, at + member.workers)
+            more = tuple(shares[own])
+            member.parts = [(*had, *got) for had, got in zip(member.parts, more, strict=True)]
+            timing = self._timings[member] = member.clock.fit.timing(self._start_ns)
+            self._loose[member.client.ask(AdjustPlan(timing, more, caps[own]))] = (member, 0)
+            at += member.workers
+
+    # --- messages
+
+    def _called(self) -> "_Call":
+        return _Call(self)
+
+    def _ask_all(
+        self,
+        messages: Mapping[Member, Question],
+        kind: type[Kind],
+        timeout_s: float,
+        take: Callable[[Member, Kind], None] | None = None,
+    ) -> dict[Member, Kind]:
+        """The answers of those that are not lost meanwhile; one that does not answer in time is."""
+        waiting = {member.client.ask(message): member for member, message in messages.items()}
+        deadline_ns = self.clock() + round(timeout_s * NS_PER_S)
+        answers = dict[Member, Kind]()
+        while waiting and self.clock() < deadline_ns:
+            for pending, answer in self._wait_some(waiting, deadline_ns):
+                member = waiting.pop(pending)
+                if isinstance(answer, kind):
+                    answers[member] = answer
+                    if take is not None:
+                        take(member, answer)
+                else:
+                    self._failed(member, answer)
+        for member in waiting.values():
+            self._lose(member, f"it did not answer for {plain_number(timeout_s)} s")
+        return {member: answer for member, answer in answers.items() if member.loss is None or take}
+
+    def _wait_loose(self, until_ns: int) -> None:
+        while self._loose and self.clock() < until_ns:
+            self._wait_some({}, until_ns)
+        for member, _ in list(self._loose.values()):
+            if self.clock() - member.told_ns >= ANSWER_S * NS_PER_S:
+                self._lose(member, f"it did not answer for {plain_number(ANSWER_S)} s")
+
+    def _wait_some(
+        self, waiting: Iterable[Pending], until_ns: int
+    ) -> list[tuple[Pending, ClientAnswer | ClientLost]]:
+        """What came of those; what came of other questions is seen to here."""
+        timeout_s = max(0.0, min((until_ns - self.clock()) / NS_PER_S, 1.0))
+        came = self.network.wait([*waiting, *self._loose], timeout_s)
+        now = self.clock()
+        found = []
+        for pending, answer in came:
+            asked = self._loose.pop(pending, None)
+            if asked is None:
+                if pending in waiting:
+                    found.append((pending, answer))
+            elif isinstance(answer, Told):
+                asked[0].clock.add(Exchange(asked[1], answer.now_ns, now))
+            elif isinstance(answer, ClientLost | ClientFailed):
+                self._failed(asked[0], answer)
+        return found
+
+    def _failed(self, member: Member, answer: object) -> None:
+        """A client that is gone or broken is lost; an error of the user's or the server's ends the load."""
+        if isinstance(answer, ClientLost):
+            self._lose(member, answer.why)
+        elif isinstance(answer, ClientFailed) and isinstance(answer.error, InferometerError):
+            if not isinstance(answer.error, LocalError):
+                raise answer.error
+            self._lose(member, answer.error.message)
+        else:
+            text = answer.text if isinstance(answer, ClientFailed) else f"it answered {answer!r}"
+            self._lose(member, text.strip().splitlines()[-1])
+
+
+class _Call:
+    """Of the load, by its one caller: the thread that keeps clients company stays away meanwhile."""
+
+    __slots__ = ("_clients",)
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def __enter__(self) -> None:
+        self._clients._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._clients._called_ns = self._clients.clock()
+        self._clients._lock.release()
+
+
+def _parts(plan: Plan, first: int, workers: int, total: int) -> list[tuple[Progression, ...]]:
+    """What each worker of a client has of an open plan."""
+    if not isinstance(plan, Open):
+        return []
+    shares = [plan.share(number, total) for number in range(first, first + workers)]
+    return [
+        (Progression(each.first, each.stride, -1 if each.count is None else each.count),) for each in shares
+    ]
+
+
+def _shares(total: int, parts: int) -> Iterable[int]:
+    return (max(1, total // parts + (part < total % parts)) for part in range(parts))

@@ -1,0 +1,99 @@
+"""What runs on the nodes of a Ray cluster: a client in an actor, and a look at what a node has."""
+
+import contextlib
+import os
+import pickle
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import inferometer
+from inferometer.base.errors import InferometerError, maybe_shortage
+from inferometer.cluster.agent import Agent
+from inferometer.cluster.messages import ClientFailed, ClientJob
+from inferometer.cluster.ray_messages import TLS_FILES, BegunClient, machine
+
+
+class RayClient:
+    """A client as an actor: questions and answers are bytes, so that whoever passes them on need not know them."""
+
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
+        # Ray gives way to other programs with its workers; load must be sent in time.
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+        # The package may be here for this actor alone, and worker processes need it too.
+        paths = (str(Path(inferometer.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+    def begin(self, job: bytes, files: dict[str, bytes]) -> tuple[BegunClient, bytes]:
+        """Where this client runs, and what went wrong, if anything did. The files are those that the job names."""
+        import ray
+
+        failed = b""
+        try:
+            self._agent = Agent(_with_files(pickle.loads(job), files))
+            self._agent.__enter__()
+        except Exception as error:  # the outermost frame: the controller shows it
+            failed = pickle.dumps(_failed(error))
+        address, niceness = ray.util.get_node_ip_address(), os.getpriority(os.PRIO_PROCESS, 0)
+        cores = len(os.sched_getaffinity(0))
+        return BegunClient(str(address), niceness, machine(), os.getpid(), cores), failed
+
+    def handle(self, message: bytes) -> bytes:
+        assert self._agent is not None, "asked before it began"
+        return pickle.dumps(self._agent.handle(pickle.loads(message)))
+
+
+def _with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
+    """The job with files of TLS that are on this machine: in memory, which is gone with this process."""
+    endpoint = job.traffic.wiring.endpoint
+    if endpoint.tls is None or not files:
+        return job
+    paths = {name: _in_memory(content) for name, content in files.items()}
+    tls = replace(
+        endpoint.tls,
+        **{field: paths[path] for field in TLS_FILES if (path := getattr(endpoint.tls, field)) in paths},
+    )
+    wiring = replace(job.traffic.wiring, endpoint=replace(endpoint, tls=tls))
+    return replace(job, traffic=replace(job.traffic, wiring=wiring))
+
+
+def _in_memory(content: bytes) -> str:
+    """The name of a file that worker processes can read as long as this process lives."""
+    fd = os.memfd_create("inferometer-tls")
+    os.write(fd, content)
+    return f"/proc/{os.getpid()}/fd/{fd}"
+
+
+def _failed(error: Exception) -> ClientFailed:
+    if isinstance(error, InferometerError):
+        return ClientFailed(error, str(error))
+    return ClientFailed(maybe_shortage(error), traceback.format_exc())
+
+
+def make_probe() -> Any:
+    """A function that tells what a node has of us: the version and the state of the files, or why it cannot be used.
+
+    It is made here, not found by name, because nodes without the package must be able to run it.
+    """
+
+    def probe() -> tuple[str, str, str]:
+        import hashlib
+        import importlib.util
+        from pathlib import Path
+
+        missing = [name for name in ("numpy", "psutil") if importlib.util.find_spec(name) is None]
+        spec = importlib.util.find_spec("inferometer")
+        if spec is None or spec.origin is None:
+            return "", "", ", ".join(missing)
+        digest = hashlib.sha256()
+        folder = Path(spec.origin).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+        import inferometer
+
+        return inferometer.__version__, digest.hexdigest(), ", ".join(missing)
+
+    return probe

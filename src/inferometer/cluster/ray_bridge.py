@@ -1,0 +1,99 @@
+"""The process beside a run that speaks to Ray: started as `python -m inferometer.cluster.ray_bridge FD`.
+
+    run ---- socket ---- this process ---- Ray ---- actors, each with a client
+
+Ray writes to standard output, takes over signals and ends the process it is in when its head node is gone. None of it
+may happen to a run that has numbers to hand out; so it happens here. The process ends when the run does: a placement
+group and actors end with their driver, nodes of a local cluster with this process and its guard.
+"""
+
+import functools
+import os
+import signal
+import sys
+import threading
+import traceback
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import InferometerError
+from inferometer.cluster.ray_cluster import RayCluster, connected, why_lost
+from inferometer.cluster.ray_messages import (
+    AskClient,
+    BeginClients,
+    ClientSaid,
+    ClientsBegun,
+    ClientsEnded,
+    ClientsPlaced,
+    ConnectRay,
+    EndClients,
+    RayFailed,
+)
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _end)
+    controller = Connection(int(sys.argv[1]))
+    try:
+        wanted = controller.recv()
+        assert isinstance(wanted, ConnectRay)
+        with connected(wanted.settings, Path(wanted.folder)) as cluster:
+            signal.signal(signal.SIGTERM, _end)  # Ray has put its own there
+            _serve(controller, cluster)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except InferometerError as error:
+        controller.send(RayFailed(error, str(error)))
+    except Exception:  # the outermost frame: the controller shows it
+        controller.send(RayFailed(None, traceback.format_exc()))
+
+
+def _end(number: int, frame: object) -> None:
+    raise EOFError
+
+
+def _serve(controller: Connection, cluster: RayCluster) -> None:
+    """Until the controller goes away."""
+    actors: list[Any] = []
+    sending = threading.Lock()
+    controller.send(ClientsPlaced(cluster.place()))
+    while True:
+        match controller.recv():
+            case BeginClients() as wanted:
+                more, begun = cluster.begin(wanted)
+                actors += more
+                _send(controller, sending, ClientsBegun(begun))
+            case AskClient(number, client, message):
+                try:
+                    answer = actors[client].handle.remote(message).future()
+                except Exception as error:  # an actor that is known to be gone
+                    _send(controller, sending, ClientSaid(number, lost=why_lost(error)))
+                else:
+                    answer.add_done_callback(functools.partial(_answered, controller, sending, number))
+            case EndClients(clients):
+                cluster.end([actors[client] for client in clients])
+                _send(controller, sending, ClientsEnded())
+
+
+def _answered(controller: Connection, sending: threading.Lock, number: int, answer: "Future[Any]") -> None:
+    """In a thread of Ray's."""
+    try:
+        said = ClientSaid(number, answer=answer.result())
+    except Exception as error:  # whatever the node, its processes or Ray had
+        said = ClientSaid(number, lost=why_lost(error))
+    _send(controller, sending, said)
+
+
+def _send(controller: Connection, sending: threading.Lock, said: object) -> None:
+    with sending:
+        try:
+            controller.send(said)
+        except OSError:  # the main thread finds out as well
+            return
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # Ray would take its leave of a cluster that may be gone

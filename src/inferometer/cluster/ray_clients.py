@@ -1,0 +1,150 @@
+"""Clients on a Ray cluster, as a network."""
+
+import contextlib
+import pickle
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.cluster.messages import ClientAnswer, ClientJob, Question
+from inferometer.cluster.network import Client, ClientLost, Pending
+from inferometer.cluster.ray_messages import (
+    TLS_FILES,
+    AskClient,
+    BeginClients,
+    BegunClient,
+    ClientsBegun,
+    ClientsEnded,
+    EndClients,
+    machine,
+)
+from inferometer.cluster.ray_process import RayProcess
+
+BEGIN_S = 240.0  # the process that speaks to Ray has shorter limits, each with its own sentence
+END_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    number: int
+    name: str  # of the client
+
+
+@dataclass(frozen=True, slots=True)
+class _RayClient:
+    name: str
+    begun: BegunClient
+    number: int  # for the process that speaks to Ray
+    ray: RayProcess
+
+    @property
+    def place(self) -> str:
+        return self.begun.place
+
+    def ask(self, message: Question) -> Pending:
+        asked = _Asked(self.ray.next_number(), self.name)
+        self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message)))
+        return asked
+
+
+@dataclass(slots=True)
+class RayNetwork:
+    """Clients on a Ray cluster, one for each job. Close it: they never outlive it."""
+
+    ray: RayProcess
+    jobs: Sequence[ClientJob]
+    _clients: list[_RayClient] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        jobs, ray = self.jobs, self.ray
+        ray.send(BeginClients(tuple(map(pickle.dumps, jobs)), _files(jobs[0])))
+        begun = ray.expect(ClientsBegun, BEGIN_S).clients
+        self._clients = [
+            _RayClient(f"client {index + 1}", client, ray.begun + index, ray)
+            for index, client in enumerate(begun)
+        ]
+        ray.begun += len(begun)
+
+    # --- Network
+
+    @property
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def wait(
+        self, pending: Collection[Pending], timeout_s: float
+    ) -> list[tuple[Pending, ClientAnswer | ClientLost]]:
+        deadline = time.monotonic() + timeout_s
+        self.ray.read(0)
+        while True:
+            found = [
+                (asked, answer) for asked in pending if (answer := self._maybe_answer(asked)) is not None
+            ]
+            left_s = deadline - time.monotonic()
+            if found or not pending or left_s <= 0:
+                return found
+            self.ray.read(left_s)
+
+    def _maybe_answer(self, asked: Pending) -> ClientAnswer | ClientLost | None:
+        assert isinstance(asked, _Asked)
+        said = self.ray.said.pop(asked.number, None)
+        if said is None:
+            return (
+                ClientLost(asked.name, "the connection to the Ray cluster was lost")
+                if self.ray.is_gone
+                else None
+            )
+        if said.lost:
+            return ClientLost(asked.name, said.lost)
+        answer: ClientAnswer = pickle.loads(said.answer)
+        return answer
+
+    def close(self) -> None:
+        clients, self._clients = self._clients, []
+        if clients and not self.ray.is_gone:
+            first = clients[0].number
+            self.ray.send(EndClients(range(first, first + len(clients))))
+            with contextlib.suppress(LocalError):  # then they end with the process that speaks to Ray
+                self.ray.expect(ClientsEnded, END_S)
+
+    # --- about the clients
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """That each client may use."""
+        return tuple(client.begun.cores for client in self._clients)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes of ours that are on this machine."""
+        import psutil
+
+        here = machine()
+        found = set(self.ray.pids)
+        for client in self._clients:
+            with contextlib.suppress(psutil.Error):
+                if client.begun.machine == here:
+                    actor = psutil.Process(client.begun.pid)
+                    found |= {actor.pid, *(child.pid for child in actor.children(recursive=True))}
+        return tuple(found)
+
+    def maybe_elsewhere(self) -> Client | None:
+        """A client that is on another machine."""
+        here = machine()
+        return next((client for client in self._clients if client.begun.machine != here), None)
+
+
+def _files(job: ClientJob) -> dict[str, bytes]:
+    """What the job needs of this machine's files."""
+    tls = job.traffic.wiring.endpoint.tls
+    found = {}
+    for path in () if tls is None else filter(None, (getattr(tls, name) for name in TLS_FILES)):
+        try:
+            found[path] = Path(path).read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"the file '{path}' cannot be read: {error.strerror or error}", remedy="check its permissions"
+            ) from error
+    return found

@@ -1,0 +1,297 @@
+"""A Ray cluster as the process beside a run sees it: connect, find room for clients, start them."""
+
+import contextlib
+import hashlib
+import logging
+import pickle
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import inferometer
+from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.units import plain_number
+from inferometer.cluster.messages import ClientFailed
+from inferometer.cluster.ray_actors import RayClient, make_probe
+from inferometer.cluster.ray_messages import LOCAL, BeginClients, BegunClient, RaySettings
+from inferometer.cluster.ray_nodes import LocalNodes, answers
+
+LOCAL_CLIENTS = 2
+REACH_S = 5.0  # for an address to answer at all
+PLACE_S = 30.0  # for Ray to find room
+PROBE_S = 60.0  # for a first process on every node
+BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
+_POLL_S = 0.1
+_LONGEST = 200  # characters of what Ray says
+_START = "start one with `ray start --head` on this machine, or use --ray local"
+
+
+@contextlib.contextmanager
+def connected(settings: RaySettings, folder: Path) -> Iterator["RayCluster"]:
+    """The cluster of this address; one of our own ends with this context."""
+    resources = dict(settings.resources) or {"CPU": 1.0}
+    with contextlib.ExitStack() as stack:
+        count = settings.clients
+        if settings.address == LOCAL:
+            count = LOCAL_CLIENTS if count is None else count
+            nodes = stack.enter_context(LocalNodes(count, resources, folder))
+            _init(nodes.address, settings.address, _node_ip_address=nodes.ip(0))  # ends with the nodes
+            _wait_for_nodes(nodes)
+        else:
+            _check_reachable(settings.address)
+            _init(settings.address, settings.address)
+            import ray
+
+            stack.callback(ray.shutdown)
+        yield RayCluster(settings, resources, count)
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself waits for a long time for somebody to answer."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(
+            f"--ray {address} is no address of a Ray cluster",
+            remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
+        )
+    if not answers(host.strip("[]"), int(port), timeout_s=REACH_S):
+        raise UsageError(
+            f"nobody answers at {host}:{port}, the address of --ray",
+            remedy="look whether the head node of the cluster runs there and its port can be reached from here",
+        )
+
+
+def _init(address: str, asked: str, **more: Any) -> None:
+    import ray
+
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.CRITICAL,
+            **more,
+        )
+    except Exception as error:  # Ray raises what comes, from ConnectionError to assertions
+        if asked == "auto" and isinstance(error, ConnectionError):
+            raise UsageError("--ray auto: no Ray cluster runs on this machine", remedy=_START) from error
+        raise UsageError(f"--ray {asked}: {_first_line(error)}", remedy=_remedy(error, asked)) from error
+
+
+def _remedy(error: Exception, asked: str) -> str:
+    said = str(error)
+    if "ersion" in said and "mismatch" in said.lower():
+        return "install the same versions of Ray and Python here and on the cluster"
+    if asked == LOCAL:
+        return "look whether this machine has memory and processes left"
+    if not asked.startswith("ray://"):
+        return "host:port is for a machine that is a node of the cluster; from elsewhere use ray://host:10001"
+    return "look whether the head node of the cluster runs there, with the same versions of Ray and Python"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _wait_for_nodes(nodes: LocalNodes) -> None:
+    deadline = time.monotonic() + PROBE_S
+    while len(_alive()) < nodes.count:
+        nodes.check()
+        if time.monotonic() >= deadline:
+            raise LocalError(
+                f"only {len(_alive())} of {nodes.count} nodes of the local Ray cluster started within "
+                f"{plain_number(PROBE_S)} s",
+                remedy="this machine may be overloaded; try again with fewer --clients",
+            )
+        time.sleep(_POLL_S)
+
+
+def _alive() -> list[Mapping[str, Any]]:
+    import ray
+
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+class RayCluster:
+    """A cluster that we are connected to."""
+
+    def __init__(self, settings: RaySettings, resources: Mapping[str, float], count: int | None) -> None:
+        self._settings = settings
+        self._resources = resources
+        self._count = count
+        self._room: Any = None  # the placement group
+        self._has_package: bool | None = None  # whether all nodes have it; None: not asked yet
+
+    def place(self) -> int:
+        """Find room for the clients; how many there are."""
+        from ray.util.placement_group import placement_group, remove_placement_group
+
+        totals = [node["Resources"] for node in _alive()]
+        count = self._count
+        if count is None:
+            count = sum(_fits(self._resources, total) for total in totals)
+        room = placement_group([dict(self._resources)] * max(count, 1), strategy="SPREAD")
+        if not count or not room.wait(PLACE_S):
+            remove_placement_group(room)
+            raise UsageError(
+                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {_has(totals)}",
+                remedy="give fewer --clients or other --client-resources, or wait until others have left",
+            )
+        self._room = room
+        return count
+
+    def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
+        """Start the clients, each with its job, and wait until they are ready."""
+        import ray
+
+        options = self._actor_options(len(wanted.jobs))
+        actor = ray.remote(RayClient)
+        actors = [
+            actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
+            for number in range(len(wanted.jobs))
+        ]
+        refs = [
+            client.begin.remote(job, wanted.files) for client, job in zip(actors, wanted.jobs, strict=True)
+        ]
+        found = self._gather(refs, BEGIN_S, "was not ready")
+        for _, failed in found:
+            if failed:
+                _raise_failed(pickle.loads(failed))
+        return actors, tuple(client for client, _ in found)
+
+    def _bundle(self, number: int) -> Any:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
+
+    def end(self, actors: Sequence[Any]) -> None:
+        import ray
+
+        for actor in actors:
+            with contextlib.suppress(Exception):  # it has ended by itself, or its node has
+                ray.kill(actor)
+
+    def _actor_options(self, count: int) -> dict[str, Any]:
+        """What a client needs is set aside for its place; there several may take turns."""
+        options: dict[str, Any] = {
+            "num_cpus": 0,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "max_concurrency": 2,  # a client tells its time while it does something else
+        }
+        if self._has_package is None:
+            self._has_package = self._settings.address == LOCAL or self._have_package(count)
+        return options if self._has_package else {**options, "runtime_env": {"py_modules": [str(_package())]}}
+
+    def _have_package(self, count: int) -> bool:
+        """Whether all nodes have this very package."""
+        import ray
+
+        probe = ray.remote(make_probe())
+        refs = [
+            probe.options(num_cpus=0, max_retries=0, scheduling_strategy=self._bundle(number)).remote()
+            for number in range(count)
+        ]
+        found = self._gather(refs, PROBE_S, "did not answer")
+        for number, (_, _, missing) in enumerate(found):
+            if missing:
+                raise UsageError(
+                    f"the node of client {number + 1} lacks {missing}, which inferometer needs",
+                    remedy="install inferometer on the nodes: pip install inferometer",
+                )
+        own = (inferometer.__version__, _fingerprint())
+        return all((version, state) == own for version, state, _ in found)
+
+    def _gather(self, refs: list[Any], limit_s: float, what: str) -> list[Any]:
+        import ray
+
+        _, late = ray.wait(refs, num_returns=len(refs), timeout=limit_s)
+        if late:
+            number = refs.index(late[0]) + 1
+            raise LocalError(
+                f"client {number} {what} within {plain_number(limit_s)} s",
+                remedy="its node may be overloaded or out of reach; `ray status` tells of the cluster",
+            )
+        found = []
+        for number, ref in enumerate(refs, 1):
+            try:
+                found.append(ray.get(ref, timeout=REACH_S))
+            except Exception as error:  # whatever the node, its processes or Ray had
+                raise LocalError(
+                    f"client {number} could not be started: {why_lost(error)}",
+                    remedy="look at the logs of its node; the same Python and Ray must be installed there",
+                ) from error
+        return found
+
+
+def _raise_failed(failed: ClientFailed) -> None:
+    if isinstance(failed.error, InferometerError):
+        raise failed.error
+    raise LocalError(f"a client could not be started: {failed.text}")
+
+
+def _package() -> Path:
+    return Path(inferometer.__file__).parent
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    folder = _package()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _fits(needed: Mapping[str, float], total: Mapping[str, float]) -> bool:
+    return all(total.get(name, 0) >= amount for name, amount in needed.items())
+
+
+def _clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count} clients"
+
+
+def in_words(resources: Mapping[str, float]) -> str:
+    """Such as `CPU 2, client 1`."""
+    return ", ".join(f"{name} {plain_number(amount)}" for name, amount in resources.items()) or "nothing"
+
+
+def _has(totals: Sequence[Mapping[str, Any]]) -> str:
+    """What the cluster has, node by node, as far as users ask for it."""
+    rows: dict[str, int] = {}
+    for total in totals:
+        shown = {
+            name: amount
+            for name, amount in sorted(total.items())
+            if not name.startswith(("node:", "object_store_memory", "accelerator_type", "bundle"))
+            and "_group_" not in name
+            and name != "memory"
+        }
+        words = in_words(shown)
+        rows[words] = rows.get(words, 0) + 1
+    nodes = "; ".join(f"{count} node{'s' * (count > 1)} with {words}" for words, count in rows.items())
+    return f"the cluster has {nodes or 'no node'}"
+
+
+_REASONS = (
+    ("node", "its node was lost"),
+    ("worker process has died", "its process has ended"),
+    ("killed", "its process was ended"),
+)
+
+
+def why_lost(error: BaseException) -> str:
+    """In a few words, why a call of an actor failed. What Ray says of causes is a guess, and a page long."""
+    if type(error).__name__ == "ActorUnavailableError":
+        return "it can no longer be reached"
+    said = " ".join(str(error).split())
+    _, is_dead, reason = said.partition("The actor is dead because ")
+    for words, meaning in _REASONS if is_dead else ():
+        if words in reason[:100]:
+            return meaning
+    if type(error).__name__ == "ActorDiedError":
+        return "its process has ended"
+    return _first_line(error)[:_LONGEST]

@@ -1,0 +1,100 @@
+"""What a run and the process that speaks to Ray for it say to each other. Messages of clients pass through as bytes."""
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferometer.base.errors import InferometerError
+
+LOCAL = "local"
+"""The address of a cluster on this machine that we start and stop."""
+
+TLS_FILES = ("ca_file", "certificate_file", "key_file")
+"""Fields of an endpoint's TLS that name files."""
+
+
+def machine() -> str:
+    """The same for all processes that see each other, and for no others."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RaySettings:
+    """Which cluster, how many clients, and what each of them needs of a node."""
+
+    address: str  # auto, local, host:port or ray://host:port
+    clients: int | None = None  # None: one for each node that has room; of a local cluster, two
+    resources: dict[str, float] = field(default_factory=dict)  # none: a core
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectRay:
+    settings: RaySettings
+    folder: str  # for the files of nodes that we start
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsPlaced:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginClients:
+    """One in each place. Those of several loads may be in the same place: they take turns."""
+
+    jobs: tuple[bytes, ...]
+    files: dict[str, bytes]  # that the jobs name
+
+
+@dataclass(frozen=True, slots=True)
+class BegunClient:
+    """A client that is ready."""
+
+    place: str  # its node's address
+    niceness: int
+    machine: str
+    pid: int  # there
+    cores: int  # that it may use
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsBegun:
+    clients: tuple[BegunClient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndClients:
+    """These, by number."""
+
+    clients: range
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsEnded:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AskClient:
+    number: int  # of the question
+    client: int  # in the order in which they began
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSaid:
+    number: int
+    answer: bytes = b""
+    lost: str = ""  # why there is no answer
+
+
+@dataclass(frozen=True, slots=True)
+class RayFailed:
+    """It could not be done: an error for the user, or a bug with its traceback."""
+
+    error: InferometerError | None
+    text: str

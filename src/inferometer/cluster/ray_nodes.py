@@ -1,0 +1,144 @@
+"""A Ray cluster on this machine: nodes with loopback addresses of their own that end with the process that made them.
+
+Each node is `ray start --block` in a fork of this process, which has imported Ray already: to import it is half of the
+time that a node takes to start.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inferometer.base.errors import LocalError
+from inferometer.base.units import plain_number
+from inferometer.server.guard import end_session
+from inferometer.server.guarded import last_line
+
+START_S = 60.0  # for the head to listen
+PORT = 6379
+CLIENT_PORT = 10001  # of ray://
+STORE_BYTES = 100_000_000
+_POLL_S = 0.05
+_QUIET = {
+    "RAY_worker_niceness": "0",  # load must be sent in time
+    "RAY_prestart_worker_first_driver": "0",  # no more processes than there are clients
+    "RAY_enable_metrics_collection": "0",
+}
+
+
+@dataclass(slots=True)
+class LocalNodes:
+    """So many nodes, each with room for one client. Use as a context manager."""
+
+    count: int
+    resources: Mapping[str, float]  # of each
+    folder: Path
+    _network: tuple[int, int] = field(
+        default_factory=lambda: (1 + secrets.randbelow(250), secrets.randbelow(250))
+    )
+    _pids: list[int] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"{self.ip(0)}:{PORT}"
+
+    def ip(self, number: int) -> str:
+        """Other clusters do not have these, so all ports are free. 127.0.0.1 Ray replaces by an outward address."""
+        high, low = self._network
+        return f"127.{high}.{low + number // 250}.{2 + number % 250}"
+
+    def __enter__(self) -> "LocalNodes":
+        os.environ.update(_QUIET)
+        try:
+            head = (
+                *("--head", f"--port={PORT}", f"--ray-client-server-port={CLIENT_PORT}"),
+                *("--include-dashboard=false", "--no-monitor"),
+            )
+            self._start(0, head)
+            self._wait_for_head()
+            for number in range(1, self.count):
+                self._start(number, (f"--address={self.address}",))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def check(self) -> None:
+        """Refuses to go on when a node has ended."""
+        for number, pid in enumerate(self._pids):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    line = last_line(self._log(number))
+                    raise LocalError(
+                        f"node {number + 1} of the local Ray cluster did not start"
+                        + (f"; its last line: {line}" if line else ""),
+                        remedy="look whether this machine has memory and processes left, or take fewer --clients",
+                    )
+
+    def _log(self, number: int) -> Path:
+        return self.folder / f"{number + 1}.log"
+
+    def _start(self, number: int, words: tuple[str, ...]) -> None:
+        from ray.scripts import scripts
+
+        resources = dict(self.resources)
+        command = [
+            *("start", "--block", *words),
+            f"--node-ip-address={self.ip(number)}",
+            f"--temp-dir={self.folder / str(number + 1)}",  # nodes that share one may take the same socket
+            f"--num-cpus={max(1, round(resources.pop('CPU', 1)))}",
+            f"--num-gpus={round(resources.pop('GPU', 0))}",
+            f"--object-store-memory={STORE_BYTES}",
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+            "--include-log-monitor=false",
+            f"--resources={json.dumps(resources)}",
+            "--disable-usage-stats",
+        ]
+        pid = os.fork()
+        if pid:
+            self._pids.append(pid)
+            return
+        try:
+            log = os.open(self._log(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            scripts.cli(command)
+        finally:
+            os._exit(1)
+
+    def _wait_for_head(self) -> None:
+        deadline = time.monotonic() + START_S
+        while not answers(self.ip(0), PORT, timeout_s=1.0):
+            self.check()
+            if time.monotonic() >= deadline:
+                raise LocalError(
+                    f"the local Ray cluster did not start within {plain_number(START_S)} s",
+                    remedy="this machine may be overloaded; try again with fewer --clients",
+                )
+            time.sleep(_POLL_S)
+
+    def _end(self) -> None:
+        """At once: nothing on them is worth a farewell, and without their head they would wait for it."""
+        assert os.getsid(0) == os.getpid(), "nodes are ended with all that this process has started"
+        end_session(os.getpid(), but=os.getpid())
+        for pid in self._pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self._pids.clear()
+
+
+def answers(host: str, port: int, *, timeout_s: float) -> bool:
+    """Whether anybody listens there."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False

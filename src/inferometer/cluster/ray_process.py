@@ -1,0 +1,153 @@
+"""The process beside a run that speaks to Ray, as the run sees it (ray_bridge.py says why there is one)."""
+
+import contextlib
+import importlib.util
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TypeVar
+
+import inferometer
+from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.units import plain_number
+from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, ConnectRay, RayFailed, RaySettings
+from inferometer.server.guarded import GuardedProcess, last_line
+
+CONNECT_S = 180.0  # the process itself has shorter limits, each with its own sentence
+CLOSE_S = 10.0  # for actors and nodes to end in order
+_LOOK_S = 0.1  # whether the user wants to end
+_LONGEST_FOLDER = 24  # Ray puts sockets below it, whose paths may have 107 characters
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SCHEDULER_EVENTS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class RayProcess:
+    """A connection to a Ray cluster with room for clients. Use as a context manager: nothing stays behind."""
+
+    settings: RaySettings
+    is_interrupted: Callable[[], bool] = lambda: False
+    count: int = 0  # of the clients that there is room for
+    begun: int = 0  # clients so far
+    said: dict[int, ClientSaid] = field(default_factory=dict)  # that nobody has waited for yet
+    _process: GuardedProcess | None = None
+    _bridge: Connection | None = None
+    _asked: int = 0
+
+    def __enter__(self) -> "RayProcess":
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError(
+                "--ray needs Ray, which is not installed here", remedy="pip install 'inferometer[ray]'"
+            )
+        try:
+            self._start()
+            self.count = self.expect(ClientsPlaced, CONNECT_S).count
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        folder = _short_folder()
+        self._process = process = GuardedProcess("ray", runtime=folder)
+        ours, theirs = socket.socketpair()
+        self._bridge = Connection(ours.detach())
+        paths = (str(Path(inferometer.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
+        environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        command = [sys.executable, "-m", "inferometer.cluster.ray_bridge", str(theirs.fileno())]
+        with theirs, process.starting(command, environment, (theirs.fileno(),)):
+            folder.mkdir(mode=0o700)
+            process.log.touch(mode=0o600)
+        self.send(ConnectRay(self.settings, str(folder)))
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+        process, self._process = self._process, None
+        with contextlib.suppress(LocalError):  # it was not started
+            if process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.process.wait(CLOSE_S)
+                process.end()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return () if self._process is None else (self._process.process.pid,)
+
+    @property
+    def is_gone(self) -> bool:
+        return self._bridge is None
+
+    def next_number(self) -> int:
+        self._asked += 1
+        return self._asked
+
+    def send(self, message: object) -> None:
+        with contextlib.suppress(OSError):  # that it is gone shows when an answer is awaited
+            if self._bridge is not None:
+                self._bridge.send(message)
+
+    def read(self, timeout_s: float) -> None:
+        """What clients have said; waits for something, but not for longer than this time."""
+        try:
+            while self._bridge is not None and self._bridge.poll(timeout_s):
+                self._take(self._bridge.recv())
+                timeout_s = 0
+        except (EOFError, OSError):
+            self._drop()
+
+    def _take(self, said: object) -> None:
+        if isinstance(said, ClientSaid):
+            self.said[said.number] = said
+
+    def expect(self, kind: type[Answer], limit_s: float) -> Answer:
+        """The next message of this kind."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            if self.is_interrupted():
+                raise KeyboardInterrupt(signal.SIGINT)
+            try:
+                said = self._bridge.recv() if self._bridge and self._bridge.poll(_LOOK_S) else None
+            except (EOFError, OSError):
+                self._drop()
+            if self._bridge is None:
+                raise LocalError(self._ended(), remedy="look whether the cluster is well: `ray status`")
+            if isinstance(said, RayFailed):
+                raise said.error if isinstance(said.error, InferometerError) else LocalError(said.text)
+            if isinstance(said, kind):
+                return said
+            self._take(said)
+        raise LocalError(
+            f"the Ray cluster did not answer for {plain_number(limit_s)} s",
+            remedy="look whether it is well: `ray status`",
+        )
+
+    def _drop(self) -> None:
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None:
+            bridge.close()
+
+    def _ended(self) -> str:
+        line = "" if self._process is None else last_line(self._process.log)
+        return "the process that speaks to Ray has ended" + (f"; its last line: {line}" if line else "")
+
+
+def _short_folder() -> Path:
+    """One that does not exist yet."""
+    parent = tempfile.gettempdir()
+    return Path(parent if len(parent) <= _LONGEST_FOLDER else "/tmp") / f"imr-{secrets.token_hex(4)}"

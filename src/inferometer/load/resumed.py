@@ -1,0 +1,118 @@
+"""An open plan that goes on in the middle: by a clock that is known better now, or with requests of a lost sender.
+
+The numbers of its requests stay those of the whole plan. A worker has one progression of numbers to begin with, and may
+get more; it sends them in order. What was due before it heard of them is not sent: nobody wants a burst of late ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, overload
+
+from inferometer.load.plan import NEVER, Open, Schedule
+
+ENDLESS = -1
+
+
+class Progression(NamedTuple):
+    """Requests number first, first + stride, first + 2 * stride ... of a plan: `count` of them, or without end."""
+
+    first: int
+    stride: int
+    count: int = ENDLESS
+
+    def from_number(self, number: int) -> "Progression":
+        """Without those before `number`."""
+        passed = max(0, -((self.first - number) // self.stride)) if number > self.first else 0
+        count = self.count if self.count < 0 else max(0, self.count - passed)
+        return Progression(self.first + passed * self.stride, self.stride, count)
+
+    def split(self, parts: int) -> "tuple[Progression, ...]":
+        """The same requests for so many senders, in turns."""
+        return tuple(
+            Progression(
+                self.first + part * self.stride,
+                self.stride * parts,
+                self.count if self.count < 0 else self.count // parts + (part < self.count % parts),
+            )
+            for part in range(parts)
+        )
+
+
+class Timing(NamedTuple):
+    """When a schedule begins on the clock of the sender, and how much quicker that clock goes than the schedule's."""
+
+    start_ns: int
+    quicker: float = 0.0  # 50e-6: in a second of the schedule it goes on by 1.00005 s
+
+
+@dataclass(slots=True)
+class Resumed:
+    """The schedule of the requests that are left, numbered from 0. Asked for in order."""
+
+    schedule: Schedule
+    parts: list[Progression]
+    quicker: float = 0.0
+    number: int = (
+        NEVER  # in the whole plan, of the request that was asked for last; NEVER when there was none left
+    )
+    reached: int = 0  # the highest of these
+    _asked: int = -1
+
+    @property
+    def left(self) -> int:
+        """Requests that were not asked for yet; below 0 without end."""
+        counts = [part.count for part in self.parts]
+        return ENDLESS if any(count < 0 for count in counts) else sum(counts)
+
+    def due_ns(self, number: int) -> int:
+        while self._asked < number:
+            self._advance()
+        if self.number >= NEVER:
+            return NEVER
+        due_ns = self.schedule.due_ns(self.number)
+        return due_ns if due_ns >= NEVER else due_ns + round(due_ns * self.quicker)
+
+    def _advance(self) -> None:
+        self._asked += 1
+        going = [part for part in self.parts if part.count]
+        if not going:
+            self.number = NEVER
+            return
+        part = min(going)
+        self.number = self.reached = part.first
+        count = part.count if part.count < 0 else part.count - 1
+        self.parts[self.parts.index(part)] = Progression(part.first + part.stride, part.stride, count)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedSteps(Sequence[int]):
+    """Steps of the whole plan, asked for by what is left of it."""
+
+    steps: Sequence[int]
+    schedule: Resumed = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @overload
+    def __getitem__(self, number: int) -> int: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[int]: ...
+    def __getitem__(self, number: int | slice) -> int | Sequence[int]:
+        """Only of the request whose due time was asked for last."""
+        return self.steps[self.schedule.number]
+
+
+def resumed(plan: Open, number: int, left: int, more: Sequence[Progression], timing: Timing) -> Open:
+    """`plan` from its request `number` on, of which `left` are to come (below 0: without end), and `more`."""
+    schedule, steps, parts = plan.schedule, plan.steps, [Progression(number, plan.stride, left)]
+    if isinstance(schedule, Resumed):
+        number = schedule.reached
+        parts = [Progression(number, 1, 1), *schedule.parts] if left else []  # that one was not sent yet
+        schedule = schedule.schedule
+    if isinstance(steps, ResumedSteps):
+        steps = steps.steps
+    parts += [part.from_number(number) for part in more]
+    found = Resumed(schedule, [part for part in parts if part.count], timing.quicker, reached=number)
+    given = None if steps is None else ResumedSteps(steps, found)
+    return replace(plan, schedule=found, first=0, stride=1, steps=given)

@@ -1,0 +1,78 @@
+"""Clients on a cluster in place of this machine's workers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from inferometer.base.errors import UsageError
+from inferometer.cluster.clients import Clients
+from inferometer.cluster.messages import ClientJob
+from inferometer.cluster.ray_clients import RayNetwork
+from inferometer.cluster.ray_messages import LOCAL, RaySettings
+from inferometer.cluster.ray_process import RayProcess
+from inferometer.load.workers import Workers
+from inferometer.measure.prepare import Setup
+from inferometer.options.options import Options
+from inferometer.stats.watcher import Watcher
+
+AnyLoad = Workers | Clients
+
+
+@contextmanager
+def open_ray(options: Options, watcher: Watcher) -> Iterator[RayProcess]:
+    """The cluster of --ray, with room for its clients."""
+    assert options.ray is not None
+    watcher.said(
+        "starting a Ray cluster on this machine"
+        if options.ray == LOCAL
+        else f"connecting to the Ray cluster at {options.ray}"
+    )
+    settings = RaySettings(options.ray, options.clients, dict(options.client_resources or {}))
+    with RayProcess(settings, watcher.is_interrupted) as ray:
+        yield ray
+
+
+@contextmanager
+def start_clients(setup: Setup, job: ClientJob, ray: RayProcess) -> Iterator[Clients]:
+    """One client for each place that the cluster has for us, each with the workers of the job."""
+    total = ray.count * job.workers
+    jobs = [replace(job, first=number * job.workers, total=total) for number in range(ray.count)]
+    network = RayNetwork(ray, jobs)
+    try:
+        _check_address(setup, network)
+        spools = (
+            () if setup.journal is None else setup.journal.open_spools(_most_spools(setup, network, total))
+        )
+        load = Clients(network, workers=job.workers, spool_fds=spools)
+    except BaseException:
+        network.close()
+        raise
+    with load:
+        yield load
+
+
+def most_of(load: Clients) -> int:
+    """How many workers there may be: one for each core of the clients."""
+    return _most(load.network) if isinstance(load.network, RayNetwork) else load.count
+
+
+def _most(network: RayNetwork) -> int:
+    return min(network.cores) * len(network.cores)
+
+
+def _most_spools(setup: Setup, network: RayNetwork, total: int) -> int:
+    return max(total, _most(network)) if setup.options.workers == "auto" else total
+
+
+def _check_address(setup: Setup, network: RayNetwork) -> None:
+    """An address that means this machine means another one to a client elsewhere."""
+    endpoint, client = setup.traffic.wiring.endpoint, network.maybe_elsewhere()
+    if client is not None and is_loopback(endpoint.host):
+        raise UsageError(
+            f"{endpoint.authority} means this machine, and {client.name} runs on another one, {client.place}",
+            remedy="give the server's address as the nodes of the cluster see it",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    return host.lower() == "localhost" or host.startswith("127.") or host in ("::1", "0.0.0.0", "::")

@@ -1,0 +1,135 @@
+"""One load from several clients: the plan is cut, clocks are changed, and what they deliver is one answer."""
+
+import numpy as np
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.cluster.messages import ClientJob
+from inferometer.load.plan import Closed, Constant, Listed, Open, Periodic, Poisson
+from inferometer.records.records import join
+from tests.support.agents import PlantedClock
+from tests.support.cluster import clients, collect_all, numbers, traffic_to
+from tests.support.servers import ScriptedServer, answer, reply
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(lambda request: answer(b"good")) as running:
+        yield running
+
+
+def test_a_closed_plan_is_shared_by_all_workers(server):
+    with clients(ClientJob(traffic_to(server.port, 3), workers=2), (None, None, None)) as load:
+        load.apply(Closed(6, count=100))
+        records = collect_all(load)
+        assert load.stop() == 0
+        totals = load.totals()
+    assert len(records) == 100 == len(server.requests)
+    assert (totals.sent, totals.good, totals.failed, totals.cut_off) == (100, 100, 0, 0)
+    assert totals.steps.tolist() == np.bincount(records.step).tolist()
+    assert server.connections == 6
+    assert (np.diff(records.end_ns) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "schedule", [Constant(200), Poisson(200, seed=3), Listed(tuple(range(0, 500_000_000, 5_000_000)))]
+)
+def test_an_open_plan_is_sent_once_by_all_together(server, schedule):
+    again = Poisson(200, seed=3) if isinstance(schedule, Poisson) else schedule
+    with clients(ClientJob(traffic_to(server.port), workers=1), (None, None)) as load:
+        start_ns = load.apply(Open(schedule, count=100))
+        records = collect_all(load)
+        widest = max(member.clock.fit.uncertainty_at(load.clock()) for member in load.members)
+    assert len(records) == 100 == len(server.requests)
+    due = np.sort(records.due_ns)
+    wanted = np.array([start_ns + again.due_ns(number) for number in range(100)])
+    assert np.abs(due - wanted).max() <= widest + 1000
+
+
+def test_clocks_that_are_ahead_and_drift_make_no_difference():
+    """The server is on this machine, whose clock is ours: what came when is known."""
+    planted = (PlantedClock(50 * NS_PER_MS, 50e-6), PlantedClock(-50 * NS_PER_MS, -50e-6))
+    takes_s, arrived, gone = 0.02, dict[str, int](), dict[str, int]()
+
+    def script(request):
+        arrived[request.path] = monotonic_ns()
+
+        def act(wire):
+            wire.ended.wait(takes_s)
+            gone[request.path] = monotonic_ns()
+            wire.send(reply(b"good"))
+
+        return act
+
+    count, widest = 200, 0
+    with (
+        ScriptedServer(script) as server,
+        clients(ClientJob(traffic_to(server.port, count)), planted) as load,
+    ):
+        start_ns = load.apply(Open(Constant(100), count=count, steps=tuple(range(count))))
+        parts, is_finished = [], False
+        while not is_finished:
+            found = load.collect(load.clock() + NS_PER_S)
+            parts.append(found.records)
+            is_finished = found.is_finished
+            widest = max(widest, *(member.clock.fit.uncertainty_at(load.clock()) for member in load.members))
+        now = load.clock()
+        for member, true in zip(load.members, planted, strict=True):
+            known = member.clock.fit
+            assert abs(known.drift - true.drift) <= known.drift_uncertainty + 1e-9
+            assert abs(known.to_client(now) - true.at(now)) <= known.uncertainty_at(now) + 1
+    records = join(parts)
+    assert sorted(records.step.tolist()) == list(range(count))
+    assert widest < 20 * NS_PER_MS
+    wanted = start_ns + (records.step + 1) * 10 * NS_PER_MS
+    assert np.abs(records.due_ns - wanted).max() <= 2 * widest
+    assert (records.sent_ns >= records.due_ns).all()
+    came = np.array([arrived[f"/{step}"] for step in records.step])
+    went = np.array([gone[f"/{step}"] for step in records.step])
+    assert (came >= wanted - 2 * widest).all()  # nothing was sent before its time
+    assert (records.sent_ns <= came + widest).all()
+    assert (records.end_ns >= went - widest).all()
+    assert (records.end_ns - records.due_ns >= takes_s * NS_PER_S).all()
+
+
+def test_an_error_of_the_user_is_told_as_one(server):
+    """Of a plan that only one worker has a part in."""
+    with clients(ClientJob(traffic_to(server.port)), (None, None)) as load:
+        load.apply(Periodic(1, 3, 1, 2))
+        with pytest.raises(UsageError, match="fewer responses than the request period of 2"):
+            collect_all(load)
+        assert load.live == load.members
+
+
+def test_more_workers_on_each_client(server):
+    with clients(ClientJob(traffic_to(server.port)), (None, None)) as load:
+        load.apply(Closed(2, count=10))
+        assert len(collect_all(load)) == 10
+        load.resize(4)
+        assert load.count == 4
+        load.apply(Closed(8, count=40))
+        assert len(collect_all(load)) == 40
+        load.stop()
+        assert load.totals().good == 50
+    assert len(server.requests) == 50
+
+
+def test_failures_and_their_words_are_merged():
+    def script(request):
+        return answer(b"no", status=503 if request.path == "/1" else 200)
+
+    with (
+        ScriptedServer(script) as server,
+        clients(ClientJob(traffic_to(server.port, 2)), (None, None)) as load,
+    ):
+        load.apply(Closed(2, count=20))
+        records = collect_all(load)
+        assert len(records.failed) == 10
+        assert len(load.examples()) == 1
+
+
+def test_numbers_of_a_schedule_are_each_sent_once(server):
+    with clients(ClientJob(traffic_to(server.port), workers=2), (None, None)) as load:
+        start_ns = load.apply(Open(Constant(400), count=80))
+        assert numbers(collect_all(load), start_ns, 400) == list(range(80))

@@ -1,0 +1,144 @@
+"""A real Ray cluster whose nodes have loopback addresses of their own, as if each were a machine.
+
+It lives in a process of its own, `python -m tests.support.ray_machines COUNT`, that does what it is told on its standard
+input: Ray takes over signals, and writes where it likes.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from inferometer.server.guard import end_session
+
+DEADLINE_S = 60.0
+STORE_BYTES = 80_000_000
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
+}
+
+
+@dataclass
+class RayMachines:
+    """So many nodes, each with one core for clients. Use as a context manager."""
+
+    count: int = 4
+    address: str = ""
+    client_address: str = ""  # for ray://
+
+    def __enter__(self) -> "RayMachines":
+        self._folder = Path(tempfile.mkdtemp(prefix="imt-", dir="/tmp"))  # short: sockets are below it
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.ray_machines", str(self.count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **QUIET, "RAY_TMPDIR": str(self._folder)},
+            start_new_session=True,
+        )
+        try:
+            self.address, self.client_address = self._answer()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end_session(self._process.pid)
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answer(self) -> list[str]:
+        line = self._process.stdout.readline()
+        assert line, "the Ray cluster did not start"
+        found: list[str] = json.loads(line)
+        return found
+
+    def tell(self, *words: str) -> None:
+        """`kill ADDRESS` ends a node as if its power were gone, `add` starts another one."""
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def processes(self) -> Iterator[tuple[int, str, str]]:
+        """Id, command line and node of what runs of a client on any node."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(process.pid) != self._process.pid:
+                    continue
+                words = " ".join(process.cmdline())
+                if "ray::RayClient" in words or "inferometer.load.worker" in words:
+                    yield process.pid, words, _node_of(process)
+
+    def actors(self) -> dict[str, int]:
+        """The process of the client on each node."""
+        return {node: pid for pid, words, node in self.processes() if "ray::RayClient" in words}
+
+    def wait_until_free(self) -> None:
+        """Until no client has left anything on any node."""
+        deadline = time.monotonic() + DEADLINE_S
+        while left := list(self.processes()):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
+
+def _node_of(process: psutil.Process) -> str:
+    """By the raylet that it belongs to."""
+    for parent in process.parents():
+        for word in parent.cmdline():
+            if word.startswith("--node_ip_address="):
+                return word.partition("=")[2]
+    return ""
+
+
+def main(count: int) -> None:
+    from ray.cluster_utils import Cluster
+
+    said = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def say(*words: str) -> None:
+        os.write(said, (json.dumps(words) + "\n").encode())
+
+    network = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(250)}"
+    cluster = Cluster(shutdown_at_exit=False)
+    nodes = {}
+
+    def add() -> None:
+        address = f"{network}.{2 + len(nodes)}"
+        more = {"ray_client_server_port": 10001, "include_dashboard": False} if not nodes else {}
+        nodes[address] = cluster.add_node(
+            node_ip_address=address, num_cpus=1, object_store_memory=STORE_BYTES, wait=False, **more
+        )
+
+    for _ in range(count):
+        add()
+    cluster.wait_for_nodes(DEADLINE_S)
+    say(cluster.address, f"{network}.2:10001")
+    for line in sys.stdin:
+        match line.split():
+            case ["add"]:
+                add()
+                cluster.wait_for_nodes(DEADLINE_S)
+            case ["kill", address]:
+                cluster.remove_node(nodes[address], allow_graceful=False)
+        say("done")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
