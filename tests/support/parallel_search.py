@@ -75,7 +75,7 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     servers = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     for loading in LOADINGS:
-        with ProcessPoolExecutor(1) as pool:
+        with ProcessPoolExecutor() as pool:
             one = list(pool.map(partial(answer, loading=loading, servers=1), range(count)))
             many = list(pool.map(partial(answer, loading=loading, servers=servers), range(count)))
         means = [statistics.mean(row.share for row in rows) for rows in (one, many)]
@@ -85,9 +85,10 @@ def main() -> None:
         better = sum(after.share > before.share + 0.02 for before, after in zip(one, many, strict=True))
         trials = [statistics.mean(row.count for row in rows) for rows in (one, many)]
         print(
-            f"loading {loading:g}: answers {means[0]:.4f} and {means[1]:.4f} with {servers} servers ({worse} of {count} "
-            f"worse by more than 2 %, {better} better), in {total:.3f} of the time (median {statistics.median(parts):.3f}, "
-            f"90 % below {parts[int(0.9 * count)]:.3f}), {trials[0]:.1f} and {trials[1]:.1f} trials",
+            f"loading {loading:g}: answers {means[0]:.4f} and {means[1]:.4f} with {servers} servers ({worse} of "
+            f"{count} worse by more than 2 %, {better} better), in {total:.3f} of the time "
+            f"(median {statistics.median(parts):.3f}, 90 % below {parts[int(0.9 * count)]:.3f}), "
+            f"{trials[0]:.1f} and {trials[1]:.1f} trials",
             flush=True,
         )
 

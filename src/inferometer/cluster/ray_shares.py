@@ -1,6 +1,7 @@
 """What each model server gets of a cluster: a GPU where there are some, and as many cores as all of them can have."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from inferometer.observe.host import gpu_names
@@ -31,14 +32,17 @@ def this_machine() -> dict[str, float]:
 
 
 def sets_of_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Which cores each server keeps to: those of a machine are shared out evenly among its servers.
+    """Which cores each server keeps to: as many for all of them, and none for two servers of a machine.
 
     `machines` names the machine of each server, `cores` those that it may use there.
     """
+    counts = Counter(machines)
+    size = max(1, min(len(set(own)) // counts[machine] for machine, own in zip(machines, cores, strict=True)))
+    taken: Counter[str] = Counter()
     found = []
-    for number, machine in enumerate(machines):
-        own = [other for other, name in enumerate(machines) if name == machine]
-        place, all_cores = own.index(number), sorted(set(cores[number]))
-        size = max(1, len(all_cores) // len(own))
-        found.append(tuple(all_cores[place * size : (place + 1) * size] or all_cores))
+    for machine, own in zip(machines, cores, strict=True):
+        first = taken[machine] * size
+        taken[machine] += 1
+        # More servers than cores: the last have all of them.
+        found.append(tuple(sorted(own)[first : first + size] or sorted(own)))
     return found

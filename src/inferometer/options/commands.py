@@ -306,7 +306,7 @@ class TuneOptions:
     )
     servers: int | None = option(
         "--servers",
-        "With --ray: start so many servers there, each with a GPU or an equal share of the cores, and measure on all at "
+        "With --ray: start so many servers there, each with a GPU or its share of the cores, and measure on all at "
         "once",
         whole(least=1),
         is_main=True,

@@ -20,12 +20,20 @@ from inferometer.tune.machine import ServerMachine
 from inferometer.tune.meter import fingerprint
 from inferometer.tune.model_config import Fields
 from inferometer.tune.parallel import ParallelTrials, TrialServers
-from inferometer.tune.prepare import choose, groups, make_problem, own_config, with_gpu_figures
+from inferometer.tune.prepare import (
+    check_settings,
+    choose,
+    groups,
+    make_problem,
+    own_config,
+    with_gpu_figures,
+)
 from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.server_agent import ServerJob
 from inferometer.tune.session import (
     key_of,
     launch_of,
+    profile,
     seed_of,
     sent_options,
     sent_prompts,
@@ -51,6 +59,11 @@ class ClusterServers(TrialServers, Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+def studies(settings: TuneSettings, watcher: Watcher) -> Iterator[Study]:
+    """On one server or on several, as the settings say."""
+    return (profile if settings.cluster is None else profile_in_parallel)(settings, watcher)
+
+
 def profile_in_parallel(
     settings: TuneSettings,
     watcher: Watcher,
@@ -58,6 +71,7 @@ def profile_in_parallel(
     make_servers: Callable[[TuneSettings, Watcher], ClusterServers] | None = None,
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search has ended."""
+    check_settings(settings, sends=True)
     since_ns = monotonic_ns()
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))

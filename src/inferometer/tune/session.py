@@ -49,11 +49,6 @@ def profile(
 ) -> Iterator[Study]:
     """A study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)
-    if settings.cluster is not None:
-        from inferometer.tune.parallel_session import profile_in_parallel
-
-        yield from profile_in_parallel(settings, watcher)
-        return
     nvml = open_nvml()
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
