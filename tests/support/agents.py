@@ -63,6 +63,10 @@ class ProcessNetwork:
     clients: Sequence[ProcessClient]
     answered: dict[tuple[str, int], Any] = field(default_factory=dict)
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(pid for client in self.clients for pid in (client.process.pid, *client.workers))
+
     def wait(self, pending: Collection[Any], timeout_s: float) -> list[tuple[Any, Any]]:
         found = self._found(pending)
         if not found:

@@ -1,6 +1,6 @@
 """A real Ray cluster whose nodes have loopback addresses of their own, as if each were a machine.
 
-It lives in a process of its own, `python -m tests.support.ray_machines COUNT`, that does what it is told on its standard
+It lives in a process of its own, `python -m tests.support.ray_machines COUNT`, that does what it is told on standard
 input: Ray takes over signals, and writes where it likes.
 """
 
@@ -34,7 +34,7 @@ QUIET = {
 
 @dataclass
 class RayMachines:
-    """So many nodes, each with one core for clients. Use as a context manager."""
+    """So many nodes, each with room for two clients. Use as a context manager."""
 
     count: int = 4
     address: str = ""
@@ -68,6 +68,11 @@ class RayMachines:
         assert line, "the Ray cluster did not start"
         found: list[str] = json.loads(line)
         return found
+
+    @property
+    def head(self) -> str:
+        """The node that the cluster cannot do without."""
+        return self.address.partition(":")[0]
 
     def tell(self, *words: str) -> None:
         """`kill ADDRESS` ends a node as if its power were gone, `add` starts another one."""
@@ -123,7 +128,7 @@ def main(count: int) -> None:
         address = f"{network}.{2 + len(nodes)}"
         more = {"ray_client_server_port": 10001, "include_dashboard": False} if not nodes else {}
         nodes[address] = cluster.add_node(
-            node_ip_address=address, num_cpus=1, object_store_memory=STORE_BYTES, wait=False, **more
+            node_ip_address=address, num_cpus=2, object_store_memory=STORE_BYTES, wait=False, **more
         )
 
     for _ in range(count):

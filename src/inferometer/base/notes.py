@@ -54,6 +54,13 @@ class Note(Enum):
         "or widen net.ipv4.ip_local_port_range"
     )
     STOLEN = "measure again when the host of this machine is less busy, or on a machine of its own"
+    CLIENT_LOST = "what it delivered until then is in the figures; look at its machine"
+    FEWER_CLIENTS = "the load was as asked, from fewer machines; look at the one that is missing"
+    CLIENT_BUSY = "give each client more worker processes with --workers, or ask for more --clients"
+    CLIENT_FAR = "the figures are those of clients at different distances: see each by itself"
+    CLIENT_CLOCK = (
+        "due times are common to all clients only within that: use clients that are nearer to this machine"
+    )
     FEW_FILES = "raise the hard limit of open files (ulimit -Hn), or share the load out with --workers"
 
     @property

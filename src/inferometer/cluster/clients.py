@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from inferometer.base.errors import InferometerError, LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns, plain_number
+from inferometer.cluster.by_client import ByClient
 from inferometer.cluster.clock import Exchange
 from inferometer.cluster.members import Loss, Member, all_lost, together
 from inferometer.cluster.messages import (
@@ -51,12 +52,6 @@ SAME_NS = 2_000  # by which a schedule may be off before it is moved
 Kind = TypeVar("Kind")
 
 
-class Observer:
-    """What is told of every client's report; this one ignores it."""
-
-    def reported(self, member: Member, records: Records) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class Clients:
     """Load by the clients of a network, each with so many workers. Use as a context manager: they never outlive it."""
@@ -66,7 +61,7 @@ class Clients:
     workers: int = 1  # of each client
     # For the export: worker w of client c keeps its requests in number w * clients + c.
     spool_fds: Sequence[int] = ()
-    observer: Observer = field(default_factory=Observer)
+    figures: ByClient = field(default_factory=ByClient)
     clock: Clock = monotonic_ns
     members: list[Member] = field(init=False)
     _plan: Plan | None = None
@@ -83,6 +78,7 @@ class Clients:
 
     def __post_init__(self) -> None:
         self.members = [Member(client, self.workers) for client in self.network.clients]
+        self.figures.members = self.members
         for number, member in enumerate(self.members):
             member.spool_fds = self.spool_fds[number :: len(self.members)]
 
@@ -130,8 +126,8 @@ class Clients:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """None of their processes is one of ours."""
-        return ()
+        """Processes of ours on this machine."""
+        return tuple(self.network.pids)
 
     @property
     def spool_problem(self) -> str:
@@ -223,7 +219,7 @@ class Clients:
     def _take(self, member: Member, report: ClientReport) -> None:
         records = member.take(report)
         self._examples = {**report.examples, **self._examples}
-        self.observer.reported(member, records)
+        self.figures.reported(member, records, self.clock())
         if len(records):
             self._left.append(records)
 

@@ -44,6 +44,10 @@ class Network(Protocol):
     @property
     def clients(self) -> Sequence[Client]: ...
 
+    @property
+    def pids(self) -> Sequence[int]:
+        """Processes of theirs on this machine, so that they are not taken for other programs."""
+
     def wait(
         self, pending: Collection[Pending], timeout_s: float
     ) -> list[tuple[Pending, ClientAnswer | ClientLost]]:

@@ -65,9 +65,9 @@ def _serve(controller: Connection, cluster: RayCluster) -> None:
                 more, begun = cluster.begin(wanted)
                 actors += more
                 _send(controller, sending, ClientsBegun(begun))
-            case AskClient(number, client, message):
+            case AskClient(number, client, message, is_aside):
                 try:
-                    answer = actors[client].handle.remote(message).future()
+                    answer = cluster.ask(actors[client], message, is_aside=is_aside).future()
                 except Exception as error:  # an actor that is known to be gone
                     _send(controller, sending, ClientSaid(number, lost=why_lost(error)))
                 else:

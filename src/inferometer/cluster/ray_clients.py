@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.cluster.messages import ClientAnswer, ClientJob, Question
+from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell
 from inferometer.cluster.network import Client, ClientLost, Pending
 from inferometer.cluster.ray_messages import (
     TLS_FILES,
@@ -45,7 +45,8 @@ class _RayClient:
 
     def ask(self, message: Question) -> Pending:
         asked = _Asked(self.ray.next_number(), self.name)
-        self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message)))
+        is_aside = isinstance(message, Tell)
+        self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
         return asked
 
 

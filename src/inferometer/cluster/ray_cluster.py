@@ -25,6 +25,13 @@ PROBE_S = 60.0  # for a first process on every node
 BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
 _POLL_S = 0.1
 _LONGEST = 200  # characters of what Ray says
+REMOTE = "ray://"
+ASIDE = "aside"  # the calls that a client answers while it works on others
+_OPTIONS = {
+    "num_cpus": 0,  # what a client needs is set aside for its place, where several may take turns
+    "max_restarts": 0,
+    "max_task_retries": 0,
+}
 _START = "start one with `ray start --head` on this machine, or use --ray local"
 
 
@@ -55,7 +62,7 @@ def _check_reachable(address: str) -> None:
     """Ray itself waits for a long time for somebody to answer."""
     if address == "auto":
         return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.removeprefix(REMOTE).rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(
             f"--ray {address} is no address of a Ray cluster",
@@ -91,7 +98,7 @@ def _remedy(error: Exception, asked: str) -> str:
         return "install the same versions of Ray and Python here and on the cluster"
     if asked == LOCAL:
         return "look whether this machine has memory and processes left"
-    if not asked.startswith("ray://"):
+    if not asked.startswith(REMOTE):
         return "host:port is for a machine that is a node of the cluster; from elsewhere use ray://host:10001"
     return "look whether the head node of the cluster runs there, with the same versions of Ray and Python"
 
@@ -128,10 +135,22 @@ class RayCluster:
         self._resources = resources
         self._count = count
         self._room: Any = None  # the placement group
-        self._has_package: bool | None = None  # whether all nodes have it; None: not asked yet
 
     def place(self) -> int:
-        """Find room for the clients; how many there are."""
+        """Find room for the clients, on nodes that have this package; how many there are."""
+        import ray
+
+        count = self._place()
+        if self._settings.address != LOCAL and not self._have_package(count):
+            # Ray ships a folder with a whole connection alone.
+            ray.shutdown()
+            _init(
+                self._settings.address, self._settings.address, runtime_env={"py_modules": [str(_package())]}
+            )
+            count = self._place()
+        return count
+
+    def _place(self) -> int:
         from ray.util.placement_group import placement_group, remove_placement_group
 
         totals = [node["Resources"] for node in _alive()]
@@ -150,12 +169,20 @@ class RayCluster:
         self._room = room
         return count
 
+    def _free(self, needed: Mapping[str, float]) -> str:
+        """What of the resources that were asked for nobody uses now."""
+        import ray
+
+        free = ray.available_resources()
+        return f"free now: {in_words({name: free.get(name, 0) for name in needed})}"
+
     def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
         """Start the clients, each with its job, and wait until they are ready."""
         import ray
 
-        options = self._actor_options(len(wanted.jobs))
-        actor = ray.remote(RayClient)
+        actor = ray.remote(concurrency_groups={ASIDE: 1})(RayClient)
+        gpus = self._resources.get("GPU", 0) if self._settings.noun == SERVER else 0
+        options = {**_OPTIONS, "num_gpus": gpus} if gpus else _OPTIONS  # a server sees no GPU but its own
         actors = [
             actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))
@@ -177,7 +204,8 @@ class RayCluster:
         }
         other = " or other --client-resources" if noun == CLIENT else ""
         return UsageError(
-            f"{count} {noun}{'s' * (count != 1)} with {in_words(needed)} each cannot be placed: {_has(totals)}",
+            f"{f'{count} {noun}s' if count > 1 else f'a {noun}'} with {in_words(needed)} each cannot be placed: "
+            f"{_has(totals)}; {self._free(needed)}",
             remedy=f"give fewer --{noun}s{other}, or wait until others have left",
         )
 
@@ -186,26 +214,18 @@ class RayCluster:
 
         return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
 
+    def ask(self, actor: Any, message: bytes, *, is_aside: bool) -> Any:
+        """The answer's reference. Through ray:// all questions wait for each other: it knows no groups of calls."""
+        if is_aside and not self._settings.address.startswith(REMOTE):
+            return actor.handle.options(concurrency_group=ASIDE).remote(message)
+        return actor.handle.remote(message)
+
     def end(self, actors: Sequence[Any]) -> None:
         import ray
 
         for actor in actors:
             with contextlib.suppress(Exception):  # it has ended by itself, or its node has
                 ray.kill(actor)
-
-    def _actor_options(self, count: int) -> dict[str, Any]:
-        """What a client needs is set aside for its place; there several may take turns."""
-        options: dict[str, Any] = {
-            "num_cpus": 0,
-            "max_restarts": 0,
-            "max_task_retries": 0,
-            "max_concurrency": 2,  # a client tells its time while it does something else
-        }
-        if self._settings.noun == SERVER and self._resources.get("GPU"):
-            options["num_gpus"] = self._resources["GPU"]  # so that it sees no other
-        if self._has_package is None:
-            self._has_package = self._settings.address == LOCAL or self._have_package(count)
-        return options if self._has_package else {**options, "runtime_env": {"py_modules": [str(_package())]}}
 
     def _have_package(self, count: int) -> bool:
         """Whether all nodes have this very package."""

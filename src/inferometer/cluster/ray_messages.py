@@ -88,6 +88,7 @@ class AskClient:
     number: int  # of the question
     client: int  # in the order in which they began
     message: bytes
+    is_aside: bool = False  # it is answered while others are worked on; those are in their order
 
 
 @dataclass(frozen=True, slots=True)

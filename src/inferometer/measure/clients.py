@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from inferometer.base.errors import UsageError
+from inferometer.cluster.by_client import ByClient, sizes
 from inferometer.cluster.clients import Clients
 from inferometer.cluster.messages import ClientJob
 from inferometer.cluster.ray_clients import RayNetwork
@@ -43,7 +44,8 @@ def start_clients(setup: Setup, job: ClientJob, ray: RayProcess) -> Iterator[Cli
         spools = (
             () if setup.journal is None else setup.journal.open_spools(_most_spools(setup, network, total))
         )
-        load = Clients(network, workers=job.workers, spool_fds=spools)
+        figures = ByClient(sizes(job.traffic.requests))
+        load = Clients(network, workers=job.workers, spool_fds=spools, figures=figures)
     except BaseException:
         network.close()
         raise

@@ -16,6 +16,8 @@ from inferometer.model.spec import ModelSpec
 from inferometer.observe.metrics import Sample
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
+from inferometer.stats.client_remarks import client_remarks_by_name
+from inferometer.stats.clients import ClientFigures
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
@@ -121,6 +123,7 @@ class RawLevel:
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
     host: HostUse | None = None
     server_end: str = ""  # in words, if it ended by itself
+    clients: tuple[ClientFigures, ...] = ()  # where load came from several machines
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
@@ -162,6 +165,7 @@ def conclude(raw: RawLevel) -> Level:
         doubt=_maybe_doubt(raw, found),
         rates=rates,
         host=raw.host,
+        clients=raw.clients,
     )
     return replace(level, promise=_maybe_outcome(raw, level))
 
@@ -215,6 +219,11 @@ def _remarks(
         yield raw.decision.remark
     if raw.server_end:
         yield Remark(Note.SERVER_ENDED, raw.server_end)
+    yield from client_remarks_by_name(
+        raw.clients,
+        is_open=isinstance(raw.point.plan, Open),
+        is_capped=is_capped(raw.settings, raw.point.plan),
+    )
     yield from raw.metrics_remarks
     empty = raw.whole.empty
     if empty:

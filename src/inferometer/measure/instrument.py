@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S, Clock
+from inferometer.cluster.by_client import ByClient
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Collected, Load, ResizableLoad
 from inferometer.measure.host import HostWatch
@@ -73,6 +74,7 @@ class Instrument:
     resizable: ResizableLoad | None = None
     most_workers: int = 1
     host: HostWatch | None = None  # None where nobody asks how busy this machine is
+    clients: ByClient | None = None  # None where load comes from this machine alone
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
 
 

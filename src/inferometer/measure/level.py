@@ -7,14 +7,14 @@ from inferometer.base import status
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import Closed, Periodic, Plan
+from inferometer.load.plan import Closed, Open, Periodic, Plan
 from inferometer.measure.conclusion import conclude
 from inferometer.measure.instrument import FAR_NS, GONE_NS, Instrument, LevelSettings, LoadPoint, Silence
 from inferometer.measure.level_run import LevelRun
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
-from inferometer.stats.windows import Window
+from inferometer.stats.windows import Window, WindowRules
 
 
 def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -> bool:
@@ -63,10 +63,22 @@ def measure_level_windows(
     host = instrument.host
     if host is not None:
         host.begin()
+    clients = instrument.clients
+    if clients is not None:
+        clients.begin(
+            WindowRules(is_open=isinstance(point.plan, Open), drops_empty=settings.model.is_decoupled)
+        )
     run = LevelRun(instrument, settings, point)
+    if clients is not None:
+        clients.start(run.start_ns)
     with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
     raw = run.raw(decision)
+    if clients is not None:
+        found = clients.end(
+            raw.whole.start_ns, raw.whole.end_ns, level_start_ns=run.start_ns, batch=settings.batch
+        )
+        raw = replace(raw, clients=found)
     level = conclude(raw if host is None else replace(raw, host=host.end(), server_end=host.ended()))
     if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
@@ -82,12 +94,20 @@ def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
             run.measure_window()
         except LocalError as error:
             run.abandon()
+            _cut(instrument, run)
             return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.WORKER_LOST, str(error)))
+        _cut(instrument, run)
         instrument.watcher.window_finished(len(run.figures), run.figures[-1])
         if instrument.host is not None:
             instrument.host.look()
         decision = run.judge()
     return decision
+
+
+def _cut(instrument: Instrument, run: LevelRun) -> None:
+    """The window that was closed is that of every client, too."""
+    if instrument.clients is not None:
+        instrument.clients.cut(run.spanned_ns[-1])
 
 
 # --- more workers where the client is the limit

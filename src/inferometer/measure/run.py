@@ -40,14 +40,14 @@ MOST_WORKERS = 1024
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
-def run(setup: Setup, watcher: Watcher) -> Iterator[Result]:
+def run(setup: Setup, watcher: Watcher, *, ray: RayProcess | None = None) -> Iterator[Result]:
     """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
     limited = until(watcher, lambda: monotonic_ns() >= end_ns)
     watcher.prepared(result.effective)
     watcher.planned(level_count(setup.options, setup.last), limit_s)
-    with start_workers(setup, watcher) as load:
+    with start_workers(setup, watcher, ray=ray) as load:
         try:
             for level in sweep(setup, load, limited):
                 result = replace(result, levels=(*result.levels, level))
@@ -198,6 +198,7 @@ def make_instrument(setup: Setup, load: AnyLoad, watcher: Watcher) -> Instrument
         resizable=load if options.workers == "auto" else None,
         most_workers=most_of(load) if isinstance(load, Clients) else _most_workers(setup),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
+        clients=load.figures if isinstance(load, Clients) else None,
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )

@@ -1,6 +1,5 @@
 """What the value of an option may be: how it is read from a word, and what holds of it however it is given."""
 
-import json
 import os.path
 import re
 from collections.abc import Callable, Sequence
@@ -378,6 +377,8 @@ def resources(name: str, word: str) -> dict[str, float]:
     """Amounts by name, as NAME=AMOUNT,... or as a JSON object."""
     found: Any
     if word.lstrip().startswith("{"):
+        import json
+
         try:
             found = json.loads(word)
         except ValueError as error:

@@ -131,6 +131,14 @@ def rate(per_s: Estimate, unit: str = "infer/s") -> str:
     return f"{quantity(per_s.value)} {unit} {interval(per_s)}".rstrip()
 
 
+def size(count: int) -> str:
+    """A number of bytes in three digits: `12 B`, `3.40 MB`."""
+    for scale, unit in ((1, "B"), (10**3, "kB"), (10**6, "MB"), (10**9, "GB")):
+        if count < 999.5 * scale:
+            return f"{quantity(count / scale) if scale > 1 else count} {unit}"
+    return f"{quantity(count / 10**12)} TB"
+
+
 def plural(count: int, noun: str, *, separator: str = ",") -> str:
     """`1 request`, `12,345 requests`."""
     return f"{count:{separator}} {noun}" if count == 1 else f"{count:{separator}} {noun}s"

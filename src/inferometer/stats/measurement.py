@@ -6,6 +6,7 @@ from typing import Literal
 
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
+from inferometer.stats.clients import ClientFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +473,7 @@ class Rates:
 
 CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
 """What ends a level before its time."""
-SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
+SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY, Note.CLIENT_LOST)
 """What makes a level another one than was asked for."""
 NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
@@ -493,6 +494,7 @@ class Level:
     rates: Rates | None = None  # None by concurrency
     promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
     host: HostUse | None = None  # None where it was not watched
+    clients: tuple[ClientFigures, ...] = ()  # only where load came from several machines
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""

@@ -153,7 +153,8 @@ class RayServers:
 
     def _ask(self, server: int, question: ServerQuestion) -> int:
         number = self._opened.next_number()
-        self._opened.send(AskClient(number, self._actors[server], pickle.dumps(question)))
+        is_aside = isinstance(question, InterruptTrial)
+        self._opened.send(AskClient(number, self._actors[server], pickle.dumps(question), is_aside))
         return number
 
     def _ask_all(self, question: ServerQuestion, limit_s: float) -> Sequence[ServerAnswer | ServerLost]:

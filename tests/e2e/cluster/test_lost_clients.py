@@ -144,7 +144,7 @@ def test_a_worker_that_was_killed_takes_its_client_with_it():
 
 
 def test_a_client_that_does_not_answer_is_lost(monkeypatch):
-    monkeypatch.setattr(controller, "ANSWER_S", 0.3)
+    monkeypatch.setattr(controller, "ANSWER_S", 1.5)
     with (
         ScriptedServer(lambda request: answer(b"good")) as server,
         clients(ClientJob(traffic_to(server.port)), (None, None)) as load,
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_answer_is_lost(monkeypatch):
         load.apply(Closed(2))
         load.members[1].client.is_mute = True
         assert len(load.collect(load.clock()).records)
-        assert load.members[1].loss.why == "it did not answer for 0.3 s"
+        assert load.members[1].loss.why == "it did not answer for 1.5 s"
         assert load.members[0].loss is None
 
 

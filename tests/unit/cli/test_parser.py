@@ -70,6 +70,7 @@ OURS = [
     ),
     *("--replay", "--speed", "--shape-load"),
     *("--proto", "--proto-path"),
+    *("--ray", "--clients", "--client-resources"),
 ]
 ROWS = [option for _, options in CLASSIC_COMMAND.groups for option in options]
 

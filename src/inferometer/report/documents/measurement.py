@@ -21,6 +21,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.answer import answer, middle_and_tail
 from inferometer.report.documents.breakdown import slowest_step, time_section
+from inferometer.report.documents.clients import clients_section
 from inferometer.report.documents.levels import (
     best,
     distribution_section,
@@ -88,6 +89,7 @@ def measurement_document(result: Result) -> Document:
         token_times_section(result),
         timeline if is_over_time else search_section(result) or throughput_section(result),
         levels_section(result),
+        clients_section(result),
         server_section(result),
         promise_section(result),
         time_section(result),

@@ -1,0 +1,99 @@
+"""The figures of each client, where load came from several machines: of every level, in the order of the clients."""
+
+from inferometer.base.units import NS_PER_US
+from inferometer.report.document import Column, Depth, Section, Table, Tone, text_columns
+from inferometer.report.documents.levels import best
+from inferometer.report.format import NONE, duration, level_label, quantity, share, size
+from inferometer.stats.clients import ClientFigures
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
+
+_PPM = 1e-6
+
+
+def clients_section(result: Result) -> Section | None:
+    """A table for the level that stands for all, folded ones for the others; None with one machine alone."""
+    levels = [level for level in result.levels if level.clients]
+    if not levels:
+        return None
+    found = best(result)
+    first = found[0] if found is not None and found[0].clients else levels[-1]
+    others = [level for level in levels if level is not first]
+    tables = [_table(first, Depth.MAIN), _clock_table(first)]
+    tables += [_table(level, Depth.DETAIL) for level in others]
+    count = len(first.clients)
+    machines = len({client.place for client in first.clients})
+    where = "1 machine" if machines == 1 else f"{machines} machines"
+    lead = f"The load came from {count} {'client' if count == 1 else 'clients'} on {where}."
+    return Section("clients", "By client", lead, tuple(tables))
+
+
+def _table(level: Level, depth: Depth) -> Table:
+    columns = (
+        *text_columns("Client"),
+        Column("Infer/s"),
+        Column("p50"),
+        Column("p99"),
+        Column("Failed"),
+        Column("CPU", rank=1),
+        Column("CPU a request", rank=5),
+        Column("Late p50", rank=4),
+        Column("Late p99", rank=2),
+        Column("Sent", rank=7),
+        Column("Received", rank=6),
+        Column("Clock ±", rank=3),
+        *text_columns("State"),
+    )
+    rows = tuple(map(_row, level.clients))
+    tones = tuple(Tone.PLAIN if client.lost is None else Tone.BAD for client in level.clients)
+    return Table(f"Clients at {level_label(level.mode, level.value)}", columns, rows, depth, tones)
+
+
+def _row(client: ClientFigures) -> tuple[str, ...]:
+    is_late = bool(client.lag_p50_ns or client.lag_p99_ns)
+    return (
+        client.title,
+        quantity(client.infer_per_s),
+        *(duration(client.percentile_ns(p)) if client.percentiles else NONE for p in (50.0, 99.0)),
+        f"{client.failed_count:,}",
+        share(client.cpu_share),
+        duration(client.cpu_us_per_request * NS_PER_US) if client.cpu_us_per_request else NONE,
+        *(duration(lag) if is_late else NONE for lag in (client.lag_p50_ns, client.lag_p99_ns)),
+        size(client.sent_bytes),
+        size(client.received_bytes),
+        duration(client.clock.uncertainty_ns),
+        "ok" if client.lost is None else "lost",
+    )
+
+
+def _clock_table(level: Level) -> Table:
+    columns = (
+        *text_columns("Client"),
+        Column("Workers"),
+        Column("Quickest answers"),
+        Column("Ahead by"),
+        Column("Drift"),
+        Column("Known to ±"),
+        Column("Round trip"),
+        Column("Own CPU"),
+    )
+    rows = tuple(
+        (
+            client.title,
+            f"{client.workers:,}",
+            duration(client.floor_ns) if client.percentiles else NONE,
+            _signed(client.clock.offset_ns),
+            f"{client.clock.drift / _PPM:+.1f} ppm",
+            duration(client.clock.uncertainty_ns),
+            duration(client.clock.round_trip_ns),
+            share(client.own_cpu_share),
+        )
+        for client in level.clients
+    )
+    return Table(
+        f"Clocks and distance at {level_label(level.mode, level.value)}", columns, rows, Depth.DETAIL
+    )
+
+
+def _signed(ns: int) -> str:
+    return f"{'−' if ns < 0 else ''}{duration(abs(ns))}"

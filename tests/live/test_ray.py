@@ -1,0 +1,143 @@
+"""Load from the nodes of a real Ray cluster, measured as if it came from one client, also when some are lost."""
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from inferometer.api.arguments import asked
+from inferometer.cluster.ray_messages import RaySettings
+from inferometer.cluster.ray_process import RayProcess
+from inferometer.measure.prepare import OWN_HABITS, prepare
+from inferometer.measure.run import run as measured
+from inferometer.report.export import write_export
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
+from tests.support.commands import call
+from tests.support.ray_kills import RayRun
+from tests.support.ray_machines import RayMachines
+
+pytestmark = pytest.mark.live
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[RayMachines]:
+    with RayMachines(4) as machines:
+        yield machines
+
+
+@pytest.fixture(scope="module")
+def ray(machines: RayMachines) -> Iterator[RayProcess]:
+    """One connection for several runs, which share its place on every node."""
+    with RayProcess(RaySettings(machines.address)) as ray:
+        assert ray.count == 4
+        yield ray
+
+
+def inferences(triton: EmbeddedTriton) -> int:
+    with urlopen(f"http://{triton.http_address}/v2/models/simple/stats") as reply:
+        return int(json.load(reply)["model_stats"][0]["inference_count"])
+
+
+def trace(folder: Path) -> str:
+    path = folder / "trace.jsonl"
+    path.write_text("".join(json.dumps({"timestamp": 7 * number}) + "\n" for number in range(200)))
+    return str(path)
+
+
+LOADS = {
+    "concurrency": lambda folder: {"concurrency": 8, "request_count": 400},
+    "rate": lambda folder: {"request_rate": 200.0, "request_count": 300},
+    "schedule": lambda folder: {"replay": trace(folder)},
+}
+
+
+def exported(path: Path) -> list[int]:
+    """How long each request in the file took from the time that it was sent, sorted."""
+    (experiment,) = json.loads(path.read_text())["experiments"]
+    return sorted(row["response_timestamps"][-1] - row["timestamp"] for row in experiment["requests"])
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("load", LOADS)
+def test_four_nodes_measure_as_one_client(
+    load: str, protocol: str, ray: RayProcess, triton: EmbeddedTriton, tmp_path: Path
+) -> None:
+    export = tmp_path / "requests.json"
+    before = inferences(triton)
+    result = measure(ray, triton, protocol, profile_export=str(export), **LOADS[load](tmp_path))
+    (level,), account = result.levels, result.account
+    found = level.measurement
+    assert found is not None
+    assert account is not None
+    assert account.sent == account.good == inferences(triton) - before
+    assert found.request_count == account.good
+    assert found.client.workers == 4
+    times, service = exported(export), found.service or found.latency
+    for p in PERCENTILES:
+        assert times[math.floor(p / 100 * (len(times) - 1) + 0.5)] == service.percentile_ns(p)
+
+
+def measure(ray: RayProcess, triton: EmbeddedTriton, protocol: str, **given: Any) -> Result:
+    """As the command does it, on a cluster that is there already."""
+    url = triton.grpc_address if protocol == "grpc" else triton.http_address
+    options = asked("measure", {"model": "simple", "url": url, "protocol": protocol, "ray": "auto", **given})
+    setup = prepare(options, command="measure", habits=OWN_HABITS)
+    *_, result = measured(setup, Watcher(), ray=ray)
+    if setup.journal is not None:
+        write_export(setup.journal.export(), setup.journal.path)
+    return result
+
+
+# --- commands
+
+
+def test_perf_analyzer_takes_the_cluster(machines: RayMachines, triton: EmbeddedTriton) -> None:
+    before = inferences(triton)
+    words = ("-m", "simple", "-u", triton.http_address, "--concurrency-range", "4", "--request-count", "200")
+    done = call("perf_analyzer", *words, "--ray", machines.address, "--clients", "2")
+    assert (done.code, done.stderr) == (0, "")
+    assert "Request count: 200" in done.stdout
+    assert inferences(triton) - before == 200
+    machines.wait_until_free()
+
+
+def test_both_variants_of_a_comparison_are_loaded_from_the_same_nodes(
+    machines: RayMachines, triton: EmbeddedTriton
+) -> None:
+    words = ("-u", triton.http_address, "-m", "simple", "-m", "simple", "-c", "2", "-d", "2s")
+    done = call("inferometer", "compare", *words, "--ray", machines.address, "--clients", "2", "-q")
+    assert done.code == 0, done.stderr
+    machines.wait_until_free()
+
+
+# --- what is lost in the middle of a run
+
+
+@pytest.fixture
+def run(machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path) -> Iterator[RayRun]:
+    """A command that measures by rate, from four nodes."""
+    words = (triton.http_address, "simple", "-r", "200", "-d", "4s")
+    run = RayRun(machines, words, tmp_path, lambda: inferences(triton))
+    try:
+        run.wait_until_loaded()
+        yield run
+    finally:
+        run.process.kill()
+        run.process.wait()
+
+
+@pytest.mark.parametrize("victim", ["client", "command", "node"])
+def test_who_is_lost_is_named_and_nothing_is_left(victim: str, run: RayRun) -> None:
+    run.kill(victim, random.Random(1))
+    if victim != "command":
+        run.check_result()
+    run.check_nothing_left()
