@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from inferometer.observe.host import gpu_names
+from inferometer.observe.host import gpu_names, open_nvml
 
 CPU, GPU = "CPU", "GPU"
 
@@ -27,7 +27,11 @@ def _room(total: Mapping[str, float], cores: int, gpus: float) -> int:
 
 def this_machine() -> dict[str, float]:
     """What a node of this machine alone has."""
-    gpus = len(gpu_names())
+    nvml = open_nvml()
+    gpus = len(gpu_names() if nvml is None else nvml.names())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        gpus = min(gpus, len([word for word in visible.split(",") if word.strip()]))
     return {CPU: float(len(os.sched_getaffinity(0))), **({GPU: float(gpus)} if gpus else {})}
 
 
