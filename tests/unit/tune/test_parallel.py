@@ -143,21 +143,20 @@ def test_when_all_are_lost_it_ends_with_a_sentence_and_the_journal_has_the_rest(
         assert journal.trials()
 
 
+class Deadly(FakeServers):
+    """The first proposal costs every server that measures it."""
+
+    def begin(self, server: int, proposal: Proposal) -> None:
+        if not self.begun or proposal.key == self.begun[0][1]:
+            self.losses[server] = self.now_s + 0.1
+        super().begin(server, proposal)
+
+
 def test_a_trial_that_costs_two_servers_is_taken_to_be_the_reason(tmp_path):
-    servers = FakeServers(4)
-    begin = servers.begin
-    bad: list[str] = []
-
-    def deadly(server, proposal):
-        bad[:] = bad or [proposal.key]
-        if proposal.key == bad[0]:
-            servers.losses[server] = servers.now_s + 0.1
-        begin(server, proposal)
-
-    servers.begin = deadly
+    servers = Deadly(4)
     doing = searched(tmp_path / "j", servers)
     assert len(doing.lost) == 2
-    (trial,) = [trial for trial in doing.trials if trial.key == bad[0]]
+    (trial,) = [trial for trial in doing.trials if trial.key == servers.begun[0][1]]
     assert not trial.is_measured
     assert trial.reason.startswith("2 servers were lost while it was measured")
 

@@ -3,7 +3,8 @@
 A trial that is being measured on another server closes its candidate. In the forecasts it counts as known where they
 say how unsure they are, and nowhere else: its figures are taken to be those that are forecast (a constant liar whose
 lie is the forecast). On 40 simulated landscapes with four servers that took 2 to 4 % less time than closing the
-candidate alone, for answers as good.
+candidate alone, for answers as good; a lie that the whole fit is told made no difference beyond chance, and costs a
+second fit.
 """
 
 from dataclasses import dataclass, field
