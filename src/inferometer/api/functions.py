@@ -95,6 +95,7 @@ def tune(
     url: str | None = None,
     launch_mode: str = _TUNE.launch_mode,
     install_path: str | None = None,
+    servers: int | None = None,
     search: str = _TUNE.search,
     instances: tuple[int, int] = _TUNE.instances,
     batches: tuple[int, int] = _TUNE.batch,
@@ -109,13 +110,14 @@ def tune(
     """Look for the configuration and the load with the most throughput that keep the promise.
 
     On an embedded server with these repositories (none are the example models), without a server in the `launch_mode`
-    c_api, or at `url`. Every trial is kept in the journal; the same call again goes on from it, unless it is `fresh`.
+    c_api, or at `url`; or on so many `servers` at once, which are started on the Ray cluster at `ray`.
+    Every trial is kept in the journal; the same call again goes on from it, unless it is `fresh`.
     `objective` may be another than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
     `instances`, `batches` and `loads` are (lowest, highest), `delays` microseconds of the dynamic batcher to try.
     `inferometer.tune.study.recommend` says which trial won and why.
     """
     from inferometer.stats.watcher import completed
-    from inferometer.tune.session import profile
+    from inferometer.tune.parallel_session import studies
     from inferometer.tune.settings import settings_of
 
     request = checked(
@@ -127,6 +129,7 @@ def tune(
         url=url,
         launch_mode=launch_mode,
         install_path=install_path,
+        servers=servers,
         search=search,
         instances=instances,
         batch=batches,
@@ -136,7 +139,7 @@ def tune(
         fresh=fresh,
         journal=Path(*items("journal", journal)),
     )
-    (study,) = profile(settings_of(request, asked("tune", given | {"model": model})), completed(watcher))
+    (study,) = studies(settings_of(request, asked("tune", given | {"model": model})), completed(watcher))
     return study
 
 

@@ -45,7 +45,7 @@ COMMAND = Command(
 
 def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.tune.journal import remove
-    from inferometer.tune.session import profile
+    from inferometer.tune.parallel_session import studies
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
@@ -60,7 +60,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
         remove(own.journal)
     keeper.about(url=own.url or "", model=own.model)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
-        (study,) = profile(settings, keeper.watching(progress))
+        (study,) = studies(settings, keeper.watching(progress))
     keeper.save(study)
     outputs = Outputs()
     deliver(study, options, outputs)

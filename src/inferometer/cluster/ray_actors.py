@@ -6,7 +6,7 @@ import pickle
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import inferometer
 from inferometer.base.errors import InferometerError, maybe_shortage
@@ -15,11 +15,17 @@ from inferometer.cluster.messages import ClientFailed, ClientJob
 from inferometer.cluster.ray_messages import BegunClient, machine
 
 
+class OpenedJob(Protocol):
+    """What questions are for: the agent of a client, or what a job of another kind opens."""
+
+    def handle(self, message: Any) -> Any: ...
+
+
 class RayClient:
     """A client as an actor: questions and answers are bytes, so that whoever passes them on need not know them."""
 
     def __init__(self) -> None:
-        self._agent: Agent | None = None
+        self._agent: OpenedJob | None = None
         # Ray gives way to other programs with its workers; load must be sent in time.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, 0)
@@ -33,8 +39,12 @@ class RayClient:
 
         failed = b""
         try:
-            self._agent = Agent(with_files(pickle.loads(job), files))
-            self._agent.__enter__()
+            wanted = pickle.loads(job)
+            if isinstance(wanted, ClientJob):
+                self._agent = Agent(with_files(wanted, files))
+                self._agent.__enter__()
+            else:
+                self._agent = wanted.opened()
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
         address_of_node: Any = ray.util.get_node_ip_address

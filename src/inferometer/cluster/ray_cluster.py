@@ -14,8 +14,9 @@ from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.units import plain_number
 from inferometer.cluster.messages import ClientFailed
 from inferometer.cluster.ray_actors import RayClient, make_probe
-from inferometer.cluster.ray_messages import LOCAL, BeginClients, BegunClient, RaySettings
+from inferometer.cluster.ray_messages import CLIENT, LOCAL, SERVER, BeginClients, BegunClient, RaySettings
 from inferometer.cluster.ray_nodes import LocalNodes, answers
+from inferometer.cluster.ray_shares import share_for, this_machine
 
 LOCAL_CLIENTS = 2
 REACH_S = 5.0  # for an address to answer at all
@@ -42,7 +43,10 @@ def connected(settings: RaySettings, folder: Path) -> Iterator["RayCluster"]:
         count = settings.clients
         if settings.address == LOCAL:
             count = LOCAL_CLIENTS if count is None else count
-            nodes = stack.enter_context(LocalNodes(count, resources, folder))
+            is_one = settings.noun == SERVER  # servers share what this machine has
+            nodes = stack.enter_context(
+                LocalNodes(1, this_machine(), folder) if is_one else LocalNodes(count, resources, folder)
+            )
             _init(nodes.address, settings.address, _node_ip_address=nodes.ip(0))  # ends with the nodes
             _wait_for_nodes(nodes)
         else:
@@ -156,29 +160,32 @@ class RayCluster:
 
         totals = [node["Resources"] for node in _alive()]
         count = self._count
+        if self._settings.noun == SERVER:
+            count = count or 1
+            self._resources = share_for(count, totals)
+            if not self._resources:
+                raise self._no_room(count, totals)
         if count is None:
             count = sum(_fits(self._resources, total) for total in totals)
         room = placement_group([dict(self._resources)] * max(count, 1), strategy="SPREAD")
         if not count or not room.wait(PLACE_S):
             remove_placement_group(room)
-            raise UsageError(
-                f"{_clients(count)} with {in_words(self._resources)} each cannot be placed: {offered(totals)}; "
-                f"{self._free()}",
-                remedy="give fewer --clients or other --client-resources, or wait until others have left",
-            )
+            raise self._no_room(count, totals)
         self._room = room
         return count
 
-    def _free(self) -> str:
+    def _free(self, needed: Mapping[str, float]) -> str:
         """What of the resources that were asked for nobody uses now."""
         free = _untyped("available_resources")()
-        return f"free now: {in_words({name: free.get(name, 0) for name in self._resources})}"
+        return f"free now: {in_words({name: free.get(name, 0) for name in needed})}"
 
     def begin(self, wanted: BeginClients) -> tuple[list[Any], tuple[BegunClient, ...]]:
         """Start the clients, each with its job, and wait until they are ready."""
         actor = _untyped("remote")(concurrency_groups={ASIDE: 1})(RayClient)
+        gpus = self._resources.get("GPU", 0) if self._settings.noun == SERVER else 0
+        options = {**_OPTIONS, "num_gpus": gpus} if gpus else _OPTIONS  # a server sees no GPU but its own
         actors = [
-            actor.options(**_OPTIONS, scheduling_strategy=self._bundle(number)).remote()
+            actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))
         ]
         refs = [
@@ -189,6 +196,19 @@ class RayCluster:
             if failed:
                 _raise_failed(pickle.loads(failed))
         return actors, tuple(client for client, _ in found)
+
+    def _no_room(self, count: int, totals: Sequence[Mapping[str, Any]]) -> UsageError:
+        noun = self._settings.noun
+        needed = self._resources or {
+            "CPU": 1,
+            **({"GPU": 1} if any(row.get("GPU") for row in totals) else {}),
+        }
+        other = " or other --client-resources" if noun == CLIENT else ""
+        return UsageError(
+            f"{f'{count} {noun}s' if count > 1 else f'a {noun}'} with {in_words(needed)} each cannot be placed: "
+            f"{offered(totals)}; {self._free(needed)}",
+            remedy=f"give fewer --{noun}s{other}, or wait until others have left",
+        )
 
     def _bundle(self, number: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -221,7 +241,7 @@ class RayCluster:
         for number, (_, _, missing) in enumerate(found):
             if missing:
                 raise UsageError(
-                    f"the node of client {number + 1} lacks {missing}, which inferometer needs",
+                    f"the node of {self._settings.noun} {number + 1} lacks {missing}, which inferometer needs",
                     remedy="install inferometer on the nodes: pip install inferometer",
                 )
         own = (inferometer.__version__, fingerprint())
@@ -234,7 +254,7 @@ class RayCluster:
         if late:
             number = refs.index(late[0]) + 1
             raise LocalError(
-                f"client {number} {what} within {plain_number(limit_s)} s",
+                f"{self._settings.noun} {number} {what} within {plain_number(limit_s)} s",
                 remedy="its node may be overloaded or out of reach; `ray status` tells of the cluster",
             )
         found = []
@@ -243,7 +263,7 @@ class RayCluster:
                 found.append(ray.get(ref, timeout=REACH_S))
             except Exception as error:  # whatever the node, its processes or Ray had
                 raise LocalError(
-                    f"client {number} could not be started: {why_lost(error)}",
+                    f"{self._settings.noun} {number} could not be started: {why_lost(error)}",
                     remedy="look at the logs of its node; the same Python and Ray must be installed there",
                 ) from error
         return found
@@ -269,10 +289,6 @@ def fingerprint() -> str:
 
 def _fits(needed: Mapping[str, float], total: Mapping[str, float]) -> bool:
     return all(total.get(name, 0) >= amount for name, amount in needed.items())
-
-
-def _clients(count: int) -> str:
-    return f"{count} clients" if count > 1 else "a client"
 
 
 def in_words(resources: Mapping[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from inferometer.base.errors import InferometerError
 
 LOCAL = "local"
 """The address of a cluster on this machine that we start and stop."""
+
+CLIENT, SERVER = "client", "server"
+"""What is started: clients that send load, or model servers, which share out cores and GPUs among them."""
 
 
 def machine() -> str:
@@ -27,6 +31,7 @@ class RaySettings:
     address: str  # auto, local, host:port or ray://host:port
     clients: int | None = None  # None: one for each node that has room; of a local cluster, two
     resources: dict[str, float] = field(default_factory=dict)  # none: a core
+    noun: str = CLIENT  # what is started on the nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class ClientsBegun:
 class EndClients:
     """These, by number."""
 
-    clients: range
+    clients: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,10 @@ TUNE_REFUSED: Mapping[str, str] = {
     ),
     "asynchronous": "it always is: leave it out",
     "workers": "one process makes the load of a trial: leave it out",
-    **dict.fromkeys(CLUSTER, "one client makes the load of a trial: leave it out"),
+    **dict.fromkeys(
+        ("clients", "client_resources"),
+        "each server makes the load of its trials itself: --servers says how many there are",
+    ),
     "triton_directory": "--triton-install-path names the folder of a library",
     **dict.fromkeys(
         ("dry_run", "show_reply"), "look with `inferometer measure`: requests depend on what is tried"
@@ -221,6 +224,13 @@ class TuneOptions:
     )
     install_path: str | None = option(
         "--triton-install-path", "Folder of the library for c_api (default: the embedded one)", text("DIR")
+    )
+    servers: int | None = option(
+        "--servers",
+        "With --ray: start so many servers there, each with a GPU or its share of the cores, and measure on all at "
+        "once",
+        whole(least=1),
+        is_main=True,
     )
     search: str = option(
         "--search",

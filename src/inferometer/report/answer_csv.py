@@ -161,6 +161,7 @@ def _trial(study: Study, trial: Trial) -> Row:
         ("Dynamic batching", facts.each(study, trial.name, facts.batching)),
         ("Instances", facts.each(study, trial.name, facts.instances)),
         ("Load", facts.load_text(trial)),
+        *((("Server", trial.server),) if study.server.get("servers") else ()),
         ("Status", trial.status.value),
         *_ends("Infer/s", facts.estimate(trial, figures.THROUGHPUT)),
         *_ends("p99 latency", facts.estimate(trial, figures.LATENCY_P99), NS_PER_MS / NS_PER_US),

@@ -17,9 +17,13 @@
 | `search` | pure ask/tell objects: `brute`, `quick`, `optuna_search`, `smart` |
 | `deployment` | where variants are loaded: in a server, or in the workers |
 | `servers` | the servers: embedded, installed, in a container, remote |
+| `attempt` | a proposal measured once on a server |
+| `parallel`, `parallel_session` | several servers at once: who measures what, lost servers, resume |
+| `machine` | which machines are alike |
+| `ray_servers`, `server_agent` | servers on a Ray cluster, and what each of them does there |
 | `meter` | one trial's load on running models -> figures, in the tags of `stats.figures` |
 
-`session.profile(settings, watcher)` runs it all.
+`parallel_session.studies(settings, watcher)` runs it all.
 
 A report never looks at a server or a clock: `Study` holds all it shows, and `base.answer_file` keeps it.
 """

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import inferometer
-from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
@@ -21,9 +21,10 @@ from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 from inferometer.tune import journal as journals
+from inferometer.tune.attempt import attempted
 from inferometer.tune.deployment import Deployment, open_deployment
 from inferometer.tune.journal import Journal
-from inferometer.tune.meter import EngineMeter, Meter, TrialError, watch_idle
+from inferometer.tune.meter import EngineMeter, Meter, watch_idle
 from inferometer.tune.prepare import (
     are_whole,
     base_config,
@@ -34,8 +35,8 @@ from inferometer.tune.prepare import (
     with_gpu_figures,
 )
 from inferometer.tune.scoring import rank
-from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
-from inferometer.tune.settings import IN_PROCESS, ModelSettings, Prompts, TuneSettings
+from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal, Wait
+from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Prompts, TuneSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
@@ -74,7 +75,7 @@ def profile(
             budget_s = settings.search.budget_s
             runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured, since_ns, budget_s)
             problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
-            problem = replace(problem, seed=_seed(settings, journal))
+            problem = replace(problem, seed=seed_of(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
             if settings.must_know_gpus:
                 steps = with_gpu_figures(steps, problem.goals)
@@ -144,10 +145,7 @@ def _deployment_for(
     The meter's connections are closed before a server ends, since it waits for those that are open.
     """
     own = group[0]
-    launch = settings.launch
-    if launch.mode == "local" and launch.executable is None and are_whole(settings):
-        # Otherwise the server starts each model once more at every load, to complete its configuration.
-        launch = replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
+    launch = launch_of(settings)
     is_special = bool(own.server_flags or own.environment)
     if deployment is not None:
         if not is_special and not deployment.is_special:
@@ -163,7 +161,16 @@ def _deployment_for(
     return fresh
 
 
-def _seed(settings: TuneSettings, journal: journals.Journal) -> int:
+def launch_of(settings: TuneSettings) -> LaunchSettings:
+    """Of a server whose models are complete: otherwise it starts each once more at every load, to complete its
+    configuration."""
+    launch = settings.launch
+    if launch.mode != "local" or launch.executable is not None or not are_whole(settings):
+        return launch
+    return replace(launch, flags=(*launch.flags, ("disable-auto-complete-config", "")))
+
+
+def seed_of(settings: TuneSettings, journal: journals.Journal) -> int:
     """The user's seed, else that of the search that is resumed, else a new one."""
     if settings.search.seed is not None:
         return settings.search.seed
@@ -227,12 +234,12 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, stop.value)
         told = None
         if isinstance(event, SearchMessage):
-            if event.left_s is not None:
-                runner.watcher.planned(None, event.left_s)
-            runner.watcher.said(event.text, is_detail=event.is_detail, is_warning=event.is_warning)
+            tell(runner.watcher, event)
         elif isinstance(event, SkippedProposal):
             runner.watcher.skipped(event)
             trials.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
+        elif isinstance(event, Wait):
+            raise LocalError("a search for several servers was given one")
         elif runner.watcher.is_interrupted():
             return _with(study, runner, trials, "interrupted")
         else:
@@ -242,7 +249,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
                 return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
-            _tell_best(runner.watcher, study, [*trials, *fresh])
+            tell_best(runner.watcher, study, [*trials, *fresh])
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may propose the same again
@@ -257,7 +264,13 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
                 )
 
 
-def _tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
+def tell(watcher: Watcher, message: SearchMessage) -> None:
+    if message.left_s is not None:
+        watcher.planned(None, message.left_s)
+    watcher.said(message.text, is_detail=message.is_detail, is_warning=message.is_warning)
+
+
+def tell_best(watcher: Watcher, study: Study, trials: Sequence[Trial]) -> None:
     ranked = rank(study.goals, trials)
     if ranked:
         watcher.led(ranked[0].best, does_pass=ranked[0].does_pass)
@@ -286,9 +299,15 @@ def key_of(proposal: Proposal, sent: str) -> str:
 
 
 def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) -> Study:
-    used = {part.variant for trial in trials for part in trial.parts}
-    variants = tuple(variant for variant in runner.names.known.values() if variant.name in used)
     sent = runner.meter.fingerprint(study.models)
+    return with_trials(study, runner.names, trials, ended=ended, sent=sent)
+
+
+def with_trials(
+    study: Study, names: VariantNames, trials: Sequence[Trial], *, ended: str, sent: str
+) -> Study:
+    used = {part.variant for trial in trials for part in trial.parts}
+    variants = tuple(variant for variant in names.known.values() if variant.name in used)
     return replace(study, trials=tuple(trials), variants=variants, ended=ended, sent=sent)
 
 
@@ -307,30 +326,7 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
     """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
     were measured."""
     number = runner.journal.next_number()
-    loading_s = 0.0
-    try:
-        if runner.deployment.revive():
-            runner.meter.forget()
-        begun_ns = monotonic_ns()
-        is_fresh = runner.deployment.apply(proposal.variants)
-        if is_fresh:
-            loading_s = (monotonic_ns() - begun_ns) / NS_PER_S
-            loaded = [part.name for variant in proposal.variants for part in variant.with_members]
-            runner.watcher.said(f"Loaded {', '.join(loaded)}", is_detail=True)
-        reading = runner.meter.measure(proposal, runner.deployment, is_fresh=is_fresh)
-    except (TrialError, InferometerError) as error:
-        if isinstance(error, UsageError) and not runner.has_measured:
-            models = ", ".join(variant.model for variant in proposal.variants)
-            raise UsageError(f"{models}: {error.message}", remedy=error.remedy) from error
-        reason = " ".join(str(error).split())  # a server's message may have several lines
-        if not runner.deployment.is_running():
-            reason = f"the server {runner.deployment.end_words()}: {reason}"
-        trial = proposal.trial(number, Status.FAILED, reason)
-    else:
-        bare = proposal.trial(number, Status.MEASURED)
-        parts = tuple(
-            replace(part, figures=found) for part, found in zip(bare.parts, reading.parts, strict=True)
-        )
-        trial = replace(bare, parts=parts, gpus=reading.gpus)
-    cost_s = runner.lap_s()
-    return replace(trial, cost_s=cost_s, loading_s=loading_s, key=stored_key(runner, proposal))
+    found = attempted(proposal, runner.deployment, runner.meter, partial(runner.watcher.said, is_detail=True))
+    if not runner.has_measured:
+        found.check_mistake(proposal)
+    return replace(found.trial(proposal, number), cost_s=runner.lap_s(), key=stored_key(runner, proposal))

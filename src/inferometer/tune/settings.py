@@ -241,6 +241,14 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """A Ray cluster, and how many servers are started there."""
+
+    address: str
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
 class TuneSettings:
     """A whole `profile`."""
 
@@ -255,6 +263,7 @@ class TuneSettings:
     watch_gpus: bool | None = None  # None: when there are any
     idle_s: float = 0.0  # how long the empty server is watched for its own figures
     must_know_gpus: bool = False  # a goal about a GPU that nobody can read ends the search
+    cluster: ClusterSettings | None = None  # where several servers are started; None: one, here
 
     @property
     def names(self) -> list[str]:
@@ -268,7 +277,8 @@ RESERVE_S = 1.0  # of a budget: for ending the server and writing the report
 def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.0) -> TuneSettings:
     """Everything a search needs to know; the options are those of its measurements. `started_s` is how long it took to
     come here, which is a part of the budget; ending takes about as long again."""
-    options = with_api_key(options)
+    cluster = _cluster_of(request, options)
+    options = replace(with_api_key(options), ray=None)  # each server sends to itself
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(
@@ -316,7 +326,37 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
         ),
         journal=request.journal,
         must_know_gpus=must_know_gpus,
+        cluster=cluster,
     )
+
+
+def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | None:
+    """Where several servers are started, and what cannot be said beside it."""
+    if options.ray is None and request.servers is None:
+        return None
+    if options.ray is None:
+        raise UsageError(
+            f"--servers {request.servers} starts servers on a Ray cluster, and no --ray says on which",
+            remedy="give its address with --ray, or --ray local for this machine",
+        )
+    if request.servers is None:
+        raise UsageError(
+            f"--ray {options.ray} is where tune starts its servers, and no --servers says how many",
+            remedy="give --servers N: each gets a GPU, or an equal share of the cores",
+        )
+    others = {
+        f"--url {request.url}": request.url is not None,
+        f"--triton-launch-mode {request.launch_mode}": request.launch_mode != "local",
+        f"--search {request.search}": request.search != "smart",
+    }
+    for words, is_given in others.items():
+        if is_given:
+            raise UsageError(
+                f"--servers starts servers of our own and lets the smart search use them at once, which {words} "
+                "rules out",
+                remedy="leave one of them out",
+            )
+    return ClusterSettings(options.ray, request.servers)
 
 
 def _written(url: str, options: Options) -> tuple[str, Options]:

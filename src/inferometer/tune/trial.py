@@ -86,6 +86,8 @@ class Trial:
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
     predicted: tuple[tuple[str, float], ...] = ()  # by tag, what the search expected
     key: str = ""  # of the contents measured, the load and the repeat
+    server: int | None = None  # which of several measured it, counted from 1
+    waited_s: float = 0.0  # while that server had nothing to measure before
 
     @property
     def is_measured(self) -> bool:

@@ -249,6 +249,7 @@ OWN_LINES = {
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
+        "fake -u HTTP --ray local --servers 2 --shape TEXT:1",
     ),
     "inspect": (
         "table.csv --prompt-column other --html page.html --markdown page.md --json out.json",

@@ -29,6 +29,7 @@ from inferometer.report.documents.study import (
     pareto,
     search_section,
 )
+from inferometer.report.documents.study_servers import servers_section
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune import model_config
@@ -258,6 +259,7 @@ def _sections(study: Study, found: Recommendation | None) -> Iterator[Section]:
     yield from expected_section(study)
     yield from effects_section(study)
     yield from not_done_section(study, partial(worded, study))
+    yield from servers_section(study)
     yield search_section(study)
 
 
@@ -374,9 +376,11 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
     trials = [trial for trial in study.trials if trial.status is not Status.SKIPPED]
     if not trials:
         return
+    has_servers = any(trial.server is not None for trial in trials)
     columns = (
         NAME,
         Column("At", is_number=False),
+        *((Column("Server"),) if has_servers else ()),
         *map(Column, ("Infer/s", "±95 %", "Expected", "p99 ms")),
         Column("Outcome", is_number=False),
     )
@@ -386,7 +390,8 @@ def _trials_section(study: Study, found: Recommendation | None) -> Iterator[Sect
         figures = _rate_cells(trial) if trial.is_measured else (NONE, NONE)
         expected = _number(dict(trial.predicted).get(THROUGHPUT))
         p99 = _number(trial.combined(LATENCY_P99)) if trial.is_measured else NONE
-        rows.append((label(study, trial.name), _load(trial), *figures, expected, p99, outcome))
+        server = (NONE if trial.server is None else str(trial.server),) if has_servers else ()
+        rows.append((label(study, trial.name), _load(trial), *server, *figures, expected, p99, outcome))
         tones.append(tone)
     lead = f"The first {LISTED} of {len(trials):,}." if len(trials) > LISTED else ""
     table = Table("All trials", columns, tuple(rows), tones=tuple(tones))

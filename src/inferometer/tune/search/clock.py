@@ -20,18 +20,24 @@ class SearchClock:
     """The first trial takes in the start of the server: it says nothing about the cost of further ones."""
 
     budget_s: float | None
-    spent_s: float = 0.0
+    _spent_s: dict[int, float] = field(default_factory=dict)  # by server, what it waited included
     _loadings: list[tuple[float, float]] = field(default_factory=list)  # (instances, seconds)
     _others: list[float] = field(
         default_factory=list
     )  # seconds of a trial beyond loading, measuring and waiting
 
-    def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float) -> None:
+    def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float, server: int = 0) -> None:
+        before_s = self._spent_s.get(server, 0.0)
         if trial.loading_s:
             self._loadings.append((instances, trial.loading_s))
-        if self.spent_s and trial.is_measured:
+        if before_s and trial.is_measured:
             self._others.append(trial.cost_s - trial.loading_s - effort.duration_s - WAITS * latency_s)
-        self.spent_s += trial.cost_s
+        self._spent_s[server] = before_s + (trial.waited_s + trial.cost_s)
+
+    @property
+    def spent_s(self) -> float:
+        """The time that has passed: that of the server whose last trial ended last."""
+        return max(self._spent_s.values(), default=0.0)
 
     def loading_s(self, instances: Array) -> Array:
         """For so many instances. It is taken to grow with their number until several numbers are known."""

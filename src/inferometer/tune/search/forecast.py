@@ -30,7 +30,9 @@ NOISES = (0.02, 0.06, 0.15)
 class Covariances:
     """Covariances of the measured points and of the places to predict; all figures of the same points share them."""
 
-    def __init__(self, points: Array, places: Array) -> None:
+    def __init__(self, points: Array, places: Array, pending: Array | None = None) -> None:
+        self.points, self.places = points, places
+        self.pending = pending if pending is not None and len(pending) else None  # that are being measured
         # Eigenvalues and eigenvectors of the covariance of the points, for each length.
         self.spectra = [np.linalg.eigh(_kernel(points, points, length)) for length in LENGTHS]
         self.across = cache(partial(_kernel, places, points))  # of the places with the points, by length
@@ -63,8 +65,22 @@ def predict(covariances: Covariances, values: Array, least_scale: float) -> tupl
     scale, noise = (float(one) for one in table[row])
     across = scale**2 * covariances.across(length)
     mean = offset + across @ (vectors @ (turned / total))
-    variance = scale**2 - ((across @ vectors) ** 2) @ (1 / total)
+    if covariances.pending is None:
+        variance = scale**2 - ((across @ vectors) ** 2) @ (1 / total)
+    else:
+        variance = _variance_with_pending(covariances, across, length, scale, noise)
     return mean, np.sqrt(np.maximum(variance, 1e-8)), noise
+
+
+def _variance_with_pending(
+    covariances: Covariances, across: Array, length: float, scale: float, noise: float
+) -> Array:
+    """As if the points that are being measured were known, at their means: a variance needs no values."""
+    assert covariances.pending is not None
+    points = np.vstack([covariances.points, covariances.pending])
+    whole = scale**2 * _kernel(points, points, length) + noise**2 * np.eye(len(points))
+    wide = np.hstack([across, scale**2 * _kernel(covariances.places, covariances.pending, length)])
+    return np.asarray(scale**2 - (wide * np.linalg.solve(whole, wide.T).T).sum(axis=1))
 
 
 # --- the forecasts
@@ -96,18 +112,21 @@ class Forecaster:
     seed: int
     parameters: Array | None = None  # rows that agree with the trials, the best first
     _fitted_at: int = 0
+    _pending: Sequence[int] = ()
     _forecast: Forecast | None = None  # of these, for every candidate
 
-    def forecasts(self, rows: list[int], trials: list[Trial]) -> Forecasts:
-        """For every model and every figure its goal needs; `rows` are the candidates of the trials."""
+    def forecasts(self, rows: list[int], trials: list[Trial], pending: Sequence[int] = ()) -> Forecasts:
+        """For every model and every figure its goal needs; `rows` are the candidates of the trials, `pending` those
+        that are being measured."""
         base = self._base(rows, trials)
+        self._pending = pending
         covariances = self._covariances(rows)
         return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
     def _covariances(self, rows: list[int]) -> Covariances:
         """These candidates, and one of each kind to predict."""
         places = self.candidates.places
-        return Covariances(places[rows], places[self.candidates.firsts])
+        return Covariances(places[rows], places[self.candidates.firsts], places[list(self._pending)])
 
     def _of_part(
         self, part: int, base: Forecast, covariances: Covariances, rows: list[int], trials: list[Trial]

@@ -3,6 +3,9 @@
 A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
 user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
 same it proposes the same: a search is resumed by telling it again what the journal holds.
+
+A search for several servers says in each proposal on which it is to be measured, one at a time on each. It is sent
+None where the trial goes on, and yields `Wait` when it needs one that has ended, which may be any of them.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -14,7 +17,7 @@ from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import Goal, best_first, passes, rank, score
 from inferometer.tune.settings import Effort, SearchSettings
 from inferometer.tune.space import BATCH, Space, doubling
-from inferometer.tune.trial import ClientLoad, Status, Trial, TrialPart
+from inferometer.tune.trial import ClientLoad, Setting, Status, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant, VariantNames, default_name
 
 
@@ -49,6 +52,7 @@ class SearchProblem:
     tasks: tuple[ModelProblem, ...]  # several: loaded together
     settings: SearchSettings = field(default_factory=SearchSettings)
     seed: int = 0
+    servers: int = 1  # that measure at the same time
 
     @property
     def tunable(self) -> tuple[ModelProblem, ...]:
@@ -80,6 +84,11 @@ class Proposal:
     repeat: int = 0
     effort: Effort | None = None  # None: as the measurement options say
     predicted: tuple[tuple[str, float], ...] = ()
+    server: int = 0  # on which of several, counted from 0
+
+    @property
+    def setting(self) -> Setting:
+        return self.trial(-1, Status.SKIPPED).setting
 
     @property
     def key(self) -> str:
@@ -118,9 +127,14 @@ class SkippedProposal:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is nothing more to propose before one of the trials that were started has ended."""
+
+
 SPENT = "the budget is spent"
 T = TypeVar("T")
-SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal, Trial | None, T]
+SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal | Wait, Trial | None, T]
 """A whole search ends with the reason why it does."""
 
 

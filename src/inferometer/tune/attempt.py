@@ -1,0 +1,65 @@
+"""One attempt to measure a proposal on one server: its variants are loaded, the load is put on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.tune.deployment import Deployment
+from inferometer.tune.meter import Meter, TrialError, TrialFigures
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Status, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of it: figures, or the reason why there are none."""
+
+    figures: TrialFigures | None
+    loading_s: float = 0.0
+    reason: str = ""
+    mistake: UsageError | None = None  # of the user, which may be the reason
+    is_running: bool = True  # the server, afterwards
+
+    def trial(self, proposal: Proposal, number: int) -> Trial:
+        """Without its cost and key."""
+        if self.figures is None:
+            return replace(proposal.trial(number, Status.FAILED, self.reason), loading_s=self.loading_s)
+        bare = proposal.trial(number, Status.MEASURED)
+        parts = tuple(
+            replace(part, figures=found) for part, found in zip(bare.parts, self.figures.parts, strict=True)
+        )
+        return replace(bare, parts=parts, gpus=self.figures.gpus, loading_s=self.loading_s)
+
+    def check_mistake(self, proposal: Proposal) -> None:
+        """Raises it, with the models."""
+        if self.mistake is not None:
+            models = ", ".join(variant.model for variant in proposal.variants)
+            raise UsageError(
+                f"{models}: {self.mistake.message}", remedy=self.mistake.remedy
+            ) from self.mistake
+
+
+def attempted(
+    proposal: Proposal, deployment: Deployment, meter: Meter, say: Callable[[str], None] = lambda text: None
+) -> Attempt:
+    """Restarts the server first where it died."""
+    loading_s = 0.0
+    try:
+        if deployment.revive():
+            meter.forget()
+        begun_ns = monotonic_ns()
+        is_fresh = deployment.apply(proposal.variants)
+        if is_fresh:
+            loading_s = (monotonic_ns() - begun_ns) / NS_PER_S
+            loaded = [part.name for variant in proposal.variants for part in variant.with_members]
+            say(f"Loaded {', '.join(loaded)}")
+        figures = meter.measure(proposal, deployment, is_fresh=is_fresh)
+    except (TrialError, InferometerError) as error:
+        reason = " ".join(str(error).split())  # a server's message may have several lines
+        is_running = deployment.is_running()
+        if not is_running:
+            reason = f"the server {deployment.end_words()}: {reason}"
+        mistake = error if isinstance(error, UsageError) else None
+        return Attempt(None, loading_s, reason, mistake, is_running)
+    return Attempt(figures, loading_s)

@@ -1,0 +1,227 @@
+"""A search on several servers at once: each measures one trial at a time, and the search is told of them as they end.
+
+Only servers on machines of one kind take part, so all trials can be compared. The search says on which server a
+proposal is to be measured. One whose server was lost is measured by another, as soon as that is free.
+
+The journal numbers trials in the order in which they end. A search that is resumed is told of known trials in that
+order, before any new one ends, so it proposes what it had proposed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.stats.watcher import Watcher
+from inferometer.tune.attempt import Attempt
+from inferometer.tune.journal import Journal
+from inferometer.tune.machine import ServerMachine
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.trial import Status, Trial
+
+LOOK_S = 0.2  # at what has ended, and whether the user wants to end
+GRACE_S = 10.0  # for trials to end when the user wants to
+FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
+MOST_LOSSES = 2  # of servers during the same trial: then it is taken to be the reason
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLost:
+    """A server that will not answer any more, and why."""
+
+    why: str
+
+
+class TrialServers(Protocol):
+    """Servers that measure one trial each at a time, numbered from 0."""
+
+    @property
+    def machines(self) -> Sequence[ServerMachine]:
+        """Where each of them runs."""
+
+    def begin(self, server: int, proposal: Proposal) -> None: ...
+
+    def ended(self, timeout_s: float) -> Sequence[tuple[int, Attempt | ServerLost]]:
+        """Of the trials that were begun, those that have ended since; waits for one, but not longer than this. Of a
+        server that is lost it is told once."""
+
+    def interrupt(self) -> None:
+        """Ask for the trials that are being measured to end soon."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """A proposal on its way to a trial."""
+
+    proposal: Proposal
+    known: Trial | None = None  # of the journal
+    begun_ns: int = 0
+    losses: int = 0
+    has_died: bool = False  # the server, in the attempt before
+
+
+@dataclass(slots=True)
+class ParallelTrials:
+    """Measures the proposals of one search. `key_of` gives the key of a trial in the journal."""
+
+    servers: TrialServers
+    journal: Journal
+    watcher: Watcher
+    key_of: Callable[[Proposal], str]
+    study: str  # its name
+    retry: bool = False  # trials that failed in an earlier session
+    has_measured: bool = False
+    since_ns: int = field(default_factory=monotonic_ns)
+    clock: Callable[[], int] = monotonic_ns
+    trials: list[Trial] = field(default_factory=list)
+    lost: dict[int, str] = field(default_factory=dict)  # servers, and why
+    _works: dict[int, _Work] = field(default_factory=dict)  # by the server that was proposed
+    _queue: list[int] = field(default_factory=list)  # of these, those that no server has begun
+    _running: dict[int, int] = field(default_factory=dict)  # by server, whose work it does
+    _free_ns: dict[int, int] = field(default_factory=dict)  # when the last work of each ended
+    _ended: list[tuple[int, Attempt | ServerLost]] = field(
+        default_factory=list
+    )  # that nobody was told of yet
+    _attempts: int = 0
+
+    def start(self, proposal: Proposal) -> bool:
+        """Measure it, unless the journal knows it; whether it does."""
+        found = self.journal.find(self.key_of(proposal), with_failed=not self.retry)
+        known = None if found is None else _renamed(found, proposal)
+        self._works[proposal.server] = _Work(proposal, known)
+        if known is None:
+            self._queue.append(proposal.server)
+            self._send()
+        return known is not None
+
+    def next_trial(self) -> Trial | None:
+        """The next trial that ends; None when the user wants to end."""
+        known = [(work.known.number, place) for place, work in self._works.items() if work.known is not None]
+        if known:
+            _, place = min(known)
+            trial = self._works.pop(place).known
+            assert trial is not None
+            self.trials.append(trial)
+            return trial
+        while not self.watcher.is_interrupted():
+            trial = self._look()
+            if trial is not None:
+                return trial
+        return None
+
+    def end(self) -> None:
+        """Wait a little for what is being measured, so that it counts."""
+        self._queue.clear()
+        self.servers.interrupt()
+        deadline_ns = self.clock() + round(GRACE_S * NS_PER_S)
+        while self._running and self.clock() < deadline_ns:
+            self._look(is_last=True)
+
+    # --- servers
+
+    def _send(self) -> None:
+        """Work to the servers it is for, or to others in place of those that were lost."""
+        for place in list(self._queue):
+            free = [
+                server
+                for server in range(len(self.servers.machines))
+                if server not in self.lost and server not in self._running
+            ]
+            server = place if place not in self.lost else next(iter(free), None)
+            if server is None or server not in free:
+                continue
+            self._queue.remove(place)
+            self._running[server] = place
+            work = self._works[place]
+            work.begun_ns = self.clock()
+            self.servers.begin(server, work.proposal)
+
+    def _look(self, *, is_last: bool = False) -> Trial | None:
+        """A trial that has ended, if one has in a short time. The search is told of them one at a time."""
+        if not self._ended:
+            self._ended += self.servers.ended(LOOK_S)
+        if not self._ended:
+            return None
+        server, outcome = self._ended.pop(0)
+        place = self._running.pop(server)
+        if isinstance(outcome, ServerLost):
+            trial = None if is_last else self._lose(server, place, outcome.why)
+        else:
+            trial = self._conclude(server, place, outcome, is_last=is_last)
+        self._send()
+        return trial
+
+    def _lose(self, server: int, place: int, why: str) -> Trial | None:
+        self.lost[server] = why
+        work = self._works[place]
+        work.losses += 1
+        where = self.servers.machines[server].place
+        name = work.proposal.trial(-1, Status.SKIPPED).name
+        left = len(self.servers.machines) - len(self.lost)
+        again = (
+            "its trial is tried again on another"
+            if left and work.losses < MOST_LOSSES
+            else "its trial failed"
+        )
+        self.watcher.said(
+            f"Server {server + 1} at {where} was lost: {why}; {again} ({name})", is_warning=True
+        )
+        if not left:
+            raise LocalError(
+                f"all servers were lost; the last, at {where}: {why}",
+                remedy="the same command goes on where it ended: the journal has all that was measured",
+            )
+        if work.losses < MOST_LOSSES:
+            self._queue.append(place)
+            return None
+        reason = f"{work.losses} servers were lost while it was measured; the last: {why}"
+        return self._kept(server, place, Attempt(None, reason=reason))
+
+    def _conclude(self, server: int, place: int, outcome: Attempt, *, is_last: bool) -> Trial | None:
+        work = self._works[place]
+        if outcome.figures is None and not self.has_measured and not is_last:
+            outcome.check_mistake(work.proposal)
+        if outcome.figures is None and (is_last or self.watcher.is_interrupted()):
+            return None  # the user may have ended it: the next session tries it again
+        trial = self._kept(server, place, outcome)
+        self._attempts += not trial.is_measured and not trial.lacks_memory
+        self.has_measured = self.has_measured or trial.is_measured
+        if self._attempts >= FIRST_ATTEMPTS and not self.has_measured and not self._running:
+            raise PeerError(
+                f"the first {self._attempts} attempts to measure failed; the last: {trial.reason}",
+                remedy="mend the model or its settings, and look at the server's log",
+            )
+        if not trial.is_measured and not outcome.is_running and not work.has_died:
+            self._works[place] = replace(work, has_died=True)  # the variant may not be the reason
+            self._queue.append(place)
+            return None
+        return trial
+
+    def _kept(self, server: int, place: int, outcome: Attempt) -> Trial:
+        """The trial of this attempt, in the journal."""
+        work, now_ns = self._works.pop(place), self.clock()
+        # The first one takes in the start of the server.
+        since_ns = self._free_ns.get(place)
+        begun_ns = self.since_ns if since_ns is None else work.begun_ns
+        waited_ns = 0 if since_ns is None else begun_ns - since_ns
+        self._free_ns[place] = now_ns
+        trial = replace(
+            outcome.trial(work.proposal, self.journal.next_number()),
+            cost_s=(now_ns - begun_ns) / NS_PER_S,
+            waited_s=waited_ns / NS_PER_S,
+            key=self.key_of(work.proposal),
+            server=server + 1,
+        )
+        self.journal.add(trial, work.proposal.variants, study=self.study)
+        self.trials.append(trial)
+        return trial
+
+
+def _renamed(trial: Trial, proposal: Proposal) -> Trial:
+    """The name may belong to another variant by now: trials are found by content."""
+    parts = tuple(
+        replace(part, variant=variant.name)
+        for part, variant in zip(trial.parts, proposal.variants, strict=True)
+    )
+    return replace(trial, parts=parts, predicted=proposal.predicted)

@@ -1,0 +1,235 @@
+"""From settings to studies with several servers on a Ray cluster.
+
+ask the search -> start the trial on one of the servers -> write the journal as it ends -> tell the search
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import inferometer
+from inferometer.base.units import monotonic_ns
+from inferometer.observe.host import describe_host
+from inferometer.server.repository import example_repository
+from inferometer.stats.watcher import Watcher
+from inferometer.tune import journal as journals
+from inferometer.tune.journal import Journal
+from inferometer.tune.machine import ServerMachine
+from inferometer.tune.meter import fingerprint
+from inferometer.tune.model_config import Fields
+from inferometer.tune.parallel import ParallelTrials, TrialServers
+from inferometer.tune.prepare import (
+    check_settings,
+    choose,
+    groups,
+    make_problem,
+    own_config,
+    with_gpu_figures,
+)
+from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
+from inferometer.tune.server_agent import ServerJob
+from inferometer.tune.session import (
+    key_of,
+    launch_of,
+    profile,
+    seed_of,
+    sent_options,
+    sent_prompts,
+    tell,
+    tell_best,
+    with_trials,
+)
+from inferometer.tune.settings import TuneSettings
+from inferometer.tune.study import Study
+from inferometer.tune.trial import Status, Trial
+from inferometer.tune.variant import VariantNames
+
+
+class ClusterServers(TrialServers, Protocol):
+    """As a whole session needs them. A context manager."""
+
+    left_out: Sequence[ServerMachine]  # machines of other kinds
+
+    def config(self, model: str) -> Fields: ...
+
+    def __enter__(self) -> "ClusterServers": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def studies(settings: TuneSettings, watcher: Watcher) -> Iterator[Study]:
+    """On one server or on several, as the settings say."""
+    return (profile if settings.cluster is None else profile_in_parallel)(settings, watcher)
+
+
+def profile_in_parallel(
+    settings: TuneSettings,
+    watcher: Watcher,
+    *,
+    make_servers: Callable[[TuneSettings, Watcher], ClusterServers] | None = None,
+) -> Iterator[Study]:
+    """A study per model, or one of all models together, each as soon as its search has ended."""
+    check_settings(settings, sends=True)
+    since_ns = monotonic_ns()
+    with contextlib.ExitStack() as stack:
+        journal = stack.enter_context(journals.opened(settings.journal))
+        watcher.planned(None, settings.search.budget_s)
+        servers = stack.enter_context((make_servers or _ray_servers)(settings, watcher))
+        _tell_servers(servers, watcher)
+        names = VariantNames.of(journal.variants())
+        has_measured = False
+        for group in groups(settings):
+            has_gpus = any(machine.gpus for machine in servers.machines)
+            problem = make_problem(settings, group, partial(_config, settings, servers), has_gpus)
+            seed = seed_of(settings, journal)
+            problem = replace(problem, seed=seed, servers=len(servers.machines))
+            name, steps = choose(settings.search.method, problem, names)
+            if settings.must_know_gpus:
+                steps = with_gpu_figures(steps, problem.goals)
+            study = Study(
+                tool=f"inferometer {inferometer.__version__}",
+                mode=settings.mode,
+                search=name,
+                goals=problem.goals,
+                host=_host(servers),
+                server={"launch": settings.launch.mode},
+                seed=seed,
+                gpus={uuid: gpu for machine in servers.machines for uuid, gpu in machine.gpus.items()},
+            )
+            lab = _Lab(settings, servers, journal, names, watcher, has_measured, since_ns)
+            study = run_in_parallel(lab, steps, study)
+            has_measured = has_measured or bool(study.measured)
+            yield study
+            since_ns = monotonic_ns()
+            if watcher.is_interrupted():
+                return
+
+
+def _ray_servers(settings: TuneSettings, watcher: Watcher) -> ClusterServers:
+    from inferometer.tune.ray_servers import RayServers
+
+    assert settings.cluster is not None
+    job = ServerJob(
+        launch_of(settings),
+        sent_options(settings),
+        settings.effort,
+        sent_prompts(settings.models),
+        has_examples=settings.launch.repositories == (example_repository(),),
+    )
+    return RayServers(settings.cluster.address, settings.cluster.servers, job, watcher)
+
+
+def _tell_servers(servers: ClusterServers, watcher: Watcher) -> None:
+    for number, machine in enumerate(servers.machines, 1):
+        watcher.said(f"Server {number} at {machine.place}: {machine.kind}", is_detail=True)
+    for machine in servers.left_out:
+        watcher.said(
+            f"The server at {machine.place} is left out, since its machine is unlike the others: {machine.kind}, not "
+            f"{servers.machines[0].kind}",
+            is_warning=True,
+        )
+
+
+def _config(settings: TuneSettings, servers: ClusterServers, model: str) -> Fields:
+    """The model's own file, else what a server makes of it."""
+    found = own_config(settings, model)
+    return servers.config(model) if found is None else found
+
+
+def _host(servers: ClusterServers) -> dict[str, Any]:
+    """Of the machines of the servers, which are alike; the rest is of this one."""
+    machine = servers.machines[0]
+    return {
+        **describe_host(),
+        "processor": machine.processor,
+        "cores": len(machine.cores),
+        "memory_bytes": machine.memory_bytes,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Lab:
+    """What one search needs."""
+
+    settings: TuneSettings
+    servers: ClusterServers
+    journal: Journal
+    names: VariantNames
+    watcher: Watcher
+    has_measured: bool
+    since_ns: int
+
+    def sent(self, models: Sequence[str]) -> str:
+        options = {name: row for name, row in sent_options(self.settings).items() if name in models}
+        prompts = {name: row for name, row in sent_prompts(self.settings.models).items() if name in models}
+        return fingerprint(options, prompts)
+
+    def key_of(self, proposal: Proposal) -> str:
+        """With the kind of the machines: trials of another kind are never taken for one of these."""
+        sent = self.sent([variant.model for variant in proposal.variants])
+        return f"{key_of(proposal, sent)} on {self.servers.machines[0].digest}"
+
+
+def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
+    """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
+    retry = lab.journal.recall(f"ended {study.name}") is not None
+    doing = ParallelTrials(
+        lab.servers, lab.journal, lab.watcher, lab.key_of, study.name, retry, lab.has_measured, lab.since_ns
+    )
+    skipped: list[Trial] = []
+    count = 0  # trials that were told of
+
+    def ended(reason: str) -> Study:
+        found = with_trials(
+            study, lab.names, [*doing.trials, *skipped], ended=reason, sent=lab.sent(study.models)
+        )
+        return replace(found, server={**study.server, "servers": _rows(lab.servers, doing)})
+
+    told: Trial | None = None
+    while True:
+        try:
+            event = steps.send(told)
+        except StopIteration as stop:
+            lab.journal.remember(f"ended {study.name}", stop.value)
+            return ended(stop.value)
+        told = None
+        if isinstance(event, SearchMessage):
+            tell(lab.watcher, event)
+        elif isinstance(event, SkippedProposal):
+            lab.watcher.skipped(event)
+            skipped.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
+        elif isinstance(event, Proposal):
+            is_known = doing.start(event)
+            lab.watcher.proposed(event, is_known=is_known)
+        else:
+            told = doing.next_trial()
+            if told is None:
+                doing.end()
+            tell_best(lab.watcher, study, doing.trials)
+            for trial in doing.trials[count:]:
+                lab.watcher.tried(trial)
+            count = len(doing.trials)
+            if told is None:
+                return ended("interrupted")
+
+
+def _rows(servers: ClusterServers, doing: ParallelTrials) -> list[dict[str, Any]]:
+    """What ran where: the servers as the report shows them."""
+    rows: list[dict[str, Any]] = [
+        {
+            "place": machine.place,
+            "machine": machine.kind,
+            "cores": list(machine.cores),
+            "gpus": sorted(machine.gpus),
+            "trials": sum(trial.server == number for trial in doing.trials),
+            "lost": doing.lost.get(number - 1, ""),
+        }
+        for number, machine in enumerate(servers.machines, 1)
+    ]
+    rows += [
+        {"place": machine.place, "machine": machine.kind, "trials": 0, "left_out": True}
+        for machine in servers.left_out
+    ]
+    return rows

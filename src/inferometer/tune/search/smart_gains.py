@@ -1,0 +1,113 @@
+"""What measuring a candidate is expected to gain, and which is measured next."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.stats.figures import THROUGHPUT
+from inferometer.tune.scoring import passes, pool
+from inferometer.tune.search.forecast import MEAN, expected_gain
+from inferometer.tune.search.smart_state import SmartState
+from inferometer.tune.search.throughput_model import Array
+
+Mask = NDArray[np.bool_]
+
+STRIDE = 4  # a load may be so many times the knee
+GROWTH = 1.1  # a load that gives so many times the throughput of smaller ones is not beyond the knee
+WORTH = 0.004  # relative gain below which another run is not worth it
+REOPEN = 0.01  # expected gain for which a race is interrupted
+LATE_REOPEN = 0.04  # the same where the time is needed for the confirmation
+MISSED = 1.3  # times a limit: at higher loads it is missed for sure
+
+
+def may_use(state: SmartState) -> Mask:
+    """Candidates whose load is not far beyond the knee, nor beyond what the configuration could use.
+
+    Little's law: at most so many requests are useful as all instances can execute, as many again that wait to
+    be next, and those that are on their way, which are the rate times the time that a request takes when idle.
+    """
+    points = state.candidates.points
+    smallest = points.load <= points.load.min()
+    if points.by_rate or not state.trials:
+        return np.ones(len(points.load), bool)
+    rates = np.array([(trial.combined(THROUGHPUT) or 0.0) / trial.load.batch for trial in state.trials])
+    loads = points.load[state.rows]
+    knee = loads[rates * GROWTH >= rates.max()].min()
+    idle_s = min((trial.combined(MEAN) or np.inf) / 1000 for trial in state.trials)
+    away = rates.max() * idle_s if np.isfinite(idle_s) else np.inf
+    useful = 2 * (state.candidates.room + away)
+    return np.asarray(smallest | (points.load <= np.minimum(STRIDE * knee, useful)))
+
+
+def of_new_count(state: SmartState, left_for_s: float) -> int | None:
+    """The most promising candidate with a number of instances that was never measured: throughput has a kink where
+    cores run out, and nothing but a look shows where."""
+    counts = state.candidates.points.instances
+    gain = np.where(np.isin(counts, counts[state.rows + state.pending]), -1.0, gains(state))
+    gain = np.where(state.costs(state.look) <= state.clock.left_s - left_for_s, gain, -1.0)
+    return int(gain.argmax()) if gain.max() >= 0 else None
+
+
+def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None]:
+    """The largest expected gain, and the candidate with the most expected gain per second.
+
+    Where only one more configuration can be loaded, it is the one with the most expected gain, and loads on what is
+    loaded must leave the time for it.
+    """
+    gain, cost_s = gains(state), state.costs(state.look)
+    left_s = state.clock.left_s - left_for_s
+    gain = np.where(cost_s <= left_s, gain, -1.0)
+    if gain.max() < 0:
+        return 0.0, None
+    is_fresh = ~np.isin(state.candidates.which, state.loaded)
+    value = gain / cost_s
+    last = int(np.where(is_fresh, gain, -1.0).argmax())
+    if is_fresh[last] and gain[last] > WORTH and left_s < 2 * cost_s[last]:
+        value = np.where(is_fresh | (cost_s + cost_s[last] > left_s), gain / cost_s[last], value)
+    return float(gain.max()), int(value.argmax())
+
+
+def gains(state: SmartState) -> Array:
+    """The expected gain of every candidate; -1 where measuring it tells nothing."""
+    state.forecast()
+    value, feasible = state.utility, state.feasible
+    kinds = state.candidates.kinds
+    # Those that cannot differ from one that is measured are closed.
+    is_open = ~np.isin(kinds, kinds[state.rows + state.pending])
+    is_open &= may_use(state) & ~_is_missed(state)
+    is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.too_large, *state.held])
+    for number, load in state.breaking.items():
+        is_open &= (state.candidates.which != number) | (state.candidates.points.load < load)
+    good = _incumbents(state, feasible)
+    if good:
+        gain = expected_gain(value, float(value.mean[good].max())) * feasible
+    else:
+        gain = feasible * (1.0 + np.exp(np.clip(value.mean - value.mean.max(), -5, 0)))
+    return np.where(is_open, gain, -1.0)
+
+
+def _is_missed(state: SmartState) -> Mask:
+    """Loads above one at which the same configuration clearly missed a limit of the latency."""
+    points, which = state.candidates.points, state.candidates.which
+    found = np.zeros(len(which), bool)
+    for row, trial in zip(state.rows, state.trials, strict=True):
+        for number, goal in enumerate(state.problem.goals):
+            for limit in goal.constraints:
+                value = trial.value(limit.tag, number)
+                if limit.high is not None and value is not None and value > MISSED * limit.high:
+                    found |= (which == which[row]) & (points.load >= points.load[row])
+    return found
+
+
+def _incumbents(state: SmartState, feasible: Array) -> list[int]:
+    """Measured candidates that keep the constraints: before a race by the forecast, since one run is noisy; after it
+    by their figures, since those decide the result."""
+    if not state.has_raced:
+        return [row for row in dict.fromkeys(state.rows) if feasible[row] >= 0.5]
+    return [state.row_of(trial) for trial in pool(state.trials) if passes(state.problem.goals, trial)]
+
+
+def worth(state: SmartState) -> float:
+    """The expected gain for which the search goes on: after a race only a considerable one."""
+    if not state.has_raced:
+        return WORTH
+    return REOPEN if state.clock.budget_s is None else LATE_REOPEN

@@ -1,0 +1,192 @@
+"""One of several servers, where it runs: it starts the model server and measures trials against it, as it is asked."""
+
+import contextlib
+import os
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.observe.host import Nvml, open_nvml, processor
+from inferometer.options.options import Options
+from inferometer.server.repository import example_repository
+from inferometer.stats.watcher import completed
+from inferometer.tune.attempt import Attempt, attempted
+from inferometer.tune.deployment import Deployment, open_deployment
+from inferometer.tune.meter import EngineMeter
+from inferometer.tune.model_config import Fields
+from inferometer.tune.search.search import Proposal
+from inferometer.tune.settings import Effort, LaunchSettings, Prompts
+
+_LIMITS = ("OMP_NUM_THREADS",)  # that Ray sets in its workers; a model server has the threads its cores give
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeServer:
+    """Asks for `ServerFacts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    processor: str
+    cores: tuple[int, ...]  # that may be used
+    memory_bytes: int
+    gpus: Mapping[str, Any]  # name and memory by UUID
+
+
+@dataclass(frozen=True, slots=True)
+class OpenServer:
+    """Start the model server, on these cores."""
+
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfig:
+    """Asks for what the server makes of a model's own configuration."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureTrial:
+    """Asks for an `Attempt`."""
+
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptTrial:
+    """The trial that is being measured is to end soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseServer:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDid:
+    """What was asked is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailed:
+    """What was asked could not be done: an error for the user, or a bug with its traceback."""
+
+    error: InferometerError | None
+    text: str
+
+
+ServerQuestion = DescribeServer | OpenServer | ReadConfig | MeasureTrial | InterruptTrial | CloseServer
+ServerAnswer = ServerFacts | Attempt | Fields | ServerDid | ServerFailed
+
+
+@dataclass(frozen=True, slots=True)
+class ServerJob:
+    """What to start, and what to send to it."""
+
+    launch: LaunchSettings
+    options: Mapping[str, Options]
+    effort: Effort
+    prompts: Mapping[str, Prompts | None]
+    has_examples: bool = False  # the models are those of the package, wherever that is
+
+    def opened(self) -> "ServerAgent":
+        return ServerAgent(self)
+
+
+class ServerAgent:
+    """Answers questions. One may come while a trial is measured: to interrupt it."""
+
+    def __init__(self, job: ServerJob) -> None:
+        self._launch = job.launch
+        if job.has_examples:
+            self._launch = replace(job.launch, repositories=(example_repository(),))
+        self._is_interrupted = False
+        self._deployment: Deployment | None = None
+        watcher = completed(SimpleNamespace(is_interrupted=lambda: self._is_interrupted))
+        self._meter = EngineMeter(job.options, job.effort, job.prompts, watcher)
+        self._cores: tuple[int, ...] = ()
+
+    def handle(self, message: ServerQuestion) -> ServerAnswer:
+        try:
+            return self._answer(message)
+        except InferometerError as error:
+            return ServerFailed(error, str(error))
+        except Exception:  # the outermost frame: who asked shows it
+            return ServerFailed(None, traceback.format_exc())
+
+    def _answer(self, message: ServerQuestion) -> ServerAnswer:
+        match message:
+            case DescribeServer():
+                return facts()
+            case OpenServer(cores):
+                self._open(cores)
+            case ReadConfig(model):
+                return self._opened.base_config(model)
+            case MeasureTrial(proposal):
+                keep_to(self._cores)
+                return attempted(proposal, self._opened, self._meter)
+            case InterruptTrial():
+                self._is_interrupted = True
+            case CloseServer():
+                self._meter.close()
+                if self._deployment is not None:
+                    self._deployment.close()
+        return ServerDid()
+
+    @property
+    def _opened(self) -> Deployment:
+        assert self._deployment is not None, "asked before it was opened"
+        return self._deployment
+
+    def _open(self, cores: tuple[int, ...]) -> None:
+        for folder in self._launch.repositories:
+            if not folder.is_dir():
+                raise UsageError(
+                    f"the model repository '{folder}' is not on the node of this server",
+                    remedy="put it on a file system that all nodes share, at the same path",
+                )
+        self._cores = cores
+        keep_to(cores)
+        for name in _LIMITS:
+            os.environ.pop(name, None)
+        self._deployment = open_deployment(self._launch)
+        self._deployment.__enter__()
+
+
+def keep_to(cores: tuple[int, ...]) -> None:
+    """This process with all its threads, and what they start from now on."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+def facts() -> ServerFacts:
+    import psutil
+
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    return ServerFacts(processor(), cores, int(psutil.virtual_memory().total), _visible_gpus(open_nvml()))
+
+
+def _visible_gpus(nvml: Nvml | None) -> Mapping[str, Any]:
+    """Those that this process may use: Ray gives each server its own."""
+    if nvml is None:
+        return {}
+    names, gpus = nvml.names(), nvml.read()
+    found = {
+        uuid: {"name": names[uuid], "total_memory": gpu.memory_total_bytes or 0} for uuid, gpu in gpus.items()
+    }
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return found
+    words = [word.strip() for word in visible.split(",") if word.strip()]
+    return {
+        uuid: gpu
+        for number, (uuid, gpu) in enumerate(found.items())
+        if str(number) in words or any(uuid.startswith(word) for word in words if not word.isdigit())
+    }
