@@ -163,7 +163,7 @@ class HostSample:
 class HostMeter:
     """Reads this host: all its cores, or only those with these numbers.
 
-    To open the library of the GPUs takes longer than to start a command: a thread does it when they are first asked for.
+    Opening the library of the GPUs takes longer than starting a command: a thread does it when they are asked for.
     """
 
     def __init__(self, cores: Collection[int] = ()) -> None:
