@@ -525,7 +525,7 @@ class ClientsOptions:
     """What `clients` is asked."""
 
     rate: float = option(
-        "-r --rate",
+        "--rate",
         "Requests per second that all clients send together, such as 250k or 2M",
         per_second,
         default=0.0,
