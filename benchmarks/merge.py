@@ -1,5 +1,5 @@
 """What it costs to make one answer of many clients: those are simulated, and so is time; only what the controller does
-is counted. `python -m benchmarks.merge 200 5000 10` alone: clients, requests per second of each, seconds.
+is counted. `python -m benchmarks.merge 200 5000 20` alone: clients, requests per second of each, seconds.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from inferometer.stats.watcher import Watcher
 
 CLIENTS = 200
 PER_CLIENT = 5_000  # requests per second
-SECONDS = 10
+SECONDS = 20
 BEGIN_NS = 10**15
 WAY_NS = 100 * NS_PER_US  # of a question, and of its answer
 WINDOW_NS = NS_PER_S

@@ -60,7 +60,8 @@ class RayMachines:
 
     def __exit__(self, *_: object) -> None:
         end_session(self._process.pid)
-        self._process.wait()
+        with self._process:  # its pipes are closed
+            pass
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self) -> list[str]:

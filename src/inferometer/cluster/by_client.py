@@ -95,6 +95,7 @@ class _Course:
     filling: _Slice = field(default_factory=_Slice)
     recent: list[Records] = field(default_factory=list)  # of the last report: some may be of the next window
     uncertainty_ns: int = 0
+    was_lost: bool = False  # before its load was applied: the others have all of it
 
     @property
     def held(self) -> int:
@@ -114,7 +115,10 @@ class ByClient:
     def begin(self, rules: WindowRules) -> None:
         """A level begins: from here on what is reported may be of it."""
         self._rules, self._start_ns = rules, None
-        self._courses = {member: _Course(member, _spent(member)) for member in self.members}
+        self._courses = {
+            member: _Course(member, _spent(member), was_lost=member.loss is not None)
+            for member in self.members
+        }
 
     def start(self, start_ns: int) -> None:
         """It counts from here; what ended before may still come."""
@@ -184,7 +188,8 @@ def _figures(
     first, last = before[-1].spent if before else course.begun, whole.spent
     elapsed_ns = max(last.at_ns - first.at_ns, 1)
     cpu_ns = [now - then for now, then in zip(last.cpu_ns, first.cpu_ns, strict=False)]
-    latency, requests = whole.latency_ns.distribution(), whole.count + whole.failed
+    latency, lag = whole.latency_ns.distribution(), whole.lag_ns.distribution()
+    requests = whole.count + whole.failed
     if whole.windows > len(counted):  # more was joined to the first than counts
         start_ns = min(start_ns, whole.start_ns)
     seconds = max(end_ns - start_ns, 1) / NS_PER_S
@@ -201,8 +206,8 @@ def _figures(
         cpu_share=max(cpu_ns, default=0) / elapsed_ns,
         cpu_us_per_request=sum(cpu_ns) / NS_PER_US / requests if requests else 0.0,
         own_cpu_share=max(0, last.own_cpu_ns - first.own_cpu_ns) / elapsed_ns,
-        lag_p50_ns=whole.lag_ns.percentile(50),
-        lag_p99_ns=whole.lag_ns.percentile(99),
+        lag_p50_ns=lag.percentile_ns(50.0),
+        lag_p99_ns=lag.percentile_ns(99.0),
         sent_bytes=whole.sent_bytes,
         received_bytes=whole.received_bytes,
         clock=ClientClockFigures(
@@ -212,15 +217,17 @@ def _figures(
             round_trip_ns=member.clock.round_trip_ns,
             jumps=member.clock.jumps,
         ),
-        lost=_maybe_lost(member, level_start_ns),
+        lost=_maybe_lost(course, level_start_ns),
     )
 
 
-def _maybe_lost(member: Member, level_start_ns: int) -> LostClient | None:
-    loss = member.loss
+def _maybe_lost(course: _Course, level_start_ns: int) -> LostClient | None:
+    loss = course.member.loss
     if loss is None:
         return None
     after_s = (loss.at_ns - level_start_ns) / NS_PER_S
+    if not course.was_lost:
+        after_s = max(0.0, after_s)  # while the load was applied
     return LostClient(after_s, loss.why, loss.outstanding, loss.is_taken_over)
 
 

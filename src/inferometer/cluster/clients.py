@@ -213,6 +213,8 @@ class Clients:
             self._plan, self._last = None, None
             live = self.live
             each = -(-count // len(live))
+            if self.spool_fds:  # what they keep needs a place
+                each = min(each, len(self.spool_fds) // len(self.members))
             messages = {
                 member: Resize(each, number * each, each * len(live)) for number, member in enumerate(live)
             }

@@ -29,7 +29,7 @@ class RayClient:
 
     def begin(self, job: bytes, files: dict[str, bytes]) -> tuple[BegunClient, bytes]:
         """Where this client runs, and what went wrong, if anything did. The files are those that the job names."""
-        from ray.util import get_node_ip_address
+        import ray
 
         failed = b""
         try:
@@ -37,7 +37,8 @@ class RayClient:
             self._agent.__enter__()
         except Exception as error:  # the outermost frame: the controller shows it
             failed = pickle.dumps(_failed(error))
-        address, niceness = str(get_node_ip_address()), os.getpriority(os.PRIO_PROCESS, 0)
+        address_of_node: Any = ray.util.get_node_ip_address
+        address, niceness = str(address_of_node()), os.getpriority(os.PRIO_PROCESS, 0)
         cores = len(os.sched_getaffinity(0))
         return BegunClient(address, niceness, machine(), os.getpid(), cores), failed
 

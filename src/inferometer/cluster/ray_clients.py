@@ -118,7 +118,7 @@ class RayNetwork:
             first = clients[0].number
             self.ray.send(EndClients(range(first, first + len(clients))))
             with contextlib.suppress(LocalError):  # then they end with the process that speaks to Ray
-                self.ray.expect(ClientsEnded, END_S)
+                self.ray.expect(ClientsEnded, END_S, is_end=True)
 
     # --- about the clients
 

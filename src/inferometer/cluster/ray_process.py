@@ -83,7 +83,9 @@ class RayProcess:
         with contextlib.suppress(LocalError):  # it was not started
             if process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.process.wait(CLOSE_S)
+                    process.process.wait(
+                        CLOSE_S if self.count else 0
+                    )  # one that is not open yet does not listen
                 process.end()
 
     @property
@@ -125,11 +127,11 @@ class RayProcess:
         else:
             self.said[said.number] = said
 
-    def expect(self, kind: type[Answer], limit_s: float) -> Answer:
-        """The next message of this kind."""
+    def expect(self, kind: type[Answer], limit_s: float, *, is_end: bool = False) -> Answer:
+        """The next message of this kind. Who wants to end is not kept waiting, but for what ends."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            if self.is_interrupted():
+            if not is_end and self.is_interrupted():
                 raise KeyboardInterrupt(signal.SIGINT)
             try:
                 said = self._bridge.recv() if self._bridge and self._bridge.poll(_LOOK_S) else None

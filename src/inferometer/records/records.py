@@ -109,7 +109,10 @@ def _sorted(columns: list[Column], times: Column) -> Records:
     if len(times):
         starts = np.cumsum(stamps) - stamps
         times = np.concatenate([times[starts[row] : starts[row] + stamps[row]] for row in order])
-    return Records(*[column[order] for column in columns] + [times])
+    # Many columns have one value throughout, and need no order.
+    return Records(
+        *[column if (column == column[0]).all() else column[order] for column in columns] + [times]
+    )
 
 
 EMPTY = from_rows(np.empty((0, len(COLUMNS)), dtype=np.int64))
