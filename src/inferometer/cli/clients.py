@@ -29,7 +29,7 @@ def run(given: dict[str, Any]) -> int:
     from inferometer.observe.host import describe_host
     from inferometer.report.terminal import show
     from inferometer.selftest.clients_document import Planned, document, to_json
-    from inferometer.selftest.clients_needed import Machines, Traffic, clients_needed
+    from inferometer.selftest.clients_needed import Machines, WantedLoad, clients_needed
 
     own = own_options(given, ClientsOptions)
     if own.headroom >= 1:
@@ -39,9 +39,9 @@ def run(given: dict[str, Any]) -> int:
     writable(own.json)
     host = describe_host()
     worker = _measure(own)
-    traffic = Traffic(own.rate, worker.cost_us, worker.sent_bytes, worker.received_bytes)
+    load = WantedLoad(own.rate, worker.cost_us, worker.sent_bytes, worker.received_bytes)
     machines = Machines(own.cores or host["cores"], own.network, own.headroom)
-    planned = Planned(own, host, worker, machines, clients_needed(traffic, machines))
+    planned = Planned(own, host, worker, machines, clients_needed(load, machines))
     show(document(planned))
     print(f"\n{planned.command_title}\n  {planned.command}")
     if own.json is not None:

@@ -31,7 +31,7 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class WantedLoad:
     """The load, and what one request of it is."""
 
     rate: float  # per second, of all clients
@@ -95,23 +95,23 @@ def wire_bytes(size: float) -> float:
     return size + math.ceil(size / SEGMENT) * PACKET_COST
 
 
-def clients_needed(traffic: Traffic, machines: Machines) -> ClientsNeeded:
+def clients_needed(load: WantedLoad, machines: Machines) -> ClientsNeeded:
     usable = 1 - machines.headroom
-    sent = traffic.rate * wire_bytes(traffic.sent_bytes) * BITS
-    received = traffic.rate * wire_bytes(traffic.received_bytes) * BITS
-    cost = traffic.cost_us
+    sent = load.rate * wire_bytes(load.sent_bytes) * BITS
+    received = load.rate * wire_bytes(load.received_bytes) * BITS
+    cost = load.cost_us
     ends = cost.limits or (cost.value, cost.value)
-    value, low, high = (traffic.rate * us * CLUSTER_COST / US_PER_S for us in (cost.value, *ends))
+    value, low, high = (load.rate * us * CLUSTER_COST / US_PER_S for us in (cost.value, *ends))
     counts = (_ceiling(cores / usable / machines.cores) for cores in (value, low, high))
     by_network = _ceiling(max(sent, received) / (machines.network_bit_s * usable))
-    wire = max(sent, received) / traffic.rate
+    wire = max(sent, received) / load.rate
     return ClientsNeeded(
         Estimate(value, low, high),
         sent,
         received,
         Bounds(*counts),
         by_network,
-        traffic.rate * RECORD_CPU_US / US_PER_S,
+        load.rate * RECORD_CPU_US / US_PER_S,
         usable * min(machines.cores * US_PER_S / (cost.value * CLUSTER_COST), machines.network_bit_s / wire),
     )
 

@@ -10,7 +10,7 @@ from inferometer.options.command_line import read
 from inferometer.options.commands import ClientsOptions
 from inferometer.report.document import Tone
 from inferometer.selftest.clients_document import Planned, document, to_json
-from inferometer.selftest.clients_needed import Bounds, Machines, Traffic, clients_needed, wire_bytes
+from inferometer.selftest.clients_needed import Bounds, Machines, WantedLoad, clients_needed, wire_bytes
 from inferometer.selftest.one_worker import OneWorker, mean_of
 from inferometer.stats.measurement import Estimate
 
@@ -22,7 +22,7 @@ def needed(
     rate: float = 1e6, cost: Estimate = COST, sent: float = 400, received: float = 200, **machines: float
 ):
     chosen = {"cores": 4, "network_bit_s": FAST, "headroom": 0.0, **machines}
-    return clients_needed(Traffic(rate, cost, sent, received), Machines(**chosen))
+    return clients_needed(WantedLoad(rate, cost, sent, received), Machines(**chosen))
 
 
 def test_cores_are_rate_times_the_cost_of_a_request() -> None:
@@ -88,9 +88,9 @@ def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **aske
     worker = OneWorker((90e3,) * 3, (19.0, 20.0, 21.0), 400.0, 200.0, limits, 0)
     options = ClientsOptions(rate=rate, **asked)
     machines = Machines(4, 10e9, 0.3)
-    traffic = Traffic(rate, worker.cost_us, worker.sent_bytes, worker.received_bytes)
+    load = WantedLoad(rate, worker.cost_us, worker.sent_bytes, worker.received_bytes)
     return Planned(
-        options, {"processor": "a processor", "cores": 8}, worker, machines, clients_needed(traffic, machines)
+        options, {"processor": "a processor", "cores": 8}, worker, machines, clients_needed(load, machines)
     )
 
 
