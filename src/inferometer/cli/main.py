@@ -35,6 +35,7 @@ COMMANDS = {
     "report": "detailed reports of configurations that profile measured",
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
+    "clients": "how many client machines a load needs, from what this machine can send",
     "demo": "the whole story on the embedded server, from nothing, in about a minute",
     "completion": "a script that completes commands and options in bash, zsh or fish",
     "help": "this text, the help of a command, or a page about a topic",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
 from inferometer.options.values import (
@@ -19,6 +20,7 @@ from inferometer.options.values import (
     microseconds,
     output_file,
     path,
+    share,
     text,
     whole,
 )
@@ -447,6 +449,50 @@ class SelftestOptions:
 
     json: Path | None = option("--json", "Write all figures to this file", path(), group="Selftest")
     quick: bool = option("--quick", "A shorter, rougher test of about 20 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsOptions:
+    """What `clients` is asked."""
+
+    rate: float = option(
+        "--rate",
+        "Requests per second that all clients send together, such as 250k or 2M",
+        per_second,
+        default=0.0,
+        shown="",
+        group="Load",
+        is_required=True,
+    )
+    grpc: bool = option("--grpc", "Requests over gRPC, not HTTP")
+    request_size: float = option(
+        "--request-size", "Bytes of data in a request, such as 64kB", data_size, default=64, shown="64"
+    )
+    reply_size: float = option(
+        "--reply-size", "Bytes of data in a reply, such as 4kB", data_size, default=0, shown="0"
+    )
+    cores: int | None = option(
+        "--cores",
+        "Cores of a client's machine (default: those of this one)",
+        whole("N", least=1),
+        group="Machines",
+    )
+    network: float = option(
+        "--network",
+        "What a client's network carries in each direction, such as 25Gbit",
+        bandwidth,
+        default=10e9,
+        shown="10Gbit",
+    )
+    headroom: float = option(
+        "--headroom",
+        "Share of its cores and network that a client leaves unused, so that it is not the limit",
+        share(zero=True),
+        default=0.3,
+        shown="30%",
+    )
+    quick: bool = option("--quick", "A shorter, rougher look at this machine", group="Output")
+    json: Path | None = option("--json", "Write all figures to this file", path())
 
 
 @dataclass(frozen=True, slots=True)

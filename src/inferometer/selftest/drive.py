@@ -85,6 +85,8 @@ class ServerReport:
     cpu_ns: int
     requests: int
     late_ns: int  # the most by which a freeze lasted longer than its pattern says
+    received_bytes: int
+    sent_bytes: int
     arrivals_ns: list[int]  # since the last report
 
 

@@ -46,6 +46,7 @@ from inferometer.wire.frames import (
     window_update,
 )
 from inferometer.wire.headers import SHRINK, encode_block
+from inferometer.wire.protobuf import varint
 from inferometer.wire.sender import pack_id
 
 # By the request's number modulo CYCLE, what goes wrong with it, in the words the failure groups have for it.
@@ -95,6 +96,7 @@ class Behaviour:
     stall: Stall | None = None
     is_failing: bool = False
     keeps_arrivals: bool = False
+    reply_size: int = 0  # bytes that are added to the smallest reply
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -183,7 +185,12 @@ def _reply(status: bytes, body: bytes) -> bytes:
     return head % (status, len(body)) + body
 
 
-GOOD = _reply(b"200 OK", _BODY)
+def http_reply(size: int) -> bytes:
+    """A good one with so many bytes more than it needs."""
+    return _reply(b"200 OK", _BODY + b" " * size)
+
+
+GOOD = http_reply(0)
 # A reset without a byte of the reply could be a kept-alive connection that the server was done with; the client
 # sends such a request again. One in the middle of a reply is always a failure.
 BROKEN_OFF = GOOD[: len(GOOD) // 2]
@@ -199,9 +206,10 @@ _LENGTH = b"\r\nContent-Length: "  # with the line's beginning: Inference-Header
 class NullHttp(Peer):
     """Requests with a Content-Length, or none."""
 
-    def __init__(self, book: Book, *, is_failing: bool) -> None:
+    def __init__(self, book: Book, *, is_failing: bool, good: bytes = GOOD) -> None:
         super().__init__(book)
         self._is_failing = is_failing
+        self._good = good
 
     def _read_head(self, data: bytearray, position: int, length: int, out: list[bytes]) -> int:
         end = data.find(b"\r\n\r\n", position, length)
@@ -214,7 +222,7 @@ class NullHttp(Peer):
     def _answer(self, out: list[bytes]) -> None:
         number = self._book.enter()
         kind = fault(number) if self._is_failing else None
-        out.append(GOOD if kind is None else _BAD[kind])
+        out.append(self._good if kind is None else _BAD[kind])
 
 
 # --- gRPC
@@ -231,30 +239,42 @@ def _split_by_id(*parts: bytes) -> tuple[bytes, ...]:
     return tuple(pieces)
 
 
-_MESSAGE = b"\x0a\x04null"  # ModelInferResponse(model_name="null")
-_PIECES = _split_by_id(
-    # SHRINK: our header table is empty, as the client asked; then blocks may be looked up by their bytes.
-    frame(
-        HEADERS,
-        END_HEADERS,
-        0,
-        SHRINK + encode_block(((":status", "200"), ("content-type", "application/grpc"))),
-    ),
-    frame(DATA, 0, 0, b"\0" + len(_MESSAGE).to_bytes(4, "big") + _MESSAGE),
-    frame(HEADERS, END_HEADERS | END_STREAM, 0, encode_block((("grpc-status", "0"),))),
-)
+_NAME = b"\x0a\x04null"  # ModelInferResponse.model_name
+_RAW = b"\x32"  # its raw_output_contents, with a length
+_DATA = 16_384  # what a frame may hold where nothing else was agreed
+
+
+def grpc_reply(size: int) -> tuple[bytes, ...]:
+    """With so many bytes more than it needs, cut where the stream id goes."""
+    message = _NAME + (_RAW + varint(size) + bytes(size) if size else b"")
+    body = b"\0" + len(message).to_bytes(4, "big") + message
+    return _split_by_id(
+        # SHRINK: our header table is empty, as the client asked; then blocks may be looked up by their bytes.
+        frame(
+            HEADERS,
+            END_HEADERS,
+            0,
+            SHRINK + encode_block(((":status", "200"), ("content-type", "application/grpc"))),
+        ),
+        *(frame(DATA, 0, 0, body[start : start + _DATA]) for start in range(0, len(body), _DATA)),
+        frame(HEADERS, END_HEADERS | END_STREAM, 0, encode_block((("grpc-status", "0"),))),
+    )
+
+
+SMALLEST = grpc_reply(0)
 _OPENED = LARGEST_WINDOW - DEFAULT_WINDOW
 
 
 class NullGrpc(Peer):
-    """Unary calls. Our window is as wide as it gets; replies are far smaller than the client's."""
+    """Unary calls. Our window is as wide as it gets; of the client's, TCP keeps us within what it has read."""
 
     greeting = settings(
         {INITIAL_WINDOW_SIZE: LARGEST_WINDOW, MAX_FRAME_SIZE: LARGEST_FRAME_SIZE}
     ) + window_update(0, _OPENED)
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, reply: tuple[bytes, ...] = SMALLEST) -> None:
         super().__init__(book, skipped=len(PREFACE))
+        self._reply = reply
         self._stream = 0  # to answer after this frame; 0 is none
         self._used = 0  # of the connection's window
 
@@ -284,7 +304,7 @@ class NullGrpc(Peer):
     def _answer(self, out: list[bytes]) -> None:
         if self._stream:
             self._book.enter()
-            out.append(pack_id(self._stream).join(_PIECES))
+            out.append(pack_id(self._stream).join(self._reply))
             self._stream = 0
 
 
@@ -318,6 +338,8 @@ class _Server:
         self._buffer = bytearray(BUFFER)
         self._connections: dict[int, tuple[socket.socket, Peer]] = {}
         self._late_ns = 0
+        self._received = self._sent = 0
+        self._http, self._grpc = http_reply(behaviour.reply_size), grpc_reply(behaviour.reply_size)
         self._epoll = select.epoll()
         for fd in (listener.fileno(), STDIN):
             self._epoll.register(fd, select.EPOLLIN)
@@ -340,9 +362,9 @@ class _Server:
     def _accept(self) -> None:
         sock, _ = self._listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer: Peer = NullHttp(self._book, is_failing=self._behaviour.is_failing)
+        peer: Peer = NullHttp(self._book, is_failing=self._behaviour.is_failing, good=self._http)
         if self._behaviour.protocol == "grpc":
-            peer = NullGrpc(self._book)
+            peer = NullGrpc(self._book, self._grpc)
         self._connections[sock.fileno()] = (sock, peer)
         self._epoll.register(sock.fileno(), select.EPOLLIN)
         if peer.greeting:
@@ -353,8 +375,11 @@ class _Server:
         try:
             length = sock.recv_into(self._buffer)
             replies = peer.receive(self._buffer, length) if length else []
+            self._received += length
             if replies:
-                sock.sendall(replies[0] if len(replies) == 1 else b"".join(replies))
+                reply = replies[0] if len(replies) == 1 else b"".join(replies)
+                self._sent += len(reply)
+                sock.sendall(reply)
         except OSError:  # the client has gone
             length, replies = 0, []
         if not length:
@@ -375,6 +400,8 @@ class _Server:
                 "cpu_ns": time.process_time_ns(),
                 "requests": self._book.requests,
                 "late_ns": self._late_ns,
+                "received_bytes": self._received,
+                "sent_bytes": self._sent,
                 "arrivals_ns": self._book.take_arrivals(),
             }
         )

@@ -25,6 +25,7 @@ from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
 from inferometer.diagnose.run import Outcome
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
+from inferometer.selftest.one_worker import Exchanged, OneWorker
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.run_folder import RunFolder
 from inferometer.ui.place import UiPlace
@@ -81,7 +82,7 @@ FILES = {
     "hello.proto": 'syntax = "proto3"; package p; import "empty.proto"; service S { rpc Call(M) returns (M); }',
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
-    + "ui: {idle: 1m}\nruns: {limit: 1}\n"
+    + "ui: {idle: 1m}\nruns: {limit: 1}\nclients: {quick: true}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
@@ -286,6 +287,12 @@ OWN_LINES = {
         "--config other.yaml",
     ),
     "selftest": ("--json out.json --quick", "--config other.yaml"),
+    "clients": (
+        "--rate 2M --grpc --request-size 1kB --reply-size 2kB --quick --json out.json",
+        "--rate 2M --cores 3 --headroom 10%",
+        "--rate 2M --network 400Mbit",
+        "--rate 2M --config other.yaml",
+    ),
     "ui": (
         "--host 127.0.0.2 --port 7 --store kept --idle 5m",
         "--store kept --open",
@@ -464,6 +471,10 @@ class Silent:
         self.observer.hand(request.host, request.port, request.store, request.idle_s)
         told(UiPlace("http://127.0.0.1:7", "token", 1, 0.0))
 
+    def worker(self, exchanged: Exchanged, seconds: float, said: Callable[[int], None]) -> OneWorker:
+        self.observer.hand(exchanged, seconds)
+        return OneWorker((90e3, 110e3), (10.0, 11.0), 400.0, 200.0, ("client", "client"), 0)
+
     def part(self, thoroughness: Any) -> Iterator[Any]:
         self.observer.hand(thoroughness)
         return iter(())
@@ -475,6 +486,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     monkeypatch.setattr("inferometer.diagnose.run.diagnose_model", lambda *_: Outcome(sample_diagnosis()))
     for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
         monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)
+    monkeypatch.setattr("inferometer.selftest.one_worker.measure_worker", silent.worker)
     monkeypatch.setattr("webbrowser.open", silent.browse)
     monkeypatch.setattr("inferometer.ui.server.serve", silent.pages)
     monkeypatch.setattr("inferometer.report.chromium.find_chromium", lambda: "chromium")

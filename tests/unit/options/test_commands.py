@@ -23,6 +23,7 @@ NAMES = (
     "tune",
     "serve",
     "selftest",
+    "clients",
     "demo",
 )
 COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]

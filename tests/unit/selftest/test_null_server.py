@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.selftest.null_server import BROKEN_OFF, CYCLE, GOOD, Book, NullGrpc, NullHttp, Peer, fault
+from inferometer.selftest.null_server import (
+    BROKEN_OFF,
+    CYCLE,
+    GOOD,
+    Book,
+    NullGrpc,
+    NullHttp,
+    Peer,
+    fault,
+    grpc_reply,
+    http_reply,
+)
 from inferometer.wire.frames import (
     ACK,
     DATA,
@@ -93,6 +104,16 @@ def test_grpc_calls_are_answered_wherever_they_are_cut(size: int, piece: int) ->
     for token in range(3):
         client.open(token, render_call(BLOCK, bytes(size)))
     assert sorted(talk(client, server, piece), key=str) == sorted([(None, True), (0, False)] * 3, key=str)
+
+
+@pytest.mark.parametrize("size", [1, 16_384, 300_000])
+def test_replies_are_as_large_as_asked(size: int) -> None:
+    small, large = (reply.partition(b"\r\n\r\n")[2] for reply in (GOOD, http_reply(size)))
+    assert len(large) - len(small) == size
+    assert len(b"".join(grpc_reply(size))) - len(b"".join(grpc_reply(0))) > size
+    client, server = GrpcConnection(), NullGrpc(Book(keeps_arrivals=False), grpc_reply(size))
+    client.open(0, render_call(BLOCK, b""))
+    assert sorted(talk(client, server, 10**9), key=str) == sorted([(None, True), (0, False)], key=str)
 
 
 def test_grpc_window_is_given_back_before_it_runs_dry() -> None:

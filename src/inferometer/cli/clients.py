@@ -1,0 +1,60 @@
+"""`inferometer clients`: how many client machines a load needs, from what one worker of this machine can send."""
+
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import to_stderr
+from inferometer.options.asides import CONFIG
+from inferometer.options.command_line import Command, own_options
+from inferometer.options.commands import ClientsOptions
+
+if TYPE_CHECKING:
+    from inferometer.selftest.one_worker import OneWorker
+
+QUICK_S, FULL_S = 0.3, 1.5  # of each repeat
+
+COMMAND = Command(
+    "inferometer clients",
+    "--rate RATE [options]",
+    "How many client machines a load needs: measures what such a request costs one worker of this machine, against a "
+    "server of its own on loopback, and says what follows for the whole load, with an interval, what is assumed of "
+    "other machines, and the command to use.",
+    ClientsOptions,
+    shared=CONFIG,
+)
+
+
+def run(given: dict[str, Any]) -> int:
+    from inferometer.base.writing import writable, write_file
+    from inferometer.observe.host import describe_host
+    from inferometer.report.terminal import show
+    from inferometer.selftest.clients_document import Planned, document, to_json
+    from inferometer.selftest.clients_needed import Machines, WantedLoad, clients_needed
+
+    own = own_options(given, ClientsOptions)
+    if own.headroom >= 1:
+        raise UsageError(
+            "--headroom leaves nothing of a machine to use", remedy="give a share below 100%, such as 30%"
+        )
+    writable(own.json)
+    host = describe_host()
+    worker = _measure(own)
+    load = WantedLoad(own.rate, worker.cost_us, worker.sent_bytes, worker.received_bytes)
+    machines = Machines(own.cores or host["cores"], own.network, own.headroom)
+    planned = Planned(own, host, worker, machines, clients_needed(load, machines))
+    show(document(planned))
+    print(f"\n{planned.command_title}\n  {planned.command}")
+    if own.json is not None:
+        write_file(own.json, to_json(planned))
+    return 0
+
+
+def _measure(own: ClientsOptions) -> "OneWorker":
+    from inferometer.selftest.one_worker import REPEATS, Exchanged, measure_worker
+
+    exchanged = Exchanged("grpc" if own.grpc else "http", int(own.request_size), int(own.reply_size))
+    return measure_worker(
+        exchanged,
+        QUICK_S if own.quick else FULL_S,
+        lambda number: to_stderr(f"one worker at its limit: {number} of {REPEATS}"),
+    )
