@@ -5,7 +5,6 @@ get more; it sends them in order. What was due before it heard of them is not se
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
 from inferometer.load.plan import NEVER, Open, Schedule
@@ -45,18 +44,21 @@ class Timing(NamedTuple):
     quicker: float = 0.0  # 50e-6: in a second of the schedule it goes on by 1.00005 s
 
 
-@dataclass(slots=True)
 class Resumed:
     """The schedule of the requests that are left, numbered from 0. Asked for in order."""
 
-    schedule: Schedule
-    parts: list[Progression]  # with what was not asked for yet; where there is only one, it stays as it was
-    quicker: float = 0.0
-    number: int = (
-        NEVER  # in the whole plan, of the request that was asked for last; NEVER when there was none left
-    )
-    reached: int = 0  # the highest of these
-    _asked: int = -1
+    __slots__ = ("_asked", "number", "parts", "quicker", "reached", "schedule")
+
+    def __init__(
+        self, schedule: Schedule, parts: list[Progression], quicker: float = 0.0, reached: int = 0
+    ) -> None:
+        self.schedule = schedule
+        self.parts = parts  # with what was not asked for yet; where there is only one, it stays as it was
+        self.quicker = quicker
+        # In the whole plan, of the request that was asked for last; NEVER when there was none left.
+        self.number = NEVER
+        self.reached = reached  # the highest of these
+        self._asked = -1
 
     @property
     def left(self) -> int:
@@ -97,12 +99,14 @@ class Resumed:
         return [Progression(self.reached, 1, 1), *self.parts]
 
 
-@dataclass(frozen=True, slots=True)
 class ResumedSteps(Sequence[int]):
     """Steps of the whole plan, asked for by what is left of it."""
 
-    steps: Sequence[int]
-    schedule: Resumed = field(repr=False)
+    __slots__ = ("schedule", "steps")
+
+    def __init__(self, steps: Sequence[int], schedule: Resumed) -> None:
+        self.steps = steps
+        self.schedule = schedule
 
     def __len__(self) -> int:
         return len(self.steps)

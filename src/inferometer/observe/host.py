@@ -186,7 +186,6 @@ class HostMeter:
             gpus={} if self._nvml is None else self._nvml.read(),
         )
 
-
     def _look_for_gpus(self, waits: bool) -> None:
         if self._opening is None:
             self._opening = threading.Thread(target=self._open, name="inferometer-gpus", daemon=True)

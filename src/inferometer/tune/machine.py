@@ -37,7 +37,7 @@ class ServerMachine:
 
 def _rounded(value: float) -> int:
     """To two digits: machines of one kind differ in how much of their memory the system keeps."""
-    return int(float(f"{value:.1e}"))
+    return int(round(value, 2 - len(str(int(value)))))
 
 
 def most_alike(machines: Sequence[ServerMachine]) -> list[int]:

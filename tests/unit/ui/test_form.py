@@ -103,7 +103,7 @@ def test_no_option_with_a_path_is_offered_unguarded():
     """A new option that reads or writes files must be thought about in form.py."""
     from inferometer.ui.form import _FILE_FIELDS, _FILE_MARK_FIELDS
 
-    harmless = {"endpoint", "path"}  # paths of addresses
+    harmless = {"endpoint", "path", "client_resources"}  # paths of addresses, resources of nodes
     for startable in COMMANDS.values():
         for _, row in offered(startable):
             if any(word in row.metavar for word in ("FILE", "DIR", "PATH", "SOURCE")):
