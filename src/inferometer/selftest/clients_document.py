@@ -12,7 +12,7 @@ from inferometer.base.units import NS_PER_US
 from inferometer.options.commands import ClientsOptions
 from inferometer.report.document import Document, Message, Messages, Section, Table, Tone, text_columns
 from inferometer.report.format import duration, interval, plural, quantity, share, size
-from inferometer.selftest.clients_needed import CLUSTER_COST, ClientsNeeded, Machines
+from inferometer.selftest.clients_needed import CLUSTER_COST, Bounds, ClientsNeeded, Machines
 from inferometer.selftest.limits import PROTOCOLS
 from inferometer.selftest.one_worker import OneWorker
 
@@ -126,7 +126,7 @@ def _measured(planned: Planned) -> Iterator[tuple[str, str]]:
 
 def _needed(planned: Planned) -> Iterator[tuple[str, str]]:
     needed = planned.needed
-    yield "cores", f"{quantity(needed.cores.value)} {interval(needed.cores)} busy: {needed.by_cpu} clients"
+    yield "cores", f"{quantity(needed.cores.value)} {interval(needed.cores)} busy: {_clients(needed.by_cpu)}"
     sent, received = _bits(needed.sent_bit_s), _bits(needed.received_bit_s)
     yield "network", f"{sent} out, {received} in: {plural(needed.by_network, 'client')}"
     yield "a client sends", f"up to {quantity(needed.per_client)} requests/s"
@@ -163,6 +163,10 @@ def _messages(planned: Planned) -> Iterator[Message]:
             "at most: it has one core for that.",
             f"Start {needed.commands} commands at the same time, each with its part of the rate and its own clients.",
         )
+
+
+def _clients(bounds: Bounds) -> str:
+    return plural(bounds.low, "client") if bounds.low == bounds.high else f"{bounds} clients"
 
 
 def _most(limits: tuple[str, ...]) -> str:
