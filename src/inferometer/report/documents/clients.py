@@ -22,8 +22,8 @@ def clients_section(result: Result) -> Section | None:
     tables = [_table(first, Depth.MAIN), _clock_table(first)]
     tables += [_table(level, Depth.DETAIL) for level in others]
     count = len(first.clients)
-    machines = len({client.place for client in first.clients})
-    where = "1 machine" if machines == 1 else f"{machines} machines"
+    nodes = len({client.place for client in first.clients})
+    where = "1 node" if nodes == 1 else f"{nodes} nodes"
     lead = f"The load came from {count} {'client' if count == 1 else 'clients'} on {where}."
     return Section("clients", "By client", lead, tuple(tables))
 

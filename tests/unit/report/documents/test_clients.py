@@ -33,7 +33,7 @@ def test_one_machine_has_no_such_section():
 
 def test_every_client_has_a_row_of_figures():
     section = clients_section(result_of_clients())
-    assert section.lead == "The load came from 2 clients on 2 machines."
+    assert section.lead == "The load came from 2 clients on 2 nodes."
     main, clocks, *others = section.blocks
     assert len(others) == 3  # of the other levels, folded
     names = [column.name for column in main.columns]
