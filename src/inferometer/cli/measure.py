@@ -12,12 +12,14 @@ from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import WORDS, Command
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.commands import MeasureOptions
 from inferometer.options.options import AUTO, DURATION_S, MODERN, REQUEST_TIMEOUT_S, Options
 from inferometer.report.delivery import check_outputs, deliver, is_stdout
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
+    from inferometer.measure.mix import WeightedModel
     from inferometer.measure.prepare import Setup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
@@ -31,12 +33,14 @@ COMMAND = Command(
     "inferometer measure",
     "URL [MODEL] [options]",
     "Load a model and measure its latency and throughput. An address alone is asked what it is.",
+    MeasureOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     examples=(
         ("localhost:8000 simple", "one request at a time"),
         ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
         ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
         ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
+        ("localhost:8000 -m simple:3 -m delay:1 -c 8", "two models at once, three to one"),
     ),
     epilog="To see the first request: --dry-run. `inferometer help load` says more; so do data, slo, duration, output, "
     "config and preview.",
@@ -127,19 +131,47 @@ def _find_model(found: dict[str, Any]) -> None:
 
 def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
     """What would be loaded, each with its name where there are several."""
-    yield "", measure_options(given)
+    from inferometer.measure.checks import changed
+
+    options, models = _asked(dict(given))
+    if len(models) < 2:
+        yield "", options
+        return
+    for row in models:
+        yield row.model, changed(options, model=row.model)
+
+
+def _asked(given: dict[str, Any]) -> "tuple[Options, tuple[WeightedModel, ...]]":
+    """The options of the load, and the models, of which there may be several."""
+    from inferometer.measure.mix import weighted
+
+    own = own_options(given, MeasureOptions)
+    words = list(given.get(WORDS, ()))
+    if own.models and words:
+        given = with_words(given)
+    if own.models:
+        names = (*own.models, *([given.pop("model")] if "model" in given else ()))
+        models = weighted(names)
+        given["model"] = models[0].model
+    else:
+        models = ()
+    return measure_options(given), models
 
 
 def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.base.messages import messages_shown
+    from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
-    options = measure_options(given)
-    keeper.about(url=options.url or "", model=options.model)
+    options, models = _asked(given)
+    keeper.about(url=options.url or "", model=",".join(row.model for row in models) or options.model)
     with messages_shown(options.verbose):
         check_outputs(options)
-        setup = prepare(options, command="measure", habits=OWN_HABITS)
+        if len(models) > 1:
+            setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
+        else:
+            setup = prepare(options, command="measure", habits=OWN_HABITS)
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
         return run_and_report(setup, keeper, partial(measure, setup), code_of)
 

@@ -11,7 +11,7 @@ from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
-from inferometer.load.plan import Closed, Periodic, Plan
+from inferometer.load.plan import Closed, Open, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.host import host_remarks, together
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -93,7 +93,7 @@ class PilotRun:
 
 def with_count(plan: Plan, count: int | None) -> Plan:
     """The plan with so many requests, where it can have a number of them."""
-    return plan if isinstance(plan, Periodic) else replace(plan, count=count)
+    return replace(plan, count=count) if isinstance(plan, Closed | Open) else plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,9 @@ def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
 
 def _requests(job: Job) -> list[Request]:
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
-    views = [whole[start:stop] for start, stop in job.spans]
-    return [bytes(view) if len(view) <= SMALL else view for view in views]
+    views = {span: whole[span[0] : span[1]] for span in job.spans}  # each once: a mixture names many often
+    requests = {span: bytes(view) if len(view) <= SMALL else view for span, view in views.items()}
+    return [requests[span] for span in job.spans]
 
 
 class _Worker:

@@ -52,6 +52,7 @@ class Cost:
     files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
     file_limit: int = 0
     stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
+    parts: tuple["Cost", ...] = ()  # of each class of traffic, where each has its own workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +259,9 @@ class Workers:
 
     # --- Load
 
-    def apply(self, plan: Plan) -> int:
-        start_ns = monotonic_ns() + HEAD_START_NS
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
+        """Groups of workers are given a common start."""
+        start_ns = monotonic_ns() + HEAD_START_NS if start_ns is None else start_ns
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
         self._ask(Applied, (Apply(plan.share(index, self.count), start_ns) for index in range(self.count)))
         return start_ns
@@ -426,10 +428,13 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
     fd = os.memfd_create("inferometer-requests")
     spans = []
     position = 0
+    known: dict[int, tuple[int, int]] = {}  # a mixture has the same request many times
     with os.fdopen(os.dup(fd), "wb") as file:
         for request in requests:
-            file.write(request)
-            spans.append((position, position + len(request)))
-            position += len(request)
+            if id(request) not in known:
+                file.write(request)
+                known[id(request)] = (position, position + len(request))
+                position += len(request)
+            spans.append(known[id(request)])
         file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
-from inferometer.load.plan import Closed, Open, Plan
+from inferometer.load.plan import Closed, Open, Plan, is_all_open
 from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
@@ -19,6 +19,7 @@ from inferometer.records.records import Column, Records
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
+    ClassFigures,
     CoreUse,
     Doubt,
     Estimate,
@@ -121,6 +122,8 @@ class RawLevel:
     timing: ScheduleTiming | None = None  # of a schedule that ends by itself
     host: HostUse | None = None
     server_end: str = ""  # in words, if it ended by itself
+    classes: tuple[ClassFigures, ...] = ()
+    has_own_plan: bool = True  # a class that shares its workers with others has no rate of its own
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
@@ -147,6 +150,8 @@ def conclude(raw: RawLevel) -> Level:
     ended = raw.whole.count or raw.whole.failures or raw.whole.cancelled_count
     pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None
     found = measurement(raw.whole, subject, was_reset=raw.were_counters_reset) if ended else None
+    if found is not None and settings.classes:
+        found = replace(found, server=None)  # what the server counted is told of each class
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
@@ -162,6 +167,8 @@ def conclude(raw: RawLevel) -> Level:
         doubt=_maybe_doubt(raw, found),
         rates=rates,
         host=raw.host,
+        name=raw.point.name,
+        classes=raw.classes,
     )
     return replace(level, promise=_maybe_outcome(raw, level))
 
@@ -182,7 +189,7 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
 def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
     """By rate, what was asked, sent and answered."""
     point = raw.point
-    if not isinstance(point.plan, Open):
+    if not is_all_open(point.plan) or not raw.has_own_plan:
         return None
     asked = point.value if point.asked_per_s is None else point.asked_per_s
     answered_per_s = raw.whole.answered_count * NS_PER_S / found.duration_ns

@@ -44,6 +44,21 @@ class LevelSettings:
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
     judges_promise: bool = False  # of the whole level, too
+    is_timed: bool = False  # lasts for its time, whatever the server does
+    classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
+    class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSettings:
+    """One class of traffic: what it is called, and how its requests are counted."""
+
+    name: str
+    url: str
+    level: LevelSettings
+    weight: float | None = None  # where classes share their workers
+    share: float | None = None
+    has_own_counters: bool = True  # no other class has requests for its model
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,8 @@ class LoadPoint:
     plan: Plan
     asked_per_s: float | None = None  # requests; None by concurrency
     before: Plan | None = None  # to warm up with; None takes the first requests of the plan
+    name: str = ""  # of a phase
+    classes: tuple["LoadPoint", ...] = ()  # of each class, where each has a plan of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +91,7 @@ class Instrument:
     most_workers: int = 1
     host: HostWatch | None = None  # None where nobody asks how busy this machine is
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
+    examples_of: Callable[[int], dict[int, str]] | None = None  # of one class, where each has its own workers
 
 
 @dataclass(slots=True)

@@ -76,6 +76,7 @@ class Setup:
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
     prompts: RunPrompts | None = None  # of servers that read text
+    parts: tuple["Setup", ...] = ()  # of each class of traffic, where there are several
 
     @property
     def findings(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -10,8 +10,9 @@ from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Closed, Open, Periodic
+from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
@@ -21,7 +22,7 @@ from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.measure.saturation import Tried, level_ns
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
-from inferometer.observe.statistics import snapshot
+from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
@@ -159,7 +160,7 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
     return Instrument(
         load,
         monotonic_ns,
-        lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None,
+        _counters(setup),
         watcher,
         poller,
         setup.journal,
@@ -169,6 +170,12 @@ def make_instrument(setup: Setup, load: Workers, watcher: Watcher) -> Instrument
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
+
+
+def _counters(setup: Setup) -> Callable[[], Snapshot | None]:
+    if setup.parts:
+        return ClassCounters(setup.parts)
+    return lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None
 
 
 def _host_watch(setup: Setup, load: Workers) -> HostWatch:
@@ -224,13 +231,13 @@ def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint)
     if options.warmup_request_count:
         plan = point.before
         if plan is None:
-            assert not isinstance(point.plan, Periodic)
+            assert isinstance(point.plan, Closed | Open)
             plan = replace(point.plan, count=options.warmup_request_count)
         warm_up(instrument, plan)
     if options.warmup_s:
         plan = point.plan
         if options.request_count:
-            assert not isinstance(plan, Periodic)
+            assert isinstance(plan, Closed | Open)
             plan = replace(plan, count=None)
         warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
         instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's

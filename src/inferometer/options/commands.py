@@ -1,6 +1,6 @@
 """What only one of our commands is asked, beside the options of a measurement.
 
-`measure` has none of its own. The Python API has the defaults from here too.
+The Python API has the defaults from here too.
 """
 
 from collections.abc import Mapping
@@ -153,6 +153,21 @@ COMPARE_REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """What only `measure` is asked."""
+
+    models: tuple[str, ...] = ours(
+        "-m --model",
+        "Model to measure; the second word on the command line. Given several times, as NAME:WEIGHT, the requests of "
+        "all take turns on the same connections, each as often as its weight says: -m detector:3 -m classifier:1.",
+        text("NAME"),
+        group="Traffic",
+        combine=appended,
+        is_main=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -470,6 +470,54 @@ class Rates:
     due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which a server did not answer at all; seconds after the level started."""
+
+    gone_s: float  # the last good answer before it
+    noticed_s: float  # the first request that got none
+    back_s: float | None  # the first good answer after it; None when there was none
+    recovered_s: float | None  # when answers came as quickly as before it; None when they did not
+    lost: int = 0  # requests that got no answer
+
+    @property
+    def down_s(self) -> float | None:
+        """How long there was no good answer."""
+        return None if self.back_s is None else self.back_s - self.gone_s
+
+    @property
+    def recovery_s(self) -> float | None:
+        """How long it took from the first good answer until they came as quickly as before."""
+        if self.back_s is None or self.recovered_s is None:
+            return None
+        return self.recovered_s - self.back_s
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """What came of one class of traffic at a level; the sum of all classes is the level's own measurement."""
+
+    name: str
+    model: str
+    url: str
+    mode: str  # concurrency or request_rate, of this class alone; mixed where classes share their workers
+    value: float  # the load of this class; where classes share their workers, its weight
+    share_asked: float | None  # of the requests, where classes share their workers
+    share: float  # of all requests of the level that ended
+    measurement: Measurement | None  # None when no request of it finished
+    windows: tuple[WindowFigures, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    rates: Rates | None = None  # None by concurrency
+    promise: PromiseOutcome | None = None
+    outages: tuple[Outage, ...] = ()
+
+
+MIXED = "mixed"
+"""The mode of a class that shares its workers with others."""
+
+PHASE = "phase "
+"""Before the name of a phase, in the mode of its level."""
+
 CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
 """What ends a level before its time."""
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY)
@@ -493,6 +541,8 @@ class Level:
     rates: Rates | None = None  # None by concurrency
     promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
     host: HostUse | None = None  # None where it was not watched
+    name: str = ""  # of a phase of a scenario
+    classes: tuple[ClassFigures, ...] = ()  # where the traffic was of several kinds
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""

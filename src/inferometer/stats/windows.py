@@ -68,6 +68,7 @@ class Expense:
     file_limit: int = 0
     stolen_ns: int = 0
     loop_lags_ns: Series = field(default_factory=Series)
+    parts: tuple["Expense", ...] = ()  # of each class of traffic, where each has its own workers
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ class Window:
     after: CounterReading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
     number: int = 1  # of windows that were joined
+    classes: tuple["Window", ...] = ()  # the same time, of each class of traffic
 
     @property
     def count(self) -> int:
@@ -145,12 +147,19 @@ class Window:
         yield from self.streams.columns()
         if self.tokens is not None:
             yield from self.tokens.columns()
+        for part in self.classes:
+            yield from part.columns()
 
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
         if self.first_sent_ns:
-            self.ends.begin_later((self.first_sent_ns - self.start_ns) // NS_PER_US)
-            self.start_ns = self.first_sent_ns
+            self._begin_at(self.first_sent_ns)
+
+    def _begin_at(self, start_ns: int) -> None:
+        self.ends.begin_later((start_ns - self.start_ns) // NS_PER_US)
+        self.start_ns = start_ns
+        for part in self.classes:
+            part._begin_at(start_ns)
 
 
 @dataclass(slots=True)
@@ -198,6 +207,8 @@ class WindowRules:
     promise: Slo | None = None  # that each request is held to
     drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
     lateness: Lateness = field(default_factory=Lateness)  # over all windows
+    classes: tuple["WindowRules", ...] = ()  # of each class of traffic
+    class_of_step: Column | None = None  # which of them the request of each step belongs to
 
     def new_window(self, start_ns: int) -> Window:
         latency = Series(pieces=PIECES)
@@ -208,12 +219,17 @@ class WindowRules:
             service_ns=Series(pieces=PIECES) if self.is_open else latency,
             lag_ns=Series(pieces=PIECES) if self.is_open else None,
             tokens=Tokens() if self.has_tokens else None,
+            classes=tuple(rules.new_window(start_ns) for rules in self.classes),
         )
 
     def add(self, window: Window, records: Records) -> None:
         """Requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
+        if self.class_of_step is not None:
+            numbers = self.class_of_step[records.step]
+            for number, (rules, part) in enumerate(zip(self.classes, window.classes, strict=True)):
+                rules.add(part, records.where(numbers == number))
         sent = int(began_ns(records, is_open=False).min())
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         self._add_failures(window, records.failed)
@@ -319,6 +335,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
         before=first.before,
         after=last.after,
         samples=tuple(sample for window in windows for sample in window.samples),
+        classes=tuple(map(join_windows, zip(*(window.classes for window in windows), strict=True))),
     )
 
 
@@ -329,6 +346,7 @@ def join_expenses(parts: Sequence[Expense]) -> Expense:
         files=max(part.files for part in parts),
         file_limit=max(part.file_limit for part in parts),
         loop_lags_ns=joined([part.loop_lags_ns for part in parts]),
+        parts=tuple(map(join_expenses, zip(*(part.parts for part in parts), strict=True))),
     )
 
 
