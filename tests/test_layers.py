@@ -22,6 +22,7 @@ RANK = {
     "stats": 4,
     "measure": 5,
     "find": 6,
+    "scenario": 6,
     "compare": 6,
     "diagnose": 6,
     "tune": 6,

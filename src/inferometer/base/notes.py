@@ -54,6 +54,7 @@ class Note(Enum):
         "or widen net.ipv4.ip_local_port_range"
     )
     STOLEN = "measure again when the host of this machine is less busy, or on a machine of its own"
+    COMMAND_FAILED = "run the command of the phase by itself and see what it says"
     FEW_FILES = "raise the hard limit of open files (ulimit -Hn), or share the load out with --workers"
 
     @property

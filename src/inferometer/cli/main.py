@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from inferometer import __version__
@@ -100,6 +101,9 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command, partial(_completed, name, words))
         if given is None:
             return 0
+        if (told := _maybe_told(module, given)) is not None:
+            print(told)
+            return 0
         if given.keys() & {"dry_run", "show_reply"}:
             code: int = _preview(name, given)
         elif name in KEPT:
@@ -110,6 +114,12 @@ def _run_command(name: str, words: list[str]) -> int:
         to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
         return command.usage_code
     return code
+
+
+def _maybe_told(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
+    """What a command only shows, where it has such a thing."""
+    told: str | None = module.maybe_told(given) if hasattr(module, "maybe_told") else None
+    return told
 
 
 def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:

@@ -1,10 +1,12 @@
 """`inferometer measure`: load levels, and a table of what came of them."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
     from inferometer.measure.mix import WeightedModel
     from inferometer.measure.prepare import Setup
+    from inferometer.scenario.run import ScenarioRequest, ScenarioSetup
     from inferometer.report.progress import Progress
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
@@ -133,7 +136,15 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
     """What would be loaded, each with its name where there are several."""
     from inferometer.measure.checks import changed
 
-    options, models = _asked(dict(given))
+    found = dict(given)
+    if f"{OWN}scenario" in found:
+        from inferometer.scenario.classes import planned_classes
+
+        request = _scenario(found)
+        for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
+            yield one.name, one.options
+        return
+    options, models = _asked(found)
     if len(models) < 2:
         yield "", options
         return
@@ -145,6 +156,8 @@ def _asked(given: dict[str, Any]) -> "tuple[Options, tuple[WeightedModel, ...]]"
     """The options of the load, and the models, of which there may be several."""
     from inferometer.measure.mix import weighted
 
+    if given.pop(f"{OWN}schema", None):
+        raise UsageError("--schema sends nothing", remedy="leave it out")
     own = own_options(given, MeasureOptions)
     words = list(given.get(WORDS, ()))
     if own.models and words:
@@ -158,12 +171,61 @@ def _asked(given: dict[str, Any]) -> "tuple[Options, tuple[WeightedModel, ...]]"
     return measure_options(given), models
 
 
+def maybe_told(given: Mapping[str, Any]) -> str | None:
+    """What is only to be shown: the scenarios that there are, or what one may hold."""
+    if given.get(f"{OWN}schema"):
+        from inferometer.scenario.spec import scenario_schema
+
+        return json.dumps(scenario_schema(), indent=1)
+    if given.get(f"{OWN}scenario") == "list":
+        from inferometer.scenario.ready import listing
+
+        return listing()
+    return None
+
+
+def _scenario(given: dict[str, Any]) -> "ScenarioRequest":
+    from inferometer.measure.mix import weighted
+    from inferometer.scenario.ready import open_scenario
+    from inferometer.scenario.run import ScenarioRequest
+
+    word = str(given.pop(f"{OWN}scenario"))
+    scenario = open_scenario(word)
+    given = with_words(given) if given.get(WORDS) else given
+    given.setdefault("service_kind", AUTO)
+    options, models = _asked(given)
+    return ScenarioRequest(
+        scenario=scenario,
+        options=options,
+        models=models or (weighted((options.model,)) if options.model else ()),
+        duration_s=options.duration_s if "duration_s" in options.given else None,
+        folder=Path(word).parent if Path(word).is_file() else None,
+    )
+
+
+def _run_scenario(given: dict[str, Any], keeper: "Keeper") -> int:
+    from inferometer.base.messages import messages_shown
+    from inferometer.scenario.run import prepare_scenario, run_scenario
+
+    request = _scenario(given)
+    options = request.options
+    with messages_shown(options.verbose):
+        check_outputs(options)
+        setup = prepare_scenario(request)
+        models = dict.fromkeys(part.model.name for part in setup.setups)
+        keeper.about(url=str(setup.result.server["url"]), model=",".join(models))
+        code_of = partial(exit_code, max_error_rate=options.max_error_rate)
+        return run_and_report(setup, keeper, partial(run_scenario, setup), code_of)
+
+
 def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.base.messages import messages_shown
     from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
+    if f"{OWN}scenario" in given:
+        return _run_scenario(given, keeper)
     options, models = _asked(given)
     keeper.about(url=options.url or "", model=",".join(row.model for row in models) or options.model)
     with messages_shown(options.verbose):
@@ -204,7 +266,7 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
 
 def run_and_report(
-    setup: "Setup",
+    setup: "Setup | ScenarioSetup",
     keeper: "Keeper",
     start: "Callable[[Watcher], Iterator[Result]]",
     code_of: "Callable[[Result], int]",

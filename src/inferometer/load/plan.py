@@ -261,14 +261,21 @@ class Excerpt:
     schedule: Schedule
     from_ns: int
     until_ns: int
-    _first: int = field(init=False, repr=False)  # number of its first request in the whole schedule
+    first: int = field(init=False, repr=False)  # number of its first request in the whole schedule
 
     def __post_init__(self) -> None:
-        first = bisect.bisect_left(range(NEVER), self.from_ns, key=self.schedule.due_ns)
-        object.__setattr__(self, "_first", first)
+        object.__setattr__(self, "first", self._due_before(self.from_ns))
+
+    def _due_before(self, time_ns: int) -> int:
+        return bisect.bisect_left(range(NEVER), time_ns, key=self.schedule.due_ns)
+
+    @property
+    def count(self) -> int:
+        """Requests in all."""
+        return self._due_before(self.until_ns) - self.first
 
     def due_ns(self, number: int) -> int:
-        due_ns = self.schedule.due_ns(self._first + number)
+        due_ns = self.schedule.due_ns(self.first + number)
         return due_ns - self.from_ns if due_ns < self.until_ns else NEVER
 
 

@@ -100,10 +100,10 @@ def maybe_stub(words: list[str]) -> str | None:
 
 
 class LocalServer:
-    """The processes that listen on a port of this machine, and the file that they write to."""
+    """The processes that listen on these ports of this machine, and the file that they write to."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
         self._processes: tuple[psutil.Process, ...] = ()
         self._log: Path | None = None
         self.find()
@@ -112,7 +112,7 @@ class LocalServer:
         import psutil
 
         self._processes = ()
-        for pid in listeners(self._port):
+        for pid in dict.fromkeys(pid for port in self._ports for pid in listeners(port)):
             with contextlib.suppress(psutil.Error):
                 self._processes += (psutil.Process(pid),)
         self._log = next(filter(None, (_maybe_log(process.pid) for process in self._processes)), None)

@@ -106,6 +106,8 @@ class LevelRun:
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
             self._schedule_ns = instrument.load.apply(plan)
+            if self._settings.is_timed:  # its time is that of the schedule
+                instrument.load.wait(self._schedule_ns)
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
             self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns

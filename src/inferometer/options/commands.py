@@ -168,6 +168,14 @@ class MeasureOptions:
         combine=appended,
         is_main=True,
     )
+    scenario: str | None = ours(
+        "--scenario",
+        "Classes of traffic that go through phases together: a YAML file, or the name of one that comes with the "
+        "package; list shows these. -d is then the time of all phases.",
+        text("FILE|NAME"),
+        is_main=True,
+    )
+    schema: bool = ours("--schema", "Show what a scenario may hold, as JSON Schema, and send nothing.")
 
 
 @dataclass(frozen=True, slots=True)

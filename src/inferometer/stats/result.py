@@ -146,6 +146,7 @@ class Result:
     finding: Finding | None = None
     account: Account | None = None  # known when the load is over
     prompts: PromptFigures | None = None  # of servers that read text
+    scenario: Mapping[str, Any] | None = None  # as it was read, where classes of traffic went through phases
 
     def __post_init__(self) -> None:
         """What reports compute with is what it was written as; all the rest of the mappings is only shown."""
@@ -170,8 +171,12 @@ class Result:
 
     @property
     def breaks_promise(self) -> bool:
-        """At any level."""
-        return any(level.promise is not None and level.promise.verdict == "broken" for level in self.levels)
+        """At any level, to all traffic or to a class of it."""
+        return any(
+            row.promise is not None and row.promise.verdict == "broken"
+            for level in self.levels
+            for row in (level, *level.classes)
+        )
 
     def _repr_html_(self) -> str:
         return notebook_html(self)
