@@ -6,7 +6,7 @@ verdict behind the classic columns.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +84,23 @@ def main_csv(result: Result) -> str:
     """
     layout = _layout(result)
     rows = _counted(result)
+    if any(level.classes for level, _ in rows):
+        return _text([row for level, found in rows for row in _class_rows(layout, level, found)])
     return _text([_main_row(layout, level, measurement) for level, measurement in rows])
+
+
+def _class_rows(layout: Layout, level: Level, whole: Measurement) -> Iterator[Row]:
+    """The sum, then every class."""
+    yield _with_class("all", _main_row(layout, level, whole))
+    for row in level.classes:
+        if row.measurement is not None:
+            own = replace(level, remarks=row.remarks, promise=row.promise, measurement=row.measurement)
+            name = spreadsheet_cell(row.name).replace(",", ";")
+            yield _with_class(name, _main_row(layout, own, row.measurement))
+
+
+def _with_class(name: str, row: Row) -> Row:
+    return (row[0], ("Class", name), *row[1:])
 
 
 def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
@@ -118,7 +134,7 @@ def _counted(result: Result) -> list[tuple[Level, Measurement]]:
         if (found := level.measurement) is not None and found.request_count
         if level.is_reported or not _is_classic(result)
     ]
-    return sorted(rows, key=lambda row: row[1].infer_per_s.value)
+    return rows if result.scenario is not None else sorted(rows, key=lambda row: row[1].infer_per_s.value)
 
 
 def _is_classic(result: Result) -> bool:
@@ -126,7 +142,10 @@ def _is_classic(result: Result) -> bool:
 
 
 def _layout(result: Result) -> Layout:
-    rows = [measurement for _, measurement in _counted(result)]
+    counted = _counted(result)
+    rows = [measurement for _, measurement in counted]
+    classes = [row for level, _ in counted for row in level.classes]
+    rows += [row.measurement for row in classes if row.measurement is not None]
     servers = [row.server for row in rows if row.server is not None]
     has_tokens = bool(result.effective.verbose_csv) or not _is_classic(result)
     is_plain = counts_requests(result.effective) and not _is_classic(result)
@@ -136,7 +155,7 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
-        has_promise=any(level.promise is not None for level in result.levels),
+        has_promise=any(row.promise is not None for row in (*result.levels, *classes)),
         has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
@@ -226,6 +245,8 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
 
 
 def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:
+    if level.name:
+        return "Phase", spreadsheet_cell(level.name).replace(",", ";")
     name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
     return name, classic_value(layout.effective, level)
 
