@@ -9,6 +9,7 @@ from pathlib import Path
 import inferometer
 from inferometer.base.answer_file import Answer, json_schema
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.interference import Interference
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.stats.inspection import Inspection
@@ -18,6 +19,7 @@ from inferometer.tune.study import Study
 ANSWERS: tuple[type[Answer], ...] = (
     Result,
     Comparison,
+    Interference,
     Diagnosis,
     Study,
     Inspection,

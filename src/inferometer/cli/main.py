@@ -26,6 +26,7 @@ COMMANDS = {
     "runs": "what was measured before: list, show, tag, remove and export runs",
     "view": "the report of a saved result or a run: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
+    "interfere": "what models that share a server cost each other, and by which resource",
     "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
     "tune": "the best configuration of a model inside a promise, in minutes",
@@ -40,7 +41,7 @@ COMMANDS = {
     "help": "this text, the help of a command, or a page about a topic",
 }
 
-KEPT = ("measure", "find", "compare", "diagnose", "tune", "demo")  # whose runs are kept
+KEPT = ("measure", "find", "compare", "interfere", "diagnose", "tune", "demo")  # whose runs are kept
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
 OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`

@@ -274,7 +274,7 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
         if candidate.instrument.metrics is not None
         else None,
     )
-    shifted = _without_gaps(windows, is_alone=candidate.is_alone)
+    shifted = without_gaps(windows, is_alone=candidate.is_alone)
     found = measurement(join_windows(shifted), subject, was_reset=counters_were_reset(shifted))
     host = together(series.hosts)
     remarks = [
@@ -297,7 +297,8 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
     )
 
 
-def _without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
+def without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
+    """The windows of turns as if they had followed each other."""
     shifted = []
     end_ns = windows[0].start_ns
     for window in windows:

@@ -155,6 +155,34 @@ COMPARE_REFUSED: Mapping[str, str] = {
 }
 
 
+INTERFERE_REFUSED: Mapping[str, str] = {
+    **COMPARE_REFUSED,
+    **dict.fromkeys(
+        ("request_count", "warmup_s", "warmup_request_count"),
+        "say how long with --duration: every model alone, and all together, for that time",
+    ),
+    **dict.fromkeys(("request_intervals", "max_error_rate"), "give every model the same load with -c or -r"),
+    "junit": "nothing is promised here: use it with `inferometer measure` or `compare`",
+    "collect_metrics": "use it with `inferometer measure`",
+    "metrics_url": "use it with `inferometer measure`",
+    "metrics_interval_ms": "use it with `inferometer measure`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InterfereOptions:
+    """What only `interfere` is asked."""
+
+    models: tuple[str, ...] = ours(
+        "-m --model",
+        "A model that shares the server, or MODEL@URL; give it several times.",
+        text("NAME"),
+        group="Interference",
+        combine=appended,
+        is_main=True,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
     """What only `measure` is asked."""

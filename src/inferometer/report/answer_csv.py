@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
+from inferometer.compare.interference import Interference
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.serving import Serving
@@ -36,7 +37,24 @@ def csv_text(answer: Report) -> str:
         return _text(_arrivals(answer))
     if isinstance(answer, RegressionCheck):
         return _text(_judgements(answer))
+    if isinstance(answer, Interference):
+        return _text(_interference(answer))
     return main_csv(answer)
+
+
+def _interference(found: Interference) -> Iterator[Row]:
+    for model in found.models:
+        for row in model.differences:
+            scale = 1.0 if row.metric == THROUGHPUT else 1 / NS_PER_US
+            yield (
+                ("Model", model.name),
+                ("Figure", row.metric),
+                ("Alone", row.base * scale),
+                ("Together", row.value * scale),
+                *_ends("Difference %", row.percent),
+                ("Verdict", row.verdict),
+                ("Contends For", model.contends_for),
+            )
 
 
 def _text(rows: Iterable[Row]) -> str:

@@ -4,8 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,29 +12,19 @@ from inferometer.base.confined import check_command
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.threads import users_environment
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
-from inferometer.load.together import Together
-from inferometer.measure.counters import ClassCounters
-from inferometer.measure.host import HostWatch, LocalServer
-from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings
+from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
+from inferometer.measure.instrument import Instrument
 from inferometer.measure.level import measure_level, warm_up
-from inferometer.measure.mix import WeightedModel, has_own_counters, mixed_result
+from inferometer.measure.mix import WeightedModel, mixed_result
 from inferometer.measure.points import Agenda
-from inferometer.measure.prepare import OWN_HABITS, SLICES, Setup, prepare
-from inferometer.measure.run import start_workers
-from inferometer.observe.host import is_this_host
+from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
 from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, planned_classes
 from inferometer.scenario.plans import ClassLoad, PlannedPhase, phase_points
 from inferometer.scenario.spec import Scenario
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
-from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
-
-SHORTEST_WINDOW_NS = 100 * NS_PER_MS
-LONGEST_WINDOW_NS = 5 * NS_PER_S
-
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRequest:
@@ -105,6 +94,7 @@ def _prepared(row: PlannedClass) -> Setup:
         raise UsageError(
             f"the class '{row.name}' has a Triton in this process", remedy="give it a server of its own"
         )
+    setup = replace(setup, options=replace(setup.options, workers=row.spec.workers))
     if row.spec.sessions is not None and setup.sequences is not None:
         return replace(setup, sequences=replace(setup.sequences, is_repeated=True))
     return setup
@@ -138,8 +128,8 @@ def run_scenario(setup: ScenarioSetup, watcher: Watcher) -> Iterator[Result]:
     counted = [phase for phase in setup.phases if phase.spec.is_counted]
     watcher.planned(len(counted), result.effective.schedule_s)
     commands = PhaseCommands()
-    with _groups(setup) as load, contextlib.closing(commands):
-        instrument = _instrument(setup, load, watcher)
+    with start_groups(setup.setups) as load, contextlib.closing(commands):
+        instrument = group_instrument(setup.setups, load, watcher)
         try:
             for phase in setup.phases:
                 commands.start(phase)
@@ -168,85 +158,9 @@ def _measured(setup: ScenarioSetup, instrument: Instrument, phase: PlannedPhase)
         instrument.watcher.level_started(phase.point.mode, phase.point.value)
         warm_up(instrument, phase.point.plan, phase.length_ns)
         return None
-    return measure_level(instrument, _level_settings(setup, phase), phase.point)
-
-
-@contextmanager
-def _groups(setup: ScenarioSetup) -> Iterator[Together]:
-    with ExitStack() as stack:
-        groups = [
-            stack.enter_context(start_workers(_with_workers(part, row)))
-            for part, row in zip(setup.setups, setup.classes, strict=True)
-        ]
-        yield Together(groups, [len(part.traffic.requests) for part in setup.setups])
-
-
-def _with_workers(setup: Setup, row: PlannedClass) -> Setup:
-    return replace(setup, options=replace(setup.options, workers=row.spec.workers))
-
-
-def _instrument(setup: ScenarioSetup, load: Together, watcher: Watcher) -> Instrument:
-    endpoints = [part.traffic.wiring.endpoint for part in setup.setups]
-    ports = tuple(dict.fromkeys(row.port for row in endpoints if is_this_host(row.host)))
-    server = LocalServer(*ports) if ports else None
-    return Instrument(
-        load,
-        monotonic_ns,
-        ClassCounters(setup.setups),
-        watcher,
-        host=HostWatch(server, lambda: load.pids),
-        examples_of=load.examples_of,
-    )
-
-
-def timed(settings: LevelSettings, length_ns: int) -> LevelSettings:
-    """Settings of a level that lasts for this time, whatever happens."""
-    window_ns = min(max(length_ns // SLICES, SHORTEST_WINDOW_NS), LONGEST_WINDOW_NS)
-    return replace(
-        settings,
-        rule=Precision(precision=0.0, duration_ns=length_ns),
-        window_ns=min(window_ns, length_ns),
-        window_count=None,
-        is_whole=False,
-        is_timed=True,
-        finds_warm_up=False,
-    )
-
-
-def _level_settings(setup: ScenarioSetup, phase: PlannedPhase) -> LevelSettings:
-    return class_level_settings(setup.setups, [row.name for row in setup.classes], phase.length_ns)
-
-
-def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_ns: int) -> LevelSettings:
-    """Of all classes together, each with its own model and promise."""
-    sizes = [len(setup.traffic.requests) for setup in setups]
-    classes = tuple(
-        ClassSettings(
-            name=name,
-            url=str(setup.result.server["url"]),
-            level=timed(_numbered(setup, sizes, number), length_ns),
-            has_own_counters=has_own_counters(setup, setups),
-        )
-        for number, (name, setup) in enumerate(zip(names, setups, strict=True))
-    )
-    first = setups[0].level_settings
-    return replace(
-        timed(first, length_ns),
-        promise=None,
-        has_tokens=all(setup.level_settings.has_tokens for setup in setups),
-        asked_tokens=(),
-        classes=classes,
-        class_of_step=tuple(number for number, size in enumerate(sizes) for _ in range(size)),
-    )
-
-
-def _numbered(setup: Setup, sizes: Sequence[int], number: int) -> LevelSettings:
-    """With what its requests ask for at the numbers that they have among those of all classes."""
-    asked = setup.level_settings.asked_tokens
-    if not asked:
-        return setup.level_settings
-    before = (0,) * sum(sizes[:number])
-    return replace(setup.level_settings, asked_tokens=(*before, *asked))
+    names = [row.name for row in setup.classes]
+    settings = class_level_settings(setup.setups, names, phase.length_ns)
+    return measure_level(instrument, settings, phase.point)
 
 
 # --- commands of phases

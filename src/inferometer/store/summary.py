@@ -15,6 +15,7 @@ from inferometer.store.words import without_password
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
+    from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.report.saved import Report
     from inferometer.tune.study import Study
@@ -93,6 +94,17 @@ def _of_comparison(answer: "Comparison") -> RunSummary:
     return _of_results([row.result for row in answer.variants], points, ())
 
 
+def _of_interference(answer: "Interference") -> RunSummary:
+    """Every model together with the others, and alone."""
+    points = [
+        Point(answer.mode, answer.value, _known({name: metric.estimate(found) for name, metric in _METRICS}), label)
+        for row in answer.models
+        for found, label in ((row.together, row.name), (row.alone, f"{row.name} alone"))
+    ]
+    models = _joined(row.model for row in answer.models)
+    return RunSummary(tuple(points), (), models, "", _joined(without_password(row.url) for row in answer.models))
+
+
 def _of_study(answer: "Study") -> RunSummary:
     """Every trial that was measured; the configuration that is recommended."""
     from inferometer.tune.study import recommend
@@ -107,6 +119,7 @@ _KINDS: Mapping[str, Callable[[Any], RunSummary]] = {
     "diagnosis": _of_diagnosis,
     "comparison": _of_comparison,
     "study": _of_study,
+    "interference": _of_interference,
 }
 
 
