@@ -15,10 +15,11 @@ HEAD = '''"""What type checkers see of the Python functions. Made by tools/build
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from inferometer.api import aio as aio
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.interference import Interference
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
@@ -28,7 +29,7 @@ from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
 '''
-COMMANDS = ("measure", "find", "tune", "compare", "diagnose")
+COMMANDS = ("measure", "scenario", "interfere", "find", "tune", "compare", "diagnose")
 OTHERS = ("inspect", "load", "save", "to_html", "to_markdown")
 
 

@@ -20,6 +20,7 @@ from inferometer.options.commands import (
     COMPARE_REFUSED,
     DIAGNOSE_REFUSED,
     FIND_REFUSED,
+    INTERFERE_REFUSED,
     TUNE_REFUSED,
     WINDOWS,
     CompareOptions,
@@ -38,6 +39,7 @@ T = TypeVar("T")
 
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "measure": {},
+    "interfere": INTERFERE_REFUSED,
     "find": FIND_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
     "compare": COMPARE_REFUSED,

@@ -1,6 +1,6 @@
 """What the commands do, as functions. Their arguments are those of the commands: see `arguments`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,9 @@ from inferometer.options.options import DURATION_S
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
+    from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.measure.mix import WeightedModel
     from inferometer.report.saved import Report
     from inferometer.stats.inspection import Inspection
     from inferometer.stats.result import Result
@@ -31,7 +33,7 @@ _FIND, _TUNE, _DIAGNOSE, _COMPARE = FindOptions(), TuneOptions(), DiagnoseOption
 
 @named("measure")
 def measure(
-    model: str = "",
+    model: str | Mapping[str, float] = "",
     *,
     duration_s: float | str | None = DURATION_S,
     watcher: "Watcher | None" = None,
@@ -41,21 +43,82 @@ def measure(
 
     One request at a time unless asked otherwise. A list is levels; a tuple (start, end[, step]) is a range of them.
     Each level stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic
-    rule. `watcher` is told how it goes on, and may end it.
+    rule. `watcher` is told how it goes on, and may end it. Several models with their weights, {"a": 3, "b": 1}, take
+    turns on the same connections.
     """
+    from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
 
-    options = asked("measure", given | {"model": model, "duration_s": duration_s})
+    models = _weights(model)
+    first = models[0].model if models else str(model)
+    options = asked("measure", given | {"model": first, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", habits=OWN_HABITS)
+    if len(models) > 1:
+        setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
+    else:
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
+
+
+def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
+    from inferometer.measure.mix import WeightedModel
+
+    if isinstance(model, str):
+        return ()
+    expect("model", model, Mapping)
+    for name, weight in model.items():
+        expect("the name of a model", name, str)
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e9:
+            raise UsageError(f"the weight of '{name}' is {weight!r}", remedy="give a number above 0")
+    if not model:
+        raise UsageError("no model is given", remedy='name them with their weights: {"detector": 3}')
+    return tuple(WeightedModel(name, float(weight)) for name, weight in model.items())
+
+
+@named("measure", "model")
+def scenario(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    model: str | Mapping[str, float] = "",
+    duration_s: float | str | None = None,
+    watcher: "Watcher | None" = None,
+    **given: Any,
+) -> "Result":
+    """Classes of traffic that go through phases together: a YAML file, the name of a ready scenario, or what such a
+    file holds as a mapping.
+
+    `model` and `url` are for classes that name none; the other arguments hold for all classes. `duration_s` is the time
+    of all phases together, instead of the one they say. Each phase is a level of the result, with its classes.
+    """
+    from inferometer.measure.mix import WeightedModel
+    from inferometer.options.options import AUTO
+    from inferometer.scenario.ready import open_scenario
+    from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
+    from inferometer.scenario.spec import checked_scenario
+    from inferometer.stats.watcher import completed
+
+    expect("scenario", scenario, str, Path, Mapping)
+    is_file = not isinstance(scenario, Mapping)
+    found = open_scenario(str(scenario)) if is_file else checked_scenario(scenario, "the scenario")
+    models = _weights(model) or ((WeightedModel(str(model)),) if model else ())
+    given.setdefault("service_kind", AUTO)
+    seconds = None if duration_s is None else float(read("duration_s", duration_s))
+    request = ScenarioRequest(
+        scenario=found,
+        options=asked("measure", given | {"model": models[0].model if models else ""}),
+        models=models,
+        duration_s=seconds,
+        folder=Path(str(scenario)).parent if is_file and Path(str(scenario)).is_file() else None,
+    )
+    setup = prepare_scenario(request)
+    return list(run_scenario(setup, completed(watcher)))[-1]
 
 
 @named("find")
@@ -186,6 +249,30 @@ def compare(
     chosen = variants_of([str(variant) for variant in variants], own.urls)
     options = asked("compare", given | {"model": chosen[0].model, "duration_s": duration_s})
     return compare_live(CompareRequest(chosen, options, terms, own.outputs), completed(watcher))
+
+
+@named("interfere", "model")
+def interfere(
+    *models: str,
+    duration_s: float | str = DURATION_S,
+    watcher: "Watcher | None" = None,
+    **given: Any,
+) -> "Interference":
+    """What models that share a server cost each other: each alone and all together, in turns.
+
+    Models are names or NAME@URL. `duration_s` is the time for each alone, and for all together; every model has the
+    same load, `concurrency` or `rate`.
+    """
+    from inferometer.compare.interfere import InterfereRequest
+    from inferometer.compare.interfere import interfere as run_interfere
+    from inferometer.compare.live import variants_of
+    from inferometer.stats.watcher import completed
+
+    for model in models:
+        expect("a model", model, str)
+    chosen = variants_of(models, ())
+    options = asked("interfere", given | {"model": chosen[0].model, "duration_s": duration_s})
+    return run_interfere(InterfereRequest(chosen, options), completed(watcher))
 
 
 @named("diagnose")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
     from inferometer.measure.mix import WeightedModel
     from inferometer.measure.prepare import Setup
-    from inferometer.scenario.run import ScenarioRequest, ScenarioSetup
     from inferometer.report.progress import Progress
+    from inferometer.scenario.run import ScenarioRequest, ScenarioSetup
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
     from inferometer.store.keeper import Keeper

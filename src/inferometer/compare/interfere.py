@@ -47,7 +47,7 @@ from inferometer.stats.windows import Window, join_windows
 
 ROUNDS = 40
 FEWEST_ROUNDS = 10
-SHORTEST_TURN_NS = 200 * NS_PER_MS
+SHORTEST_TURN_NS = 300 * NS_PER_MS
 WAITING = 0.1  # cores more that models wait for: they contend for cores
 MOST = 0.5  # of what a request takes longer: the part that says where it is lost
 BUSY_GPU = 0.8
@@ -271,7 +271,11 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
 
     def mean(values: Sequence[float | None]) -> float | None:
         known = [(value, use.seconds) for value, use in zip(values, hosts, strict=True) if value is not None]
-        return sum(value * weight for value, weight in known) / sum(weight for _, weight in known) if known else None
+        return (
+            sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
+            if known
+            else None
+        )
 
     memory = [max((gpu.memory_share or 0.0 for gpu in use.gpus), default=None) for use in hosts]
     return SharedUse(
@@ -310,7 +314,11 @@ def contention(found: SharedModel, use: SharedUse | None) -> tuple[str, str]:
 
 
 def _part_words(part: str, ns: int) -> str:
-    names = {"queue": "is the server's queue", "compute": "is compute", "rest": "is outside queue and compute"}
+    names = {
+        "queue": "is the server's queue",
+        "compute": "is compute",
+        "rest": "is outside queue and compute",
+    }
     return f"{time_words(max(ns, 0))} {names[part]}"
 
 
@@ -320,7 +328,10 @@ def _by_machine(alone: SharedUse | None, together: SharedUse | None) -> tuple[st
         return UNKNOWN, ""
     if together.gpu_share is not None and together.gpu_share >= BUSY_GPU:
         if (together.gpu_memory_share or 0.0) >= BUSY_GPU_MEMORY:
-            return BANDWIDTH, f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time"
+            return (
+                BANDWIDTH,
+                f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
+            )
         return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
     waited = together.waiting - (0.0 if alone is None else alone.waiting)
     if together.busy >= FULL * together.cores:

@@ -1,7 +1,8 @@
 """What models that share a machine cost each other, as one value and one file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.compare.comparison import SLOWER, Difference

@@ -43,8 +43,7 @@ def rules_of(settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] 
         promise=settings.promise,
         drops_empty=settings.model.is_decoupled,
         classes=tuple(
-            rules_of(row.level, is_open=is_due)
-            for row, is_due in zip(settings.classes, classes, strict=True)
+            rules_of(row.level, is_open=is_due) for row, is_due in zip(settings.classes, classes, strict=True)
         ),
         class_of_step=np.array(settings.class_of_step) if settings.class_of_step else None,
     )
@@ -73,9 +72,7 @@ class ClassCourse:
         closed = replace(window, end_ns=whole.end_ns, expense=expense, before=before, after=after)
         settings = self.settings.level
         self.figures.append(
-            figures(
-                closed, level_start_ns=level_start_ns, batch=settings.batch, chosen=settings.percentile
-            )
+            figures(closed, level_start_ns=level_start_ns, batch=settings.batch, chosen=settings.percentile)
         )
         kept = {reading.asked_ns for reading in (whole.before, whole.after) if reading is not None}
         self.read = {asked_ns: reading for asked_ns, reading in self.read.items() if asked_ns in kept}
@@ -94,9 +91,7 @@ class ClassCourses:
                 number,
                 row,
                 own,
-                arrivals=Arrivals(own.plan)
-                if self._has_own_plans and isinstance(own.plan, Open)
-                else None,
+                arrivals=Arrivals(own.plan) if self._has_own_plans and isinstance(own.plan, Open) else None,
             )
             for number, (row, own) in enumerate(zip(settings.classes, points, strict=True))
         )
@@ -130,7 +125,9 @@ class ClassCourses:
             assert row.outages is not None
             row.outages.add(mine)
 
-    def close(self, window: Window, schedule_ns: int, seen_ns: int, level_start_ns: int) -> tuple[Window, ...]:
+    def close(
+        self, window: Window, schedule_ns: int, seen_ns: int, level_start_ns: int
+    ) -> tuple[Window, ...]:
         """The windows of all classes, closed with that of the whole."""
         found = []
         for row, part in zip(self._classes, window.classes, strict=True):

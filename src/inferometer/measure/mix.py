@@ -51,9 +51,7 @@ def _weighted(word: str) -> WeightedModel:
     return WeightedModel(name if colon else word, weight)
 
 
-def prepare_mix(
-    options: Options, models: Sequence[WeightedModel], *, command: str, habits: Habits
-) -> Setup:
+def prepare_mix(options: Options, models: Sequence[WeightedModel], *, command: str, habits: Habits) -> Setup:
     """As `prepare`, for all of them; the requests of all are in one list."""
     for name in OWN_ORDER:
         if name in options.given:
@@ -66,9 +64,7 @@ def prepare_mix(
             raise UsageError(
                 f"{option_name(name)} is for one model, and {len(models)} are given", remedy="leave it out"
             )
-    setups = [
-        prepare(changed(options, model=row.model), command=command, habits=habits) for row in models
-    ]
+    setups = [prepare(changed(options, model=row.model), command=command, habits=habits) for row in models]
     return mixed(setups, models)
 
 
@@ -77,7 +73,9 @@ def mixed(setups: Sequence[Setup], models: Sequence[WeightedModel]) -> Setup:
     first = setups[0]
     for setup in setups:
         if setup.sequences is not None:
-            raise UsageError(f"'{setup.model.name}' takes sequences, which cannot take turns", remedy=_SCENARIO)
+            raise UsageError(
+                f"'{setup.model.name}' takes sequences, which cannot take turns", remedy=_SCENARIO
+            )
         if setup.traffic.wiring != first.traffic.wiring:
             raise UsageError(
                 f"requests for '{setup.model.name}' travel in another way than those for '{first.model.name}'",

@@ -47,7 +47,15 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         "a scenario lasts for the time of its phases; -d is the time of all",
     ),
     **dict.fromkeys(
-        ("profile_export", "shared_memory", "workers", "trace_level", "trace_rate", "trace_count", "log_frequency"),
+        (
+            "profile_export",
+            "shared_memory",
+            "workers",
+            "trace_level",
+            "trace_rate",
+            "trace_count",
+            "log_frequency",
+        ),
         "measure the model by itself, without --scenario",
     ),
     **dict.fromkeys(("collect_metrics", "metrics_url", "metrics_interval_ms"), "measure the model by itself"),
@@ -131,7 +139,8 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     server = spec.server or base.url or scenario.server
     if server is None:
         raise UsageError(
-            f"{place} has no server", remedy="name it there, as `server:` of the scenario, or on the command line"
+            f"{place} has no server",
+            remedy="name it there, as `server:` of the scenario, or on the command line",
         )
     given |= {"url": server, "model": spec.model or given.get("model", "")}
     if spec.kind is not None and spec.kind not in SERVICE_KINDS:
@@ -200,7 +209,7 @@ def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
             close = nearest(name, [known[2:] for known in _ROWS if known.startswith("--")])
             remedy = f"did you mean '{close}'?" if close else "see `inferometer measure --help-all`"
             raise UsageError(f"{where}: there is no such option", remedy=remedy)
-        if row.field in _OF_RUN or row.instead or row.is_secret and "headers" != row.field:
+        if row.field in _OF_RUN or row.instead or (row.is_secret and row.field != "headers"):
             raise UsageError(
                 f"{where} cannot be given to a class", remedy="leave it out; a class has its load beside it"
             )

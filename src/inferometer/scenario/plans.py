@@ -58,9 +58,7 @@ def phase_points(
         length_ns = round(phase.seconds * NS_PER_S / pace)
         slot = _Slot(phase, number, start_ns, length_ns, pace)
         plans = [_class_plan(load, slot) for load in loads]
-        points = tuple(
-            _point(load, slot, *planned) for load, planned in zip(loads, plans, strict=True)
-        )
+        points = tuple(_point(load, slot, *planned) for load, planned in zip(loads, plans, strict=True))
         asked = [point.asked_per_s for point in points]
         joint = Joint(tuple(plan for plan, _ in plans))
         found.append(
@@ -119,9 +117,7 @@ def _class_plan(load: ClassLoad, slot: _Slot) -> tuple[ClassPlan, float]:
     return _rate(load, rate, factors, slot)
 
 
-def _rate(
-    load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slot
-) -> tuple[ClassPlan, float]:
+def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slot) -> tuple[ClassPlan, float]:
     first, last = (rate * factor for factor in factors)
     if not first and not last:
         return Closed(0), 0.0
@@ -132,9 +128,7 @@ def _rate(
     return Open(Ramps(tuple(pieces)), cap=load.cap), (first + last) / 2
 
 
-def _concurrency(
-    concurrency: int, factors: tuple[float, float], length_ns: int
-) -> tuple[ClassPlan, float]:
+def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:
     first, last = (round(concurrency * factor) for factor in factors)
     if first == last:
         return Closed(first), float(first)

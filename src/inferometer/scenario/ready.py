@@ -33,8 +33,8 @@ def listing() -> str:
         [
             *lines,
             "",
-            "inferometer measure URL MODEL --scenario NAME loads MODEL so; -r is the rate that `load` multiplies, -d the",
-            "time of the whole scenario. The files can be copied from",
+            "inferometer measure URL MODEL --scenario NAME loads MODEL so; -r is the rate that `load` multiplies,",
+            "-d the time of the whole scenario. The files can be copied from",
             str(FOLDER),
         ]
     )

@@ -26,6 +26,7 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
 
+
 @dataclass(frozen=True, slots=True)
 class ScenarioRequest:
     """A scenario, and what the command line says beside it."""

@@ -76,19 +76,28 @@ class ClassSpec(_Strict):
     """One class of traffic: what it sends where, how often, and what was promised to it."""
 
     model: str = Field("", description="Model; without one, that of the command line.")
-    server: str | None = Field(None, description="Address; without one, that of the scenario or the command line.")
+    server: str | None = Field(
+        None, description="Address; without one, that of the scenario or the command line."
+    )
     protocol: Literal["http", "grpc"] | None = None
     kind: str | None = Field(None, description="Kind of server, as with --service-kind.")
     data: str | list[str] | None = Field(None, description="What to send, as with --data.")
     batch: Annotated[int, Field(ge=1)] | None = None
-    concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = Field(None, description="Requests in flight.")
+    concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="Requests in flight."
+    )
     rate: Annotated[float, Field(gt=0, le=1e7)] | None = Field(None, description="Requests per second.")
-    arrivals: Literal["constant", "poisson"] = Field("constant", description="Gaps between requests at a rate.")
-    shape: str | None = Field(None, description="How the rate changes over the whole scenario, as with --shape-load.")
+    arrivals: Literal["constant", "poisson"] = Field(
+        "constant", description="Gaps between requests at a rate."
+    )
+    shape: str | None = Field(
+        None, description="How the rate changes over the whole scenario, as with --shape-load."
+    )
     replay: str | None = Field(None, description="A trace to replay from the start of the scenario on.")
     speed: Annotated[float, Field(gt=0)] = Field(1.0, description="How fast the trace is replayed.")
     sessions: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Chat sessions of the data in parallel, with their pauses; played again when all were."
+        None,
+        description="Chat sessions of the data in parallel, with their pauses; played again when all were.",
     )
     slo: str | None = Field(None, description="What was promised to this class, such as p99<50ms.")
     workers: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Processes that send this class.")
@@ -134,8 +143,12 @@ class PhaseSpec(_Strict):
     name: Annotated[str, Field(min_length=1, max_length=60)]
     seconds: Seconds = Field(alias="for")
     load: Factors = (1.0, 1.0)
-    counted: bool | None = Field(None, description="Whether it is reported; a phase called warm-up is not, by default.")
-    classes: dict[str, ChangeSpec] = Field(default_factory=dict, description="What is different for one class.")
+    counted: bool | None = Field(
+        None, description="Whether it is reported; a phase called warm-up is not, by default."
+    )
+    classes: dict[str, ChangeSpec] = Field(
+        default_factory=dict, description="What is different for one class."
+    )
     command: str | None = Field(None, description="A shell command to start when the phase begins.")
 
     @property

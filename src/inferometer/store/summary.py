@@ -97,12 +97,19 @@ def _of_comparison(answer: "Comparison") -> RunSummary:
 def _of_interference(answer: "Interference") -> RunSummary:
     """Every model together with the others, and alone."""
     points = [
-        Point(answer.mode, answer.value, _known({name: metric.estimate(found) for name, metric in _METRICS}), label)
+        Point(
+            answer.mode,
+            answer.value,
+            _known({name: metric.estimate(found) for name, metric in _METRICS}),
+            label,
+        )
         for row in answer.models
         for found, label in ((row.together, row.name), (row.alone, f"{row.name} alone"))
     ]
     models = _joined(row.model for row in answer.models)
-    return RunSummary(tuple(points), (), models, "", _joined(without_password(row.url) for row in answer.models))
+    return RunSummary(
+        tuple(points), (), models, "", _joined(without_password(row.url) for row in answer.models)
+    )
 
 
 def _of_study(answer: "Study") -> RunSummary:

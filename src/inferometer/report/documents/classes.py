@@ -169,7 +169,9 @@ def _charts(levels: Sequence[Level], names: Sequence[str]) -> Iterator[Chart]:
         )
         if not any(point for line in lines for run in line.runs for point in run):
             continue
-        axis = ChartAxis("throughput (infer/s)") if field == "infer_per_s" else time_axis("p99 latency", lines)
+        axis = (
+            ChartAxis("throughput (infer/s)") if field == "infer_per_s" else time_axis("p99 latency", lines)
+        )
         yield Chart(
             f"{title} of each class", ChartAxis("seconds"), axis, lines, spans=tuple(spans), height=270
         )

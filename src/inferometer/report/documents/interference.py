@@ -81,7 +81,9 @@ def _headline(found: Interference) -> Iterator[Figure]:
         throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
         if throughput is not None:
             tone = Tone.WARNING if throughput.verdict == SLOWER else Tone.PLAIN
-            yield Figure(f"{row.name} throughput", difference(throughput.percent), "together against alone", tone)
+            yield Figure(
+                f"{row.name} throughput", difference(throughput.percent), "together against alone", tone
+            )
 
 
 def _figures_section(found: Interference) -> Section | None:
@@ -132,7 +134,9 @@ def _contention_section(found: Interference) -> Section | None:
     )
     rows = tuple((row.name, row.contends_for, *_times(row), row.reason) for row in found.models)
     table = Table("Where the time is lost", columns, rows)
-    return Section("contention", "What they contend for", "Queue and compute are the server's, per request.", (table,))
+    return Section(
+        "contention", "What they contend for", "Queue and compute are the server's, per request.", (table,)
+    )
 
 
 def _times(row: SharedModel) -> tuple[str, ...]:
@@ -150,9 +154,7 @@ def _machine_section(found: Interference) -> Section | None:
         return None
     names = ("Cores busy", "By the server", "Models waited for", "GPU", "GPU memory")
     columns = (*text_columns("Loaded"), *map(Column, names))
-    table = Table(
-        f"This machine, with {known[0][1].cores} cores", columns, tuple(_machine_rows(known))
-    )
+    table = Table(f"This machine, with {known[0][1].cores} cores", columns, tuple(_machine_rows(known)))
     return Section("machine", "The machine", "", (table,))
 
 

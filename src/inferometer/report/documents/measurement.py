@@ -92,7 +92,9 @@ def measurement_document(result: Result) -> Document:
         prompts_section(result),
         lanes_section(result),
         token_times_section(result),
-        timeline if is_over_time or result.scenario is not None else search_section(result) or throughput_section(result),
+        timeline
+        if is_over_time or result.scenario is not None
+        else search_section(result) or throughput_section(result),
         levels_section(result),
         classes_section(result),
         server_section(result),
