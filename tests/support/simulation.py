@@ -202,8 +202,8 @@ class SimulatedLoad:
         )
         self.marks = networks[0].marks
 
-    def apply(self, plan: Plan) -> int:
-        engine, start_ns = self._engine, self._clock()
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
+        engine, start_ns = self._engine, self._clock() if start_ns is None else start_ns
         engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
         return start_ns

@@ -189,8 +189,8 @@ class MeasureOptions:
 
     models: tuple[str, ...] = ours(
         "-m --model",
-        "Model to measure; the second word on the command line. Given several times, as NAME:WEIGHT, the requests of "
-        "all take turns on the same connections, each as often as its weight says: -m detector:3 -m classifier:1.",
+        "Model to measure, or several as NAME:WEIGHT. One is the second word on the command line; the requests of "
+        "several take turns on the same connections, as often as the weights say: -m detector:3 -m classifier:1.",
         text("NAME"),
         group="Traffic",
         combine=appended,
@@ -198,8 +198,8 @@ class MeasureOptions:
     )
     scenario: str | None = ours(
         "--scenario",
-        "Classes of traffic that go through phases together: a YAML file, or the name of one that comes with the "
-        "package; list shows these. -d is then the time of all phases.",
+        "Classes of traffic that go through phases. A YAML file, or the name of one that comes with the package: list "
+        "shows these. -d is then the time of all phases.",
         text("FILE|NAME"),
         is_main=True,
     )

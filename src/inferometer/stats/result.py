@@ -172,11 +172,9 @@ class Result:
     @property
     def breaks_promise(self) -> bool:
         """At any level, to all traffic or to a class of it."""
-        return any(
-            row.promise is not None and row.promise.verdict == "broken"
-            for level in self.levels
-            for row in (level, *level.classes)
-        )
+        promises = [level.promise for level in self.levels]
+        promises += [row.promise for level in self.levels for row in level.classes]
+        return any(promise is not None and promise.verdict == "broken" for promise in promises)
 
     def _repr_html_(self) -> str:
         return notebook_html(self)
