@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust fuzz torture mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -121,6 +121,12 @@ mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tes
 
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm
 	$(PYTHON) -m benchmarks
+
+MINUTES ?= 30
+PACE ?= 10
+
+soak: $(STAMP)  ## half an hour of load at ten times its pace: memory of every process and our own lag stay as they are
+	$(PYTHON) -m benchmarks.soak --minutes $(MINUTES) --pace $(PACE)
 
 trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
 	$(PYTHON) -m benchmarks.trust

@@ -4,6 +4,7 @@ from benchmarks import contests
 from benchmarks.bar import Bar, Direction
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
+from benchmarks.mixed import mixed_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
 from benchmarks.tuner import tuner
@@ -54,6 +55,14 @@ BARS = (
         rival=PERF_ANALYZER,
         rounds=5,
         open=contests.cpu_per_request(1, "grpc"),
+    ),
+    Bar(
+        name="mixed-cpu",
+        title="CPU per request, HTTP, two models by weight 3:1, concurrency 8",
+        unit="us",
+        target=1.1,
+        rival="ours with one model",
+        open=mixed_cpu,
     ),
     Bar(
         name="shm-cpu",

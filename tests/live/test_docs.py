@@ -44,7 +44,8 @@ def is_saved(word):
 def has(*names):
     return not set(words).isdisjoint(names)
 
-is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose")
+is_shown = has("--schema", "list")
+is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose", "interfere")
 if command == "serve":
     words = ["serve", "--help"]
 elif command == "tune":
@@ -52,7 +53,7 @@ elif command == "tune":
     put("p99<5s", "--slo")
 elif command == "profile":
     put("5s", "--budget")
-elif is_load and not (command == "compare" and any(is_saved(word) for word in words[1:])):
+elif is_load and not is_shown and not (command == "compare" and any(is_saved(word) for word in words[1:])):
     if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
     for place in os.environ["DOC_PLACES"].split():
@@ -60,7 +61,7 @@ elif is_load and not (command == "compare" and any(is_saved(word) for word in wo
         words = [word.replace(port, address) for word in words]
     if name == "perf_analyzer":
         words += ["-p", "150", "-r", "3", "-s", "999999"]
-    elif not has("-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
+    elif not has("--scenario", "-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
         put("3s" if command == "find" else "2s" if has("ensemble_image") else "200ms", "-d")
     if "--apply" in words:
         put("1s", "--budget")

@@ -47,7 +47,9 @@ from inferometer.stats.windows import Window, join_windows
 
 ROUNDS = 40
 FEWEST_ROUNDS = 10
-SHORTEST_TURN_NS = 300 * NS_PER_MS
+SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
+LEAST_TURN_NS = 100 * NS_PER_MS
+LONGEST_TURN_NS = 60 * NS_PER_S
 WAITING = 0.1  # cores more that models wait for: they contend for cores
 MOST = 0.5  # of what a request takes longer: the part that says where it is lost
 BUSY_GPU = 0.8
@@ -102,7 +104,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
     watcher.level_started(point.mode, point.value)
     with start_groups(setups) as load:
         instrument = group_instrument(setups, load, completed(_Quiet(watcher)))
-        session = _Session(instrument, setups, names, point, duration_ns // rounds)
+        session = _Session(instrument, setups, names, point, max(duration_ns // rounds, LEAST_TURN_NS))
         problems = session.measure(rounds, watcher)
     whole = session.together
     rounds = min(len(turns.windows) for turns in session.all_turns)
@@ -155,8 +157,13 @@ class _Session:
         return class_level_settings(self.setups, self.names, self.turn_ns)
 
     def measure(self, rounds: int, watcher: Watcher) -> list[str]:
-        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
-        self._turn(_Turns(self.together.loaded))
+        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did.
+
+        That one gets longer until all have answered."""
+        while problem := self._turn(_Turns(self.together.loaded)):
+            if watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
+                return [problem]
+            self.turn_ns *= 4
         for number in range(rounds):
             order = self.all_turns if number % 2 == 0 else self.all_turns[::-1]
             for turns in order:

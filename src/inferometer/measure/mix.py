@@ -40,15 +40,17 @@ def weighted(words: Sequence[str]) -> tuple[WeightedModel, ...]:
 
 def _weighted(word: str) -> WeightedModel:
     name, colon, written = word.rpartition(":")
+    if not colon:
+        return WeightedModel(word)
     try:
-        weight = float(written) if colon else 1.0
-    except ValueError:
+        weight = float(written)
+    except ValueError:  # a name may have a colon, too
         return WeightedModel(word)
     if not name or not 0 < weight < 1e9:
         raise UsageError(
             f"'{word}' has the weight '{written}'", remedy="write it like detector:3, with a number above 0"
         )
-    return WeightedModel(name if colon else word, weight)
+    return WeightedModel(name, weight)
 
 
 def prepare_mix(options: Options, models: Sequence[WeightedModel], *, command: str, habits: Habits) -> Setup:

@@ -34,7 +34,7 @@ from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
 from tests.support.openai import FakeOpenAi
 from tests.support.planted_store import planted_figures, planted_history
-from tests.support.reports import sample_diagnosis, sample_result
+from tests.support.reports import sample_diagnosis, sample_interference, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
 from tests.support.vocabularies import word_level
@@ -45,7 +45,7 @@ WALKED: dict[str, Command] = {
     for name in COMMANDS
     if name not in (*CLASSIC_TUNER, *WITHOUT_OPTIONS)
 }
-LOADING = ("measure", "find", "compare", "diagnose", "tune")
+LOADING = ("measure", "find", "compare", "interfere", "diagnose", "tune")
 
 
 # --- the servers and files of the lines
@@ -84,6 +84,7 @@ FILES = {
     + "ui: {idle: 1m}\nruns: {limit: 1}\n"
     + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
     "old.sqlite": "no journal",
+    "one.yaml": "classes: {a: {rate: 50}}\nphases: [{name: peak, for: 1s}]\n",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
 
@@ -240,6 +241,13 @@ OWN_LINES = {
         "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 250ms",
         "base.json new.json --fail-if p99<+5% --force",
     ),
+    "measure": (
+        "HTTP fake --scenario one.yaml -d 300ms",
+        "HTTP fake --scenario list",
+        "HTTP fake --schema",
+        "HTTP -m fake -m fake2:3 -n 4 --dry-run",
+    ),
+    "interfere": ("-m fake -m fake -u HTTP -c 1",),
     "diagnose": ("HTTP fake --cores 64",),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
@@ -345,10 +353,14 @@ def completed(name: str, words: list[Word]) -> list[Word]:
         return words
     if name == "find" and "--slo" not in given:
         words = [*words, ("--slo", "p99<200ms")]
-    if name == "compare" and [option for option, _ in words].count("-m") == 1:
+    if name in ("compare", "interfere") and [option for option, _ in words].count("-m") == 1:
         return [*words, ("-m", given["-m"])]
     alone = [word for word in words if not word[0]]
-    if name == "compare" and alone and not any(str(word[1]).endswith(".json") for word in alone):
+    if (
+        name in ("compare", "interfere")
+        and alone
+        and not any(str(word[1]).endswith(".json") for word in alone)
+    ):
         return [*words, alone[-1]]
     return words
 
@@ -435,6 +447,12 @@ def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
     return Outcome(sample_diagnosis(), {"fake": {"max_batch_size": 8}})
 
 
+def shared(observer: Observer, asked: Any, watcher: Any) -> Any:
+    """Instead of rounds of turns: keeps what is asked of them."""
+    observer.hand(asked.models, asked.options)
+    return sample_interference()
+
+
 class Silent:
     """Instead of a server, a browser and a self-test: keeps what it is told."""
 
@@ -494,6 +512,8 @@ def test_every_option_shows_or_is_refused(
         with monkeypatch.context() as patch:
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
+    if name == "interfere":
+        monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
     if name in LOADING:
         lines += [f"{line} {SHORT.get(name, '')}" for line in (*LINES, *OUTPUTS)]

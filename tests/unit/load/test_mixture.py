@@ -1,5 +1,7 @@
 """Requests of several classes in one order: each has its share, whoever walks it."""
 
+from itertools import pairwise
+
 import pytest
 
 from inferometer.load.mixture import mixture, next_prime
@@ -26,7 +28,7 @@ def test_no_class_waits_for_long(workers):
     order = mixture([3, 1], [1, 1])
     seen = [order[turn * workers % len(order)][0] for turn in range(len(order))]
     gaps = [number for number, owner in enumerate(seen) if owner == 1]
-    assert max(after - before for before, after in zip(gaps, gaps[1:], strict=False)) <= 12
+    assert max(after - before for before, after in pairwise(gaps)) <= 12
 
 
 def test_every_request_of_every_class_has_its_turn():

@@ -42,7 +42,11 @@ def test_a_scenario_is_read():
         ("load: 0.5..2", "load: much", "phases.1.load: 'much' is no factor"),
         ("name: ramp", "name: peak", "two phases are called 'peak'"),
         ("{b: {concurrency: 4}}", "{c: {load: 2}}", "phases.2.classes names 'c', which is no class"),
-        ("{b: {concurrency: 4}}", "{b: {rate: 4}}", "phases.2.classes.b changes what the class does not have"),
+        (
+            "{b: {concurrency: 4}}",
+            "{b: {rate: 4}}",
+            "phases.2.classes.b changes what the class does not have",
+        ),
         ("{b: {concurrency: 4}}", "{b: {}}", "phases.2.classes.b: gives one of load, rate and concurrency"),
         ("server:", "servers:", "servers is not known; did you mean 'server'?"),
         ("rate: 30", "rate: 30, speed: 2", "classes.a: speed is for replay"),
