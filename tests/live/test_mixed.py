@@ -9,7 +9,7 @@ import pytest
 
 from inferometer import api
 from inferometer.server.embedded import EmbeddedTriton
-from tests.support.commands import run_command
+from tests.support.commands import call
 
 pytestmark = pytest.mark.live
 
@@ -109,16 +109,14 @@ def test_the_command_line_does_it_all(triton, tmp_path):
         "phases: [{name: peak, for: 1s, command: 'true'}]\n"
     )
     page = tmp_path / "page.html"
-    done = run_command(
-        "inferometer", "measure", "--scenario", str(scenario), "--html", str(page), "--no-store"
-    )
-    assert done.returncode == 0, done.stderr
+    done = call("inferometer", "measure", "--scenario", str(scenario), "--html", str(page), "--no-store")
+    assert done.code == 0, done.stderr
     assert "phase peak" in page.read_text()
     scenario.write_text("classes: {a: {rat: 1}}\n")
-    done = run_command("inferometer", "measure", "--scenario", str(scenario))
-    assert done.returncode == 2
+    done = call("inferometer", "measure", "--scenario", str(scenario))
+    assert done.code == 2
     assert "classes.a.rat is not known; did you mean 'rate'?" in done.stderr
-    listed = run_command("inferometer", "measure", "--scenario", "list").stdout
+    listed = call("inferometer", "measure", "--scenario", "list").stdout
     assert all(name in listed for name in ("steady", "daily", "spike", "soak", "failover"))
 
 

@@ -21,6 +21,7 @@ from inferometer.options.commands import (
     DIAGNOSE_REFUSED,
     FIND_REFUSED,
     INTERFERE_REFUSED,
+    SCENARIO_REFUSED,
     TUNE_REFUSED,
     WINDOWS,
     CompareOptions,
@@ -40,6 +41,7 @@ T = TypeVar("T")
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "measure": {},
     "interfere": INTERFERE_REFUSED,
+    "scenario": SCENARIO_REFUSED,
     "find": FIND_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
     "compare": COMPARE_REFUSED,

@@ -53,7 +53,7 @@ def measure(
     from inferometer.stats.watcher import completed
 
     models = _weights(model)
-    first = models[0].model if models else str(model)
+    first = models[0].model if models else model
     options = asked("measure", given | {"model": first, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
@@ -70,9 +70,8 @@ def measure(
 def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
     from inferometer.measure.mix import WeightedModel
 
-    if isinstance(model, str):
+    if not isinstance(model, Mapping):
         return ()
-    expect("model", model, Mapping)
     for name, weight in model.items():
         expect("the name of a model", name, str)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e9:
@@ -82,7 +81,7 @@ def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
     return tuple(WeightedModel(name, float(weight)) for name, weight in model.items())
 
 
-@named("measure", "model")
+@named("scenario")
 def scenario(
     scenario: str | Path | Mapping[str, Any],
     *,
@@ -107,12 +106,12 @@ def scenario(
     expect("scenario", scenario, str, Path, Mapping)
     is_file = not isinstance(scenario, Mapping)
     found = open_scenario(str(scenario)) if is_file else checked_scenario(scenario, "the scenario")
-    models = _weights(model) or ((WeightedModel(str(model)),) if model else ())
+    models = _weights(model) or ((WeightedModel(model),) if isinstance(model, str) and model else ())
     given.setdefault("service_kind", AUTO)
     seconds = None if duration_s is None else float(read("duration_s", duration_s))
     request = ScenarioRequest(
         scenario=found,
-        options=asked("measure", given | {"model": models[0].model if models else ""}),
+        options=asked("scenario", given | {"model": models[0].model if models else model}),
         models=models,
         duration_s=seconds,
         folder=Path(str(scenario)).parent if is_file and Path(str(scenario)).is_file() else None,

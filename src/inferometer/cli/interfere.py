@@ -30,6 +30,7 @@ COMMAND = Command(
     examples=(
         ("localhost:8000 simple upper -c 2", "two models, two requests at a time each"),
         ("localhost:8000 -m simple -m upper -r 50 -d 20s", "by rate, for 20 s alone and together"),
+        ("simple@localhost:8000 upper@localhost:9000", "two servers on one machine"),
         ("localhost:8000 simple upper --html sharing.html", "with a page"),
     ),
     epilog="--duration is the time for each model alone, and for all together.",

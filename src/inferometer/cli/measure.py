@@ -43,7 +43,6 @@ COMMAND = Command(
         ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
         ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
         ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
-        ("localhost:8000 -m simple:3 -m upper -c 8", "two models"),
     ),
     epilog="To see the first request: --dry-run. `inferometer help load` says more; so do data, slo, duration, output, "
     "config and preview.",

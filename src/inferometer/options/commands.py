@@ -169,6 +169,54 @@ INTERFERE_REFUSED: Mapping[str, str] = {
 }
 
 
+SCENARIO_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("warmup_s", "warmup_request_count"), "a scenario warms up in a phase of its own: name it warm-up"
+    ),
+    **dict.fromkeys(
+        ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
+        "a scenario lasts for the time of its phases; -d is the time of all",
+    ),
+    **dict.fromkeys(
+        (
+            "measurement_mode",
+            "measurement_interval_ms",
+            "measurement_request_count",
+            "max_trials",
+            "stability_percentage",
+        ),
+        "a scenario lasts for the time of its phases; -d is the time of all",
+    ),
+    **dict.fromkeys(
+        (
+            "profile_export",
+            "shared_memory",
+            "workers",
+            "trace_level",
+            "trace_rate",
+            "trace_count",
+            "log_frequency",
+        ),
+        "measure the model by itself, without --scenario",
+    ),
+    **dict.fromkeys(("collect_metrics", "metrics_url", "metrics_interval_ms"), "measure the model by itself"),
+    **dict.fromkeys(
+        (
+            "request_intervals",
+            "periodic_concurrency",
+            "fixed_schedule",
+            "session_concurrency",
+            "replay",
+            "shape_load",
+            "speed",
+            "slo",
+            "request_distribution",
+        ),
+        "give it to a class of the scenario",
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class InterfereOptions:
     """What only `interfere` is asked."""

@@ -10,6 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
+from inferometer.options.commands import SCENARIO_REFUSED
 from inferometer.options.config_file import as_option, option_value
 from inferometer.options.option import Option, appended, named
 from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
@@ -28,52 +29,6 @@ _OF_RUN = frozenset(
     )
 )
 """Fields that no class can have of its own."""
-SCENARIO_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("warmup_s", "warmup_request_count"), "a scenario warms up in a phase of its own: name it warm-up"
-    ),
-    **dict.fromkeys(
-        ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
-        "a scenario lasts for the time of its phases; -d is the time of all",
-    ),
-    **dict.fromkeys(
-        (
-            "measurement_mode",
-            "measurement_interval_ms",
-            "measurement_request_count",
-            "max_trials",
-            "stability_percentage",
-        ),
-        "a scenario lasts for the time of its phases; -d is the time of all",
-    ),
-    **dict.fromkeys(
-        (
-            "profile_export",
-            "shared_memory",
-            "workers",
-            "trace_level",
-            "trace_rate",
-            "trace_count",
-            "log_frequency",
-        ),
-        "measure the model by itself, without --scenario",
-    ),
-    **dict.fromkeys(("collect_metrics", "metrics_url", "metrics_interval_ms"), "measure the model by itself"),
-    **dict.fromkeys(
-        (
-            "request_intervals",
-            "periodic_concurrency",
-            "fixed_schedule",
-            "session_concurrency",
-            "replay",
-            "shape_load",
-            "speed",
-            "slo",
-            "request_distribution",
-        ),
-        "give it to a class of the scenario",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
