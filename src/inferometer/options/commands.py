@@ -191,7 +191,6 @@ SCENARIO_REFUSED: Mapping[str, str] = {
         (
             "profile_export",
             "shared_memory",
-            "workers",
             "trace_level",
             "trace_rate",
             "trace_count",
@@ -211,6 +210,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "speed",
             "slo",
             "request_distribution",
+            "workers",
         ),
         "give it to a class of the scenario",
     ),

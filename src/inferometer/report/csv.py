@@ -155,7 +155,8 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
-        has_promise=any(row.promise is not None for row in (*result.levels, *classes)),
+        has_promise=any(level.promise is not None for level in result.levels)
+        or any(row.promise is not None for row in classes),
         has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",

@@ -53,6 +53,7 @@ def planned_classes(
         for label, one in _with_models(name, spec, base, models):
             place = f"classes.{name}"
             found.append(PlannedClass(label, one, _options(place, one, scenario, base, folder)))
+    _check_loads(scenario, base)
     if models and all(spec.model for spec in scenario.classes.values()):
         raise UsageError(
             f"every class of the scenario names its model, and '{models[0].model}' is given too",
@@ -63,6 +64,24 @@ def planned_classes(
     if twice is not None:
         raise UsageError(f"two classes are called '{twice}'", remedy="give one of them another name")
     return tuple(found)
+
+
+def _check_loads(scenario: Scenario, base: Options) -> None:
+    """A load of the command line is one value, for classes that name no model."""
+    for field in ("concurrency", "request_rate"):
+        span = getattr(base, field)
+        if span is None or field not in base.given:
+            continue
+        if span.listed or span.end not in (None, span.start):
+            raise UsageError(
+                f"{_written(field)} gives several levels, and phases say how the load changes",
+                remedy="give one value",
+            )
+        if all(spec.model for spec in scenario.classes.values()):
+            raise UsageError(
+                f"{_written(field)} is the load of classes that name no model, and all of these do",
+                remedy="change the load in the scenario",
+            )
 
 
 def _with_models(

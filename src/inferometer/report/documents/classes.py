@@ -74,8 +74,8 @@ def classes_section(result: Result) -> Section | None:
             failed = row.measurement is not None and row.measurement.failed_count > 0
             tones.append(level_tone(said) if said else Tone.WARNING if failed else Tone.PLAIN)
     table = Table("Every class of traffic", columns, tuple(rows), tones=tuple(tones))
-    said = tuple(_said(levels))
-    blocks = (table, *((Messages(said),) if said else ()), *_charts(levels, class_names(result)))
+    messages = tuple(_said(levels))
+    blocks = (table, *((Messages(messages),) if messages else ()), *_charts(levels, class_names(result)))
     return Section("classes", "Classes of traffic", _lead(levels), blocks)
 
 
