@@ -74,7 +74,8 @@ def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
         return ()
     for name, weight in model.items():
         expect("the name of a model", name, str)
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e9:
+        expect(f"the weight of '{name}'", weight, int, float)
+        if not 0 < weight < 1e9:
             raise UsageError(f"the weight of '{name}' is {weight!r}", remedy="give a number above 0")
     if not model:
         raise UsageError("no model is given", remedy='name them with their weights: {"detector": 3}')

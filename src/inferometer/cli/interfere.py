@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COMMAND = Command(
     "inferometer interfere",
-    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]",
+    "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nURL URL ... [options]",
     "Load models one by one and all together, in turns, and tell what sharing costs each of them: throughput and "
     "percentiles alone, together, the difference, and the resource they contend for.",
     InterfereOptions,
@@ -76,19 +76,16 @@ def _request(given: dict[str, Any]) -> "InterfereRequest":
     own = own_options(given, InterfereOptions)
     words = list(given.pop(WORDS, ()))
     addresses = addresses_of(words, is_known="url" in given)
-    if len(addresses) > 1:
-        raise UsageError(
-            f"Two addresses are given: {addresses[0]} and {addresses[1]}", remedy="write MODEL@URL MODEL@URL"
-        )
     models = (*own.models, *(word for word in words if word not in addresses))
-    if len(models) < 2:
+    several = addresses if len(addresses) > 1 else []
+    if len(models) < 2 and not several:
         raise UsageError(
             "models that share a server are two or more", remedy="give -m several times, or MODEL MODEL"
         )
-    found = {**given, "model": models[0].partition("@")[0]}
+    found = {**given, "model": models[0].partition("@")[0] if models else ""}
     if addresses:
         found["url"] = addresses[0]
     if "url" in found or any("@" in model for model in models):
-        found.setdefault("service_kind", AUTO)
-    chosen = variants_of(models, ())
+        found.setdefault("service_kind", "dynamic_grpc" if "grpc_method" in found else AUTO)
+    chosen = variants_of(models, several)
     return InterfereRequest(chosen, replace(measure_options(found), model=chosen[0].model))

@@ -25,7 +25,7 @@ def start_groups(setups: Sequence[Setup]) -> Iterator[Together]:
     """The workers of every class; those of one that sends nothing have nothing to do."""
     with ExitStack() as stack:
         groups = [stack.enter_context(start_workers(setup)) for setup in setups]
-        yield Together(groups, [len(setup.traffic.requests) for setup in setups])
+        yield Together(groups, [len(setup.traffic.requests) for setup in setups], monotonic_ns)
 
 
 def group_instrument(setups: Sequence[Setup], load: Together, watcher: Watcher) -> Instrument:
