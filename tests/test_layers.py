@@ -25,13 +25,14 @@ RANK = {
     "compare": 6,
     "diagnose": 6,
     "tune": 6,
-    "report": 7,
-    "store": 8,
-    "api": 9,
-    "selftest": 9,
-    "ui": 10,
-    "dialects": 10,
-    "cli": 11,
+    "twin": 7,
+    "report": 8,
+    "store": 9,
+    "api": 10,
+    "selftest": 10,
+    "ui": 11,
+    "dialects": 11,
+    "cli": 12,
 }
 MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
 NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {

@@ -14,6 +14,7 @@ from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 
 ANSWERS: tuple[type[Answer], ...] = (
     Result,
@@ -22,6 +23,7 @@ ANSWERS: tuple[type[Answer], ...] = (
     Study,
     Inspection,
     RegressionCheck,
+    Twin,
 )
 FOLDER = Path(inferometer.__file__).parent / "schemas"
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "variants side by side: which is faster, how alike their outputs are",
     "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
+    "twin": "a simulation made of measured runs: fit it, predict other loads and mixes, check it",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "ui": "runs in a browser: watch, start, compare, their trend",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",

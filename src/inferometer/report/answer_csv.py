@@ -19,6 +19,8 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
+from inferometer.twin.twin import FIGURES, Forecast, Twin
+from inferometer.twin.twin import THROUGHPUT as TWIN_THROUGHPUT
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of an answer have the same columns."""
@@ -36,6 +38,8 @@ def csv_text(answer: Report) -> str:
         return _text(_arrivals(answer))
     if isinstance(answer, RegressionCheck):
         return _text(_judgements(answer))
+    if isinstance(answer, Twin):
+        return _text(map(_forecast, answer.forecasts))
     return main_csv(answer)
 
 
@@ -149,6 +153,30 @@ def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
             ("Preemptions", None if server is None else server.preemptions),
             ("Limit", found.verdict.kind),
         )
+
+
+def _forecast(row: Forecast) -> Row:
+    cells: list[tuple[str, object]] = [
+        ("Model", row.model),
+        ("Load", row.part.mode.replace("_", " ")),
+        ("Value", row.part.value),
+        ("Arrivals", row.part.arrivals),
+        (
+            "Beside",
+            "; ".join(f"{part.model} {part.text}" for part in row.load.parts if part.model != row.model),
+        ),
+        ("Settings", "; ".join(setting.text for setting in row.load.settings)),
+        ("Basis", row.basis),
+        ("Distance", row.distance),
+    ]
+    for name in FIGURES:
+        title = "Infer/s" if name == TWIN_THROUGHPUT else f"{name} latency"
+        scale = 1.0 if name == TWIN_THROUGHPUT else 1 / NS_PER_US
+        band = row.bands.get(name)
+        cells += _ends(title, None if band is None else Estimate(band.value, band.low, band.high), scale)
+        found = (row.measured or {}).get(name)
+        cells.append((f"{title} measured", None if found is None else found * scale))
+    return tuple(cells)
 
 
 def _trial(study: Study, trial: Trial) -> Row:

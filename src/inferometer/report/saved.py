@@ -19,15 +19,25 @@ from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.documents.regression import regression_document
 from inferometer.report.documents.trace import inspection_document
 from inferometer.report.documents.tuning import tuning_document
+from inferometer.report.documents.twin import twin_document
 from inferometer.report.junit import comparison_cases, junit, regression_cases, result_cases
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 
-Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection, RegressionCheck)
+Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck | Twin
+KINDS: tuple[type[Report], ...] = (
+    Result,
+    Diagnosis,
+    Comparison,
+    Study,
+    Inspection,
+    RegressionCheck,
+    Twin,
+)
 
 
 def read(path: Path) -> Report:
@@ -60,6 +70,8 @@ def document(report: Report) -> Document:
         found = inspection_document(report)
     elif isinstance(report, RegressionCheck):
         found = regression_document(report)
+    elif isinstance(report, Twin):
+        found = twin_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):

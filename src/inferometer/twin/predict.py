@@ -1,0 +1,160 @@
+"""What a twin says of a load. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest as nearest_name
+from inferometer.diagnose.pipeline import Pipeline, with_station
+from inferometer.twin.errors import Guess, band, nearest, spot
+from inferometer.twin.simulate import PartPlan, simulate
+from inferometer.twin.twin import (
+    BATCHING,
+    COMMAND,
+    DELAY_US,
+    FIGURES,
+    INSTANCES,
+    MAX_BATCH,
+    THROUGHPUT,
+    Anchor,
+    Basis,
+    Forecast,
+    LoadPart,
+    StepSetting,
+    Twin,
+    TwinLoad,
+    TwinModel,
+)
+
+_US_PER_S = 1_000_000
+_LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
+
+
+def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
+    """The twin with forecasts of these loads in place of those it has."""
+    forecasts = tuple(row for load in loads for row in forecast(twin, load))
+    return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
+
+
+def forecast(
+    twin: Twin, load: TwinLoad, *, seconds: float | None = None, seed: int | None = None
+) -> tuple[Forecast, ...]:
+    """Of each model in the load.
+
+    `seconds` is how long it would be measured (as the runs of the fit, if not given), `seed` that of random arrivals:
+    the forecast is then for those very arrivals.
+    """
+    models = [_model(twin, part) for part in load.parts]
+    pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
+    _check_settings(pipelines, load.settings)
+    plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
+    measured_s = max(model.measured_s for model in models) if seconds is None else seconds
+    simulated = simulate(plans, measured_s, seed=seed)
+    flying = [
+        part.value if part.mode == "concurrency" else row.in_flight
+        for part, row in zip(load.parts, simulated, strict=True)
+    ]
+    found = []
+    for part, row, own in zip(load.parts, simulated, flying, strict=True):
+        place = spot(load, part.model, own, sum(flying) - own)
+        mine = [anchor for anchor in twin.anchors if anchor.model == part.model]
+        noise = _usual_noise(mine)
+        bands = {
+            name: band(
+                Guess(name, value, max(row.chance[name], noise.get(name, 0.0))),
+                place,
+                twin.anchors,
+                twin.errors[part.model][name],
+            )
+            for name, value in row.figures.items()
+            if name == THROUGHPUT or not row.is_overloaded
+        }
+        found.append(
+            Forecast(
+                load=load,
+                model=part.model,
+                basis=_basis(load, part, mine),
+                distance=nearest(place, mine),
+                bands=bands,
+                in_flight=own,
+                is_overloaded=row.is_overloaded,
+            )
+        )
+    return tuple(found)
+
+
+def _usual_noise(anchors: Sequence[Anchor]) -> Mapping[str, float]:
+    """By how much figures of the runs of the fit varied by chance: their median."""
+    found = {}
+    for name in FIGURES:
+        values = sorted(row.noise[name] for row in anchors if name in row.noise)
+        if values:
+            found[name] = values[len(values) // 2]
+    return found
+
+
+def _model(twin: Twin, part: LoadPart) -> TwinModel:
+    model = twin.model(part.model)
+    if model is None:
+        known = [row.name for row in twin.models]
+        close = nearest_name(part.model, known)
+        raise UsageError(
+            f"'{part.model}' is not in the twin, which has {', '.join(known)}",
+            remedy=f"did you mean '{close}'?" if close else "fit it from a run of that model, too",
+        )
+    return model
+
+
+def _basis(load: TwinLoad, part: LoadPart, anchors: Sequence[Anchor]) -> Basis:
+    alike = [row.load.parts[0] for row in anchors if row.load.settings == load.settings]
+    alike = [row for row in alike if (row.mode, row.arrivals) == (part.mode, part.arrivals)]
+    if len(load.parts) > 1 or not alike:
+        return "extrapolated"
+    if part in alike:
+        return "measured"
+    values = [row.value for row in alike]
+    return "interpolated" if min(values) <= part.value <= max(values) else "extrapolated"
+
+
+# --- what is set otherwise
+
+
+def _shared(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+    """On one machine: the cores and GPUs as those saw them that had the least of them."""
+    cores = replace(
+        pipelines[0].cores,
+        count=min(row.cores.count for row in pipelines),
+        scaling=min(row.cores.scaling for row in pipelines),
+    )
+    turn = max(row.devices.turn for row in pipelines)
+    devices = replace(pipelines[0].devices, turn=turn, count=max(row.devices.count for row in pipelines))
+    return [replace(row, cores=cores, devices=devices) for row in pipelines]
+
+
+def _changed(pipeline: Pipeline, settings: Sequence[StepSetting]) -> Pipeline:
+    for row in settings:
+        if row.name == INSTANCES:
+            pipeline = with_station(pipeline, row.model, instances=int(row.value))
+        elif row.name == MAX_BATCH:
+            pipeline = with_station(pipeline, row.model, max_batch=int(row.value))
+        elif row.name == BATCHING:
+            pipeline = with_station(pipeline, row.model, is_batching=bool(row.value))
+        elif row.name == DELAY_US:
+            pipeline = with_station(pipeline, row.model, delay_s=row.value / _US_PER_S)
+    return pipeline
+
+
+def _check_settings(pipelines: Sequence[Pipeline], settings: Sequence[StepSetting]) -> None:
+    stations = {station.name: station for pipeline in pipelines for station in pipeline.walk()}
+    for row in settings:
+        if row.model not in stations:
+            close = nearest_name(row.model, stations)
+            raise UsageError(
+                f"{row.text}: there is no model '{row.model}' at work in this load, only {', '.join(stations)}",
+                remedy=f"did you mean '{close}'?" if close else "name one of those",
+            )
+        if row.name == BATCHING and row.value and stations[row.model].max_batch < 2:
+            raise UsageError(
+                f"{row.text}: '{row.model}' takes no batches, its max_batch_size is {stations[row.model].max_batch}",
+                remedy=f"set {row.model}.max_batch={_LARGEST // 8} as well",
+            )
