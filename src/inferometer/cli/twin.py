@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 VERBS = ("fit", "predict", "check")
 COMMAND = Command(
     "inferometer twin",
-    "fit RUN|RESULT.json ... [-f twin.json]\npredict [-f twin.json] [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [options]\n"
+    "fit RUN|RESULT.json ... [-f twin.json]\n"
+    "predict [-f twin.json] [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [options]\n"
     "check [RUN|RESULT.json ...] [-f twin.json] [options]",
     "Make a simulation of a server out of measured runs (`fit`), ask it about loads, mixes of models and settings that "
     "were not measured (`predict`), and measure how wrong it is (`check`; of saved runs nothing is sent). Every figure "
@@ -109,8 +110,8 @@ def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list
 
     found: list[tuple[str, Result]] = []
     for name in names:
-        answer = read(saved_file(name, store), Result, Diagnosis)
-        found += [(name, row) for row in ((answer,) if isinstance(answer, Result) else answer.results)]
+        answer: Result | Diagnosis = read(saved_file(name, store), Result, Diagnosis)
+        found += [(name, row) for row in (answer.results if isinstance(answer, Diagnosis) else (answer,))]
     return [name for name, _ in found], [row for _, row in found]
 
 

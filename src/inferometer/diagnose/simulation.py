@@ -186,20 +186,18 @@ class Simulation:
     def advance(self, requests: int) -> list[EndedRequest]:
         """So many requests end, or a few more that end together, or all that are due."""
         ended: list[EndedRequest] = []
-        while len(ended) < requests and self._is_going:
-            ended += self._after_step()
+        while len(ended) < requests and self._step():
+            if self._ended:
+                ended += self._begin_again()
         return ended
 
     def advance_to(self, at_s: float) -> list[EndedRequest]:
         """All that end until then."""
         ended: list[EndedRequest] = []
-        while self.now_s < at_s and self._is_going:
-            ended += self._after_step()
+        while self.now_s < at_s and self._step():
+            if self._ended:
+                ended += self._begin_again()
         return ended
-
-    @property
-    def _is_going(self) -> bool:
-        return bool(self._real) or self._cores.left_s() < math.inf or self._gpus.left_s() < math.inf
 
     def watch(self) -> None:
         """Batches are counted from now on."""
@@ -214,8 +212,8 @@ class Simulation:
     def _places(self) -> list[_Place]:
         return [place for kind in self._kinds for root in kind.roots for place in root.walk()]
 
-    def _after_step(self) -> list[EndedRequest]:
-        self._step()
+    def _begin_again(self) -> list[EndedRequest]:
+        """What has ended; whoever is to be in flight at any time begins anew."""
         ended = []
         for token in self._ended:
             ended.append(EndedRequest(token.kind.number, self.now_s, self.now_s - token.began_s))
@@ -226,10 +224,13 @@ class Simulation:
 
     # --- events
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """The next event; False where there is none."""
         real_s = self._real[0][0] - self.now_s if self._real else math.inf
         core_s, gpu_s = self._cores.left_s(), self._gpus.left_s()
         passed_s = min(real_s, core_s, gpu_s)
+        if passed_s == math.inf:
+            return False
         if real_s == passed_s:
             self.now_s = self._real[0][0]
         else:
@@ -242,6 +243,7 @@ class Simulation:
             self._after_cores(self._cores.pop())
         else:
             self._happen(heappop(self._real)[2])
+        return True
 
     def _happen(self, what: _Job | _Place | _Kind) -> None:
         if isinstance(what, _Place):

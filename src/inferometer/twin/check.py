@@ -12,13 +12,12 @@ from inferometer.diagnose.observation import StepSetup, step_setup
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import OWN_HABITS, prepare
 from inferometer.measure.run import run
-from inferometer.model.spec import ModelSpec
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.stats.measurement import Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
-from inferometer.twin.fit import load_part, measured_figures, settings_between
+from inferometer.twin.fit import load_part, measured_figures, settings_between, spec_of
 from inferometer.twin.predict import forecast
 from inferometer.twin.twin import COMMAND, Forecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
 
@@ -73,8 +72,7 @@ def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...
     """What the server has set otherwise than in the twin, as the results say."""
     setups: dict[str, StepSetup] = {}
     for result in results:
-        spec = validated(ModelSpec, dict(result.model), "the model of a run cannot be read", "measure again")
-        setups |= {row.name: step_setup(row.config) for row in spec.family() if row.config}
+        setups |= {row.name: step_setup(row.config) for row in spec_of(result).family() if row.config}
     now = {
         row.name: StepSetup(
             instances=row.instances,

@@ -136,12 +136,15 @@ class Guess:
     name: str
     value: float
     chance: float
+    is_limited: bool = True  # by the server; a rate that it keeps up with is not
 
 
 def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel) -> Band:
     """The figure with what is known of the error there, and its interval."""
     mine = [row for row in anchors if row.model == place.part.model]
     shift, spread = _kriged(guess.name, place, mine, error)
+    if guess.name == THROUGHPUT and place.part.mode == "request_rate" and not guess.is_limited:
+        shift = 0.0  # what is due is answered, however fast
     far = nearest(place, mine)
     deviation = math.sqrt(spread**2 + (error.per_distance * far) ** 2 + guess.chance**2)
     count = sum(guess.name in row.residuals for row in anchors)

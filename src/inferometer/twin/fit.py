@@ -38,6 +38,7 @@ from inferometer.twin.twin import (
 )
 
 VALUES = 200  # of a spread
+_FINE = 8
 _WIDE = 0.1  # standard deviation over mean, from which the bins of a histogram are fine enough
 _NORMAL = 1.96  # of 95 % intervals
 _UNSURE = {
@@ -49,6 +50,10 @@ _UNSURE = {
 }  # where no interval is known
 _FEWEST = 100  # requests for the spread of their times
 _US_PER_S = 1_000_000
+_ROUGHLY = 1200  # simulated requests to tell which of two is better
+_CLEARLY = 0.8  # times the misfit: better, and not by chance
+_TOLERATED = 0.05
+_STEADY, _MOST_VARIED = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,7 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
 
 
 def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
-    spec = validated(
-        ModelSpec, dict(result.model), f"the model of '{origin}' cannot be read", "measure again"
-    )
+    spec = spec_of(result, origin)
     for level in result.levels:
         seen = observation(level, spec)
         if level.measurement is None or seen is None or level.mode not in ("concurrency", "request_rate"):
@@ -119,6 +122,12 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
             notes.append(f"{origin}: a load of {level.value:g} is left out, as the server gave no statistics")
             continue
         yield _Row(level, level.measurement, seen, spec.name, load_part(result, level))
+
+
+def spec_of(result: Result, origin: str = "a run") -> ModelSpec:
+    """The model as it was when it was measured."""
+    document = {"inputs": (), "outputs": (), **result.model}
+    return validated(ModelSpec, document, f"the model of '{origin}' cannot be read", "measure again")
 
 
 def load_part(result: Result, level: Level) -> LoadPart:
@@ -167,15 +176,16 @@ def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[
         machine = next((float(row.seen.host.cores) for row in rows if row.seen.host is not None), None)
     pipeline = fitted(seen, machine) if closed else fit(seen, Cores() if machine is None else Cores(machine))
     light = lightest(seen)
-    lightest_row = next(row for row in rows if row.seen is light)
+    latency = next(row.found.latency for row in rows if row.seen is light)
     durations = sorted(row.found.duration_ns / NS_PER_S for row in rows)
-    return TwinModel(
+    made = TwinModel(
         name=name,
         stations=pipeline.stations,
         outside_s=pipeline.outside_s,
         outside_cpu_s=pipeline.outside_cpu_s,
         items=last.items,
-        spread=spread_of(lightest_row.found.latency, pipeline.variation),
+        spread=spread_of(latency),
+        variation=_variation(pipeline, latency),
         cores=None if math.isinf(pipeline.cores.count) else pipeline.cores.count,
         scaling=pipeline.cores.scaling,
         gpus=pipeline.devices.count,
@@ -183,9 +193,38 @@ def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[
         measured_s=durations[len(durations) // 2],
         asked=asked,
     )
+    # A slow request may be slow in all steps, or only in one of them: what fits the loads better.
+    apart = replace(made, spread=())
+    return apart if _misfit(apart, rows) < _CLEARLY * _misfit(made, rows) else made
 
 
-def spread_of(latency: Distribution, variation: float) -> tuple[float, ...]:
+def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
+    """How badly it explains loads under which requests wait for each other."""
+    total = 0.0
+    for row in rows:
+        if row.level.mode != "concurrency" or row.level.value < 2:
+            continue
+        plan = PartPlan(as_set_up(model.pipeline(), row.seen), row.part)
+        (guessed,) = simulate([plan], row.found.duration_ns / NS_PER_S, requests=_ROUGHLY)
+        measured = measured_figures(row.found)
+        noise = _noise(row.found, guessed)
+        for name in (THROUGHPUT, "p99"):
+            if measured.get(name) and guessed.figures.get(name):
+                error = math.log(measured[name] / guessed.figures[name])
+                total += error**2 / (noise[name] ** 2 + _TOLERATED**2)
+    return total
+
+
+def _variation(pipeline: Pipeline, latency: Distribution) -> float:
+    """Of each step by itself, so that all of them together vary as the latency does."""
+    times = [station.calls * station.service_s(pipeline.items) for station in pipeline.stations]
+    squares = math.sqrt(sum(time**2 for time in times))
+    if not squares or not latency.mean_ns:
+        return pipeline.variation
+    return min(_MOST_VARIED, max(_STEADY, latency.std_ns / NS_PER_S / squares))
+
+
+def spread_of(latency: Distribution) -> tuple[float, ...]:
     """Equally likely multiples of the mean, as the times of requests that met no others were."""
     if latency.count < 2 or not latency.mean_ns:
         return ()
@@ -198,7 +237,9 @@ def spread_of(latency: Distribution, variation: float) -> tuple[float, ...]:
     else:
         knots += [(p / 100, float(ns)) for p, ns in latency.percentiles if 0 < p < 100]
         knots.append((1.0, float(latency.max_ns)))
-    values = [_quantile(knots, (number + 0.5) / VALUES) for number in range(VALUES)]
+    # Each is the mean of its part, so that the last one stands for the whole tail.
+    parts = [_quantile(knots, (number + 0.5) / VALUES / _FINE) for number in range(VALUES * _FINE)]
+    values = [sum(parts[place : place + _FINE]) / _FINE for place in range(0, len(parts), _FINE)]
     mean = sum(values) / VALUES
     return tuple(round(value / mean, 6) for value in values) if mean > 0 else ()
 

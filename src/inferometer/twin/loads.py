@@ -64,7 +64,7 @@ def _usual(twin: Twin, names: Sequence[str]) -> list[float]:
 
 def _mix(twin: Twin, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
     known = {model.name for model in twin.models}
-    found = []
+    found: list[tuple[str, float]] = []
     for word in words:
         name, colon, weight = word.rpartition(":")
         if word in known or not colon:

@@ -61,7 +61,7 @@ def forecast(
         noise = _usual_noise(mine)
         bands = {
             name: band(
-                Guess(name, value, max(row.chance[name], noise.get(name, 0.0))),
+                Guess(name, value, max(row.chance[name], noise.get(name, 0.0)), row.is_overloaded),
                 place,
                 twin.anchors,
                 twin.errors[part.model][name],

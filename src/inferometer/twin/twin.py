@@ -132,7 +132,8 @@ class TwinModel:
     outside_s: float
     outside_cpu_s: float
     items: int  # inferences in a request
-    spread: tuple[float, ...]  # of a request's times over their mean
+    spread: tuple[float, ...]  # of a request's times over their mean, the same in all steps; or else
+    variation: float  # of the times in each step by itself: standard deviation over mean
     cores: float | None  # for us, of the server's machine; None where nobody knows
     scaling: float
     gpus: int
@@ -149,6 +150,7 @@ class TwinModel:
             items=self.items,
             devices=Devices(self.gpus, self.turn),
             spread=self.spread,
+            variation=self.variation,
         )
 
 

@@ -278,7 +278,7 @@ def _models_section(twin: Twin) -> Section:
         *map(Column, ("fixed", "per inference", "instances", "on a core", "calls")),
         *text_columns("Batches"),
     )
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for model in twin.models:
         for station in model.pipeline().walk():
             batches = f"up to {station.max_batch}" if station.is_batching else "off"
