@@ -50,7 +50,7 @@ _UNSURE = {
 }  # where no interval is known
 _FEWEST = 100  # requests for the spread of their times
 _US_PER_S = 1_000_000
-_ROUGHLY = 1200  # simulated requests to tell which of two is better
+_ROUGHLY = 600  # simulated requests to tell which of two is better
 _CLEARLY = 0.8  # times the misfit: better, and not by chance
 _TOLERATED = 0.05
 _STEADY, _MOST_VARIED = 0.01, 2.0

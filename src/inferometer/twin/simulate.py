@@ -16,9 +16,9 @@ from inferometer.load.plan import Constant, Poisson, Schedule
 from inferometer.stats.series import rank
 from inferometer.twin.twin import LATENCIES, THROUGHPUT, LoadPart
 
-REQUESTS = 2400  # simulated for a load
+REQUESTS = 1600  # simulated for a load
 BLOCKS = 12
-_REPEATS = 5  # where the due times are known
+_REPEATS = (2, 5)  # where the due times are known: at least, at most
 _PILOT = 60
 _SETTLING = 6  # rounds of all that is in flight
 _BEHIND = 0.95  # of what was due: with less answered there is a queue that grows
@@ -50,7 +50,9 @@ def simulate(
     """Of each part, measured for so many seconds. With `seed`, requests by rate are due as `measure` has them."""
     if seed is not None and any(_is_random(plan.load) for plan in plans):
         seeds = [seed] * len(plans)
-        repeats = [_blocks(plans, _Cut(1, seconds), seeds, number) for number in range(_REPEATS)]
+        rate, _ = _pilot(plans)
+        count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
+        repeats = [_blocks(plans, _Cut(1, seconds), seeds, number) for number in range(count)]
         return [
             _figures(plan, [one[place][0] for one in repeats], seconds, seconds)
             for place, plan in enumerate(plans)
@@ -149,7 +151,7 @@ def _is_behind(load: LoadPart, blocks: Sequence[Sequence[EndedRequest]], per_s: 
     first, last = (
         [row.latency_s for block in part for row in block] for part in (blocks[:third], blocks[-third:])
     )
-    return sum(last) / len(last) > _GROWING * sum(first) / len(first) or len(blocks) <= _REPEATS
+    return sum(last) / len(last) > _GROWING * sum(first) / len(first) or len(blocks) <= _REPEATS[1]
 
 
 def _named(rows: Sequence[EndedRequest]) -> dict[str, float]:
