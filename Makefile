@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust twin fuzz torture mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -124,6 +124,11 @@ bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and
 
 trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
 	$(PYTHON) -m benchmarks.trust
+
+TWIN ?= dist/twin
+
+twin: $(STAMP)  ## a twin of the real Triton at 40 loads held out from its fit, 8 minutes: TWIN=FOLDER goes on from there
+	$(PYTHON) -m benchmarks.twin --folder $(TWIN)
 
 docs: $(STAMP)  ## the documentation as a site that opens offline: dist/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet

@@ -27,9 +27,10 @@ from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 '''
 COMMANDS = ("measure", "find", "tune", "compare", "diagnose")
-OTHERS = ("inspect", "load", "save", "to_html", "to_markdown")
+OTHERS = ("twin_fit", "twin_predict", "twin_check", "inspect", "load", "save", "to_html", "to_markdown")
 
 
 def stub(*, is_async: bool) -> str:
@@ -38,7 +39,7 @@ def stub(*, is_async: bool) -> str:
     head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
     parts = [_function(name, is_async=is_async) for name in names]
     text = "\n".join([head, *parts])
-    return re.sub(r"from \S+ import (?:Report|Inspection)\n", "", text) if is_async else text
+    return re.sub(r"from \S+ import (?:Report|Inspection|Twin)\n", "", text) if is_async else text
 
 
 def _function(name: str, *, is_async: bool) -> str:

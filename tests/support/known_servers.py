@@ -1,4 +1,4 @@
-"""Servers on a simulated clock whose steps are known, measured by the real line: what a twin is fitted to and judged by.
+"""Servers on a simulated clock whose steps are known, measured by the real line: a twin is judged by them.
 
 Written apart from the simulation of the product: each step serves in the order in which requests come, with so many
 instances, and a request's way is known when it is sent.

@@ -17,6 +17,7 @@ from tests.support.reports import (
     sample_study,
     sample_text,
 )
+from tests.support.twins import sample_twin
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT = 1000, 1120
@@ -30,6 +31,7 @@ PAGES: dict[str, Callable[..., Report]] = {
     "tune": sample_study,
     "inspect": sample_inspection,
     "gate": sample_regression,
+    "twin": sample_twin,
 }
 """What each picture is of, by the command, or by what is special about it."""
 

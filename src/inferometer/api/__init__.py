@@ -15,6 +15,9 @@ from inferometer.api.functions import (
     to_html,
     to_markdown,
     tune,
+    twin_check,
+    twin_fit,
+    twin_predict,
 )
 
 __all__ = [
@@ -29,4 +32,7 @@ __all__ = [
     "to_html",
     "to_markdown",
     "tune",
+    "twin_check",
+    "twin_fit",
+    "twin_predict",
 ]

@@ -14,6 +14,7 @@ from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 
 def measure(
     model: str = ...,
@@ -454,6 +455,30 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+def twin_fit(
+    *results: Result | Diagnosis,
+    cores: float | None = ...,
+) -> Twin: ...
+def twin_predict(
+    twin: Twin | str | Path,
+    *,
+    models: str | Sequence[str] = ...,
+    concurrency: float | Sequence[float] = ...,
+    rate: float | Sequence[float] = ...,
+    arrivals: str = ...,
+    settings: str | Sequence[str] = ...,
+) -> Twin: ...
+def twin_check(
+    twin: Twin | str | Path,
+    *results: Result,
+    models: str | Sequence[str] = ...,
+    concurrency: float | Sequence[float] = ...,
+    rate: float | Sequence[float] = ...,
+    arrivals: str = ...,
+    url: str | None = ...,
+    duration_s: float | None = ...,
+    watcher: Watcher | None = ...,
+) -> Twin: ...
 def inspect(
     path: str | Path,
     *,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
+    from inferometer.twin.twin import Twin, TwinLoad
 
 _FIND, _TUNE, _DIAGNOSE, _COMPARE = FindOptions(), TuneOptions(), DiagnoseOptions(), CompareOptions()
 
@@ -215,6 +216,113 @@ def diagnose(
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+@worded
+def twin_fit(*results: "Result | Diagnosis", cores: float | None = None) -> "Twin":
+    """A simulation of the server, made out of measured runs of one model or several.
+
+    `cores` is how many the server's machine has, where that was not seen. The forecasts are of the measured loads, each
+    as the others predict it.
+    """
+    from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.options.twin import TwinOptions
+    from inferometer.stats.result import Result
+    from inferometer.twin.fit import fit_twin
+
+    for result in results:
+        expect("a result", result, Result, Diagnosis)
+    own = checked(TwinOptions, cores=cores)
+    rows = [row for found in results for row in (found.results if isinstance(found, Diagnosis) else (found,))]
+    return fit_twin(rows, cores=own.cores)
+
+
+@worded
+def twin_predict(
+    twin: "Twin | str | Path",
+    *,
+    models: str | Sequence[str] = (),
+    concurrency: float | Sequence[float] = (),
+    rate: float | Sequence[float] = (),
+    arrivals: str = "constant",
+    settings: str | Sequence[str] = (),
+) -> "Twin":
+    """The twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
+
+    Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; without any,
+    each model of the twin runs by itself. `settings` are such as "a.instances=2" or "a.batching=on".
+    """
+    from inferometer.twin.predict import predict_twin
+
+    made = _twin(twin)
+    given = {"models": models, "concurrency": concurrency, "rate": rate, "arrivals": arrivals}
+    return predict_twin(made, _twin_loads(made, given, settings))
+
+
+@worded
+def twin_check(
+    twin: "Twin | str | Path",
+    *results: "Result",
+    models: str | Sequence[str] = (),
+    concurrency: float | Sequence[float] = (),
+    rate: float | Sequence[float] = (),
+    arrivals: str = "constant",
+    url: str | None = None,
+    duration_s: float | None = None,
+    watcher: "Watcher | None" = None,
+) -> "Twin":
+    """The twin with forecasts beside what was measured: in these results, or else now, at these loads.
+
+    What is measured now is measured as in the runs of the fit, for `duration_s` each, at `url` if that is given.
+    """
+    from inferometer.options.twin import TwinOptions
+    from inferometer.stats.result import Result
+    from inferometer.stats.watcher import completed
+    from inferometer.twin.check import CheckRequest, check_twin
+
+    made = _twin(twin)
+    for result in results:
+        expect("a result", result, Result)
+    own = checked(TwinOptions, url=url, duration_s=duration_s)
+    given = {"models": models, "concurrency": concurrency, "rate": rate, "arrivals": arrivals}
+    loads = () if results else _twin_loads(made, given, ())
+    return check_twin(made, CheckRequest(loads, own.url, own.duration_s, results), completed(watcher))
+
+
+def _twin(given: "Twin | str | Path") -> "Twin":
+    from inferometer.base.answer_file import read as read_answer
+    from inferometer.twin.twin import Twin
+
+    expect("twin", given, Twin, str, Path)
+    return given if isinstance(given, Twin) else read_answer(Path(given), Twin)
+
+
+def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[str]) -> "tuple[TwinLoad, ...]":
+    from inferometer.options.twin import TwinOptions
+    from inferometer.twin.loads import AskedLoads, loads_of, setting_of
+
+    own = checked(TwinOptions, arrivals=given["arrivals"])
+    asked_loads = AskedLoads(
+        models=items("models", given["models"]),
+        concurrency=_numbers("concurrency", given["concurrency"]),
+        rates=_numbers("rate", given["rate"]),
+        arrivals=own.arrivals,
+        settings=tuple(map(setting_of, items("settings", settings))),
+    )
+    return loads_of(twin, asked_loads)
+
+
+def _numbers(name: str, given: float | Sequence[float]) -> tuple[float, ...]:
+    """One number or several, all above 0."""
+    found = tuple(given) if isinstance(given, Sequence) else (given,)
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise UsageError(
+                f"{name} must be above 0, but is {value!r}", remedy="give such as 4, or [1, 2, 4]"
+            )
+        if name == "concurrency" and value != int(value):
+            raise UsageError(f"{name} must be whole, but is {value!r}", remedy="give such as 4, or [1, 2, 4]")
+    return tuple(map(float, found))
 
 
 @worded

@@ -28,13 +28,9 @@ COMMAND = Command(
     TwinOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
-        ("fit alone.json other.json -f twin.json", "of two models, measured by themselves"),
-        ("predict -c 3,6,16", "each of them at these loads"),
-        (
-            "predict -m detector:3 -m classifier:1 -r 40 --arrivals poisson",
-            "both at the same time, 30 and 10/s",
-        ),
-        ("predict -m detector -c 8 --set detector.instances=2", "with a setting that was not measured"),
+        ("fit a.json b.json", "of two models, each measured by itself"),
+        ("predict -m a:3 -m b:1 -r 40 --arrivals poisson", "both at the same time, 30 and 10/s"),
+        ("predict -m a -c 3,16 --set a.instances=2", "loads and a setting that were not measured"),
         ("check -c 3,6 -d 5s", "measure, and see how wrong it was"),
     ),
     takes_words=True,

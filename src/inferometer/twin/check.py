@@ -1,9 +1,8 @@
 """A twin against the server: what it said of loads, and what was measured there."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 from inferometer.base.answer_file import validated
 from inferometer.base.errors import InferometerError, PeerError, UsageError
@@ -14,11 +13,12 @@ from inferometer.measure.prepare import OWN_HABITS, prepare
 from inferometer.measure.run import run
 from inferometer.options.options import Options
 from inferometer.options.values import Range
-from inferometer.stats.measurement import Measurement
+from inferometer.stats.measurement import Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.twin.fit import load_part, measured_figures, settings_between, spec_of
 from inferometer.twin.predict import forecast
+from inferometer.twin.simulate import MeasuredAs
 from inferometer.twin.twin import COMMAND, Forecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
 
 _EXACT = 1e-6  # a precision that is never reached: every load is measured for its whole time
@@ -62,8 +62,7 @@ def checked_result(twin: Twin, result: Result) -> list[Forecast]:
         if level.measurement is None or level.mode not in ("concurrency", "request_rate"):
             continue
         load = TwinLoad((load_part(result, level),), settings_of(twin, [result]))
-        seconds = level.measurement.duration_ns / NS_PER_S
-        (row,) = forecast(twin, load, seconds=seconds, seed=_seed(result.asked))
+        (row,) = forecast(twin, load, _measured_as(result, level))
         found.append(replace(row, measured=measured_figures(level.measurement)))
     return found
 
@@ -87,8 +86,12 @@ def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...
     return settings_between({name: setups[name] for name in now}, now)
 
 
-def _seed(asked: Mapping[str, Any]) -> int:
-    return int((asked.get("data") or {}).get("seed", 0))
+def _measured_as(result: Result, level: Level) -> MeasuredAs:
+    """With the arrivals it had. What a warm-up sent is a schedule of its own."""
+    seconds = 1.0 if level.measurement is None else level.measurement.duration_ns / NS_PER_S
+    seed = int((result.asked.get("data") or {}).get("seed", 0))
+    skipped_s = 0.0 if level.start is None else level.start.duration_ns / NS_PER_S
+    return MeasuredAs(seconds, seed, skipped_s)
 
 
 # --- measuring
@@ -104,9 +107,8 @@ def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) 
 def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[Forecast]:
     """Of each model of a load, whose results were measured at the same time."""
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
-    seconds = max(row.duration_ns for row in measured) / NS_PER_S
     load = replace(load, settings=settings_of(twin, results))
-    rows = forecast(twin, load, seconds=seconds, seed=_seed(results[0].asked))
+    rows = forecast(twin, load, _measured_as(results[0], results[0].levels[-1]))
     return [replace(row, measured=measured_figures(found)) for row, found in zip(rows, measured, strict=True)]
 
 

@@ -17,7 +17,7 @@ from inferometer.model.spec import ModelSpec
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.twin.errors import Guess, anchor_spot, band, error_models, nearest
-from inferometer.twin.simulate import PartPlan, SimulatedFigures, simulate
+from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import (
     BATCHING,
     COMMAND,
@@ -205,7 +205,7 @@ def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
         if row.level.mode != "concurrency" or row.level.value < 2:
             continue
         plan = PartPlan(as_set_up(model.pipeline(), row.seen), row.part)
-        (guessed,) = simulate([plan], row.found.duration_ns / NS_PER_S, requests=_ROUGHLY)
+        (guessed,) = simulate([plan], MeasuredAs(row.found.duration_ns / NS_PER_S), requests=_ROUGHLY)
         measured = measured_figures(row.found)
         noise = _noise(row.found, guessed)
         for name in (THROUGHPUT, "p99"):
@@ -278,7 +278,7 @@ def _settings(row: Observation, last: Observation) -> tuple[StepSetting, ...]:
 
 def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
     pipeline: Pipeline = as_set_up(model.pipeline(), row.seen)
-    (guessed,) = simulate([PartPlan(pipeline, row.part)], row.found.duration_ns / NS_PER_S)
+    (guessed,) = simulate([PartPlan(pipeline, row.part)], MeasuredAs(row.found.duration_ns / NS_PER_S))
     measured = measured_figures(row.found)
     residuals = {
         name: math.log(value / guessed.figures[name])

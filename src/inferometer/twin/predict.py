@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest as nearest_name
 from inferometer.diagnose.pipeline import Pipeline, with_station
 from inferometer.twin.errors import Guess, band, nearest, spot
-from inferometer.twin.simulate import PartPlan, simulate
+from inferometer.twin.simulate import MeasuredAs, PartPlan, simulate
 from inferometer.twin.twin import (
     BATCHING,
     COMMAND,
@@ -36,20 +36,14 @@ def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
     return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
 
 
-def forecast(
-    twin: Twin, load: TwinLoad, *, seconds: float | None = None, seed: int | None = None
-) -> tuple[Forecast, ...]:
-    """Of each model in the load.
-
-    `seconds` is how long it would be measured (as the runs of the fit, if not given), `seed` that of random arrivals:
-    the forecast is then for those very arrivals.
-    """
+def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[Forecast, ...]:
+    """Of each model in the load, if it is measured so; as long as the runs of the fit unless that is given."""
     models = [_model(twin, part) for part in load.parts]
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
     _check_settings(pipelines, load.settings)
     plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
-    measured_s = max(model.measured_s for model in models) if seconds is None else seconds
-    simulated = simulate(plans, measured_s, seed=seed)
+    usual = MeasuredAs(max(model.measured_s for model in models))
+    simulated = simulate(plans, usual if measured is None else measured)
     flying = [
         part.value if part.mode == "concurrency" else row.in_flight
         for part, row in zip(load.parts, simulated, strict=True)

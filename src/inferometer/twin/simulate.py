@@ -44,20 +44,32 @@ class SimulatedFigures:
     is_overloaded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredAs:
+    """How a load is measured: for how long, after what is left out at its start, and the seed of random arrivals.
+
+    With the seed the arrivals are those that `measure` would make, and the figures are of those very requests.
+    """
+
+    seconds: float
+    seed: int | None = None
+    skipped_s: float = 0.0
+
+
 def simulate(
-    plans: Sequence[PartPlan], seconds: float, *, requests: int = REQUESTS, seed: int | None = None
+    plans: Sequence[PartPlan], measured: MeasuredAs, *, requests: int = REQUESTS
 ) -> list[SimulatedFigures]:
-    """Of each part, measured for so many seconds. With `seed`, requests by rate are due as `measure` has them."""
+    """Of each part, all at the same time."""
+    rate, settling_s = _pilot(plans)
+    seconds, seed = measured.seconds, measured.seed
     if seed is not None and any(_is_random(plan.load) for plan in plans):
-        seeds = [seed] * len(plans)
-        rate, _ = _pilot(plans)
+        cut = _Cut(1, seconds, measured.skipped_s)
         count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
-        repeats = [_blocks(plans, _Cut(1, seconds), seeds, number) for number in range(count)]
+        repeats = [_blocks(plans, cut, [seed] * len(plans), number) for number in range(count)]
         return [
             _figures(plan, [one[place][0] for one in repeats], seconds, seconds)
             for place, plan in enumerate(plans)
         ]
-    rate, settling_s = _pilot(plans)
     block_s = min(seconds, requests / BLOCKS / rate)
     blocks = max(BLOCKS, min(4 * BLOCKS, round(requests / rate / block_s)))
     found = _blocks(plans, _Cut(blocks, block_s, settling_s), range(1, len(plans) + 1), 1)

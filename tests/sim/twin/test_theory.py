@@ -6,10 +6,10 @@ import pytest
 
 from inferometer.diagnose.pipeline import Cores, Pipeline, Station
 from inferometer.load.plan import Poisson
-from inferometer.twin.simulate import PartPlan, SimulatedFigures, simulate
+from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import LoadPart
 
-LONG_S = 1000.0
+LONG = MeasuredAs(1000.0)
 REQUESTS = 4000
 
 
@@ -23,7 +23,7 @@ RANDOM = exponential_spread()
 
 
 def alone(pipeline: Pipeline, load: LoadPart) -> SimulatedFigures:
-    (found,) = simulate([PartPlan(pipeline, load)], LONG_S, requests=REQUESTS)
+    (found,) = simulate([PartPlan(pipeline, load)], LONG, requests=REQUESTS)
     return found
 
 
@@ -86,7 +86,7 @@ def test_two_models_that_call_the_same_step_wait_for_each_other() -> None:
     pipelines = [Pipeline((step,), items=items, variation=0.0) for items in (4, 20)]
     rates = (60.0, 20.0)
     plans = [PartPlan(pipeline, poisson(rate)) for pipeline, rate in zip(pipelines, rates, strict=True)]
-    found = simulate(plans, LONG_S, requests=REQUESTS)
+    found = simulate(plans, LONG, requests=REQUESTS)
     busy = rates[0] * quick + rates[1] * slow
     wait = (rates[0] * quick**2 + rates[1] * slow**2) / 2 / (1 - busy)
     for row, service in zip(found, (quick, slow), strict=True):
@@ -100,7 +100,7 @@ def test_models_without_a_common_step_share_the_cores() -> None:
     other = Pipeline((Station("other", 0.010),), variation=0.0, cores=Cores(1))
     asleep = Pipeline((Station("asleep", 0.010, cpu=0.0),), variation=0.0, cores=Cores(1))
     one = LoadPart("m", "concurrency", 1)
-    first, second, third = simulate([PartPlan(row, one) for row in (busy, other, asleep)], 10.0)
+    first, second, third = simulate([PartPlan(row, one) for row in (busy, other, asleep)], MeasuredAs(10.0))
     assert first.figures["throughput"] == pytest.approx(50, rel=0.02)
     assert second.figures["throughput"] == pytest.approx(50, rel=0.02)
     assert third.figures["throughput"] == pytest.approx(100, rel=0.02)
@@ -117,6 +117,6 @@ def test_the_same_arrivals_are_the_same_requests() -> None:
             latencies.append(free_s - due_s)
     exact = sorted(latencies)[round(0.99 * (len(latencies) - 1))]
     pipeline = Pipeline((Station("s", service_s, cpu=0.0),), spread=(1.0,))
-    (found,) = simulate([PartPlan(pipeline, poisson(rate))], seconds, seed=seed)
+    (found,) = simulate([PartPlan(pipeline, poisson(rate))], MeasuredAs(seconds, seed))
     assert found.figures["p99"] == pytest.approx(exact * 1e9, rel=0.01)
     assert found.chance["p99"] == pytest.approx(0.0, abs=1e-6)

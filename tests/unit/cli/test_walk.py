@@ -37,6 +37,7 @@ from tests.support.planted_store import planted_figures, planted_history
 from tests.support.reports import sample_diagnosis, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
+from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
 
 WITHOUT_OPTIONS = ("help", "completion")
@@ -82,7 +83,7 @@ FILES = {
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
     + "ui: {idle: 1m}\nruns: {limit: 1}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate", "twin")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
@@ -103,6 +104,8 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept.path.mkdir(parents=True)
         kept.write(Run(name, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
         write(base, kept.answer_path)
+    write(sample_twin(), Path("twin.json"))
+    write(known_result(), Path("known.json"))
     planted_history(Path("history"), planted_figures(12, seed=1))
     planted_history(Path("worse"), planted_figures(12, seed=1, step=-0.2, at=11))
 
@@ -270,6 +273,14 @@ OWN_LINES = {
         "--store history --accept 9e37",
         "--store history -q",
         "--store history --config other.yaml",
+    ),
+    "twin": (
+        "fit known.json --file made.json --cores 1 -q",
+        "fit 1111 --store kept",
+        "predict -m fake:1 -m other:2 -c 6 --html t.html --markdown t.md --json t.json",
+        "predict -m fake -r 20 --arrivals poisson --set fake.instances=2 --csv t.csv",
+        "predict -m fake -c 2 --config other.yaml",
+        "check -m fake -c 2 -u HTTP -d 300ms -q",
     ),
     "runs": (
         "--store kept --sort -id",

@@ -21,6 +21,7 @@ NAMES = (
     "compare",
     "diagnose",
     "tune",
+    "twin",
     "serve",
     "selftest",
     "demo",

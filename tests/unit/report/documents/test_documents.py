@@ -23,6 +23,7 @@ from tests.support.reports import (
     sample_study,
     sample_text,
 )
+from tests.support.twins import sample_twin
 
 NASTY = "</script><script>document.title='owned'</script><!--"
 REPORTS = {
@@ -32,6 +33,7 @@ REPORTS = {
     "tune": sample_study,
     "inspect": sample_inspection,
     "text": sample_text,
+    "twin": sample_twin,
 }
 
 
