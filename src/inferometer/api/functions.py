@@ -312,9 +312,9 @@ def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[st
     return loads_of(twin, asked_loads)
 
 
-def _numbers(name: str, given: float | Sequence[float]) -> tuple[float, ...]:
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
     """One number or several, all above 0."""
-    found = tuple(given) if isinstance(given, Sequence) else (given,)
+    found = tuple(given) if isinstance(given, list | tuple) else (given,)
     for value in found:
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise UsageError(

@@ -104,9 +104,10 @@ def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list
     from inferometer.stats.result import Result
     from inferometer.store.saved_run import saved_file
 
+    kinds: tuple[type[Result | Diagnosis], ...] = (Result, Diagnosis)
     found: list[tuple[str, Result]] = []
     for name in names:
-        answer: Result | Diagnosis = read(saved_file(name, store), Result, Diagnosis)
+        answer = read(saved_file(name, store), *kinds)
         found += [(name, row) for row in (answer.results if isinstance(answer, Diagnosis) else (answer,))]
     return [name for name, _ in found], [row for _, row in found]
 

@@ -98,10 +98,20 @@ def _measured_as(result: Result, level: Level) -> MeasuredAs:
 
 
 def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[Forecast]:
-    results = measure_together(
-        [_options(twin, part, asked) for part in load.parts], watcher if len(load.parts) == 1 else Watcher()
-    )
+    # What goes on at the same time would be told in a muddle: of a mix the watcher is only asked whether to go on.
+    told = watcher if len(load.parts) == 1 else _Quiet(watcher)
+    results = measure_together([_options(twin, part, asked) for part in load.parts], told)
     return checked_together(twin, load, results)
+
+
+class _Quiet(Watcher):
+    """Only asks another watcher whether it is interrupted."""
+
+    def __init__(self, inner: Watcher) -> None:
+        self._inner = inner
+
+    def is_interrupted(self) -> bool:
+        return self._inner.is_interrupted()
 
 
 def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[Forecast]:
