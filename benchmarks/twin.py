@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +108,18 @@ class Bench:
     folder: Path
     server: EmbeddedTriton
     data: DataOptions
+    scale: float = 1.0  # of durations
 
     def options(self, load: ModelLoad, **more: Any) -> Options:
         given: dict[str, Any] = {"model": load.model, "url": self.server.http_address, **dict(load.given)}
         if load.model == IMAGES:
             given["data"] = self.data
-        given |= {"duration_s": load.seconds, "precision": _WHOLE_TIME, "warmup_s": SETTLING_S, **more}
+        given |= {
+            "duration_s": self.scale * load.seconds,
+            "precision": _WHOLE_TIME,
+            "warmup_s": SETTLING_S,
+            **more,
+        }
         return asked("measure", given)
 
     def kept(self, name: str, measure: Callable[[], Sequence[Result]], count: int) -> list[Result]:
@@ -237,7 +243,7 @@ def busiest_others(results: Sequence[Result]) -> float:
     return max((host.others or 0.0 for host in hosts), default=0.0)
 
 
-def run(folder: Path) -> int:
+def run(folder: Path, scale: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="inferometer-twin-") as place:
         repositories = (plant(Path(place) / "models"), example_repository())
@@ -246,7 +252,7 @@ def run(folder: Path) -> int:
         arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
         with EmbeddedTriton(repositories, load_models=names, extra_args=arguments) as server:
             data = DataOptions(sources=(str(write_input(Path(place) / "data")),))
-            bench = Bench(folder, server, data)
+            bench = Bench(folder, server, data, scale)
             results = bench.fitted()
             most = {
                 str(row.model["name"]): _throughput(row) for row in results if len(row.levels) == len(FITTED)
@@ -266,8 +272,6 @@ def _throughput(result: Result) -> float:
 
 
 def _reported(folder: Path, twin: Twin, rows: Sequence[Forecast], results: Sequence[Result]) -> int:
-    from dataclasses import replace
-
     answer = replace(twin, command="twin check", forecasts=tuple(rows))
     api.save(twin, folder / "twin.json")
     api.save(answer, folder / "check.json")
@@ -291,9 +295,13 @@ def _reported(folder: Path, twin: Twin, rows: Sequence[Forecast], results: Seque
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twin", description=__doc__)
     parser.add_argument(
+        "--scale", type=float, default=1.0, help="times the duration of each load, such as 0.2 for a try"
+    )
+    parser.add_argument(
         "--folder", type=Path, default=Path("dist/twin"), help="what is measured goes here, and stays"
     )
-    return run(parser.parse_args().folder)
+    given = parser.parse_args()
+    return run(given.folder, given.scale)
 
 
 if __name__ == "__main__":
