@@ -20,6 +20,8 @@ REQUESTS = 1600  # simulated for a load
 BLOCKS = 12
 _REPEATS = (2, 5)  # where the due times are known: at least, at most
 _PILOT = 60
+_MANY = 5  # times as many requests as are simulated otherwise
+_MOST_DUE = 20_000  # requests: more than any server answers of them would only queue
 _SETTLING = 6  # rounds of all that is in flight
 _BEHIND = 0.95  # of what was due: with less answered there is a queue that grows
 _GROWING = 1.5  # times the latency of the first blocks
@@ -62,7 +64,9 @@ def simulate(
     """Of each part, all at the same time."""
     rate, settling_s = _pilot(plans)
     seconds, seed = measured.seconds, measured.seed
-    if seed is not None and any(_is_random(plan.load) for plan in plans):
+    # Of many requests it does not matter which arrivals they are.
+    is_short = rate * seconds < _MANY * requests
+    if seed is not None and is_short and any(_is_random(plan.load) for plan in plans):
         cut = _Cut(1, seconds, measured.skipped_s)
         count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
         repeats = [_blocks(plans, cut, [seed] * len(plans), number) for number in range(count)]
@@ -95,7 +99,8 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
     load = plan.load
     if load.mode == "concurrency":
         return SimulatedTraffic(plan.pipeline, concurrency=round(load.value))
-    schedule: Schedule = Poisson(load.value, seed) if _is_random(load) else Constant(load.value)
+    rate = load.value if until_s is None else min(load.value, _MOST_DUE / until_s)
+    schedule: Schedule = Poisson(rate, seed) if _is_random(load) else Constant(rate)
     due: list[float] = []
     while len(due) < count if until_s is None else (not due or due[-1] < until_s):
         due.append(schedule.due_ns(len(due)) / NS_PER_S)

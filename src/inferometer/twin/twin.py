@@ -62,7 +62,7 @@ class TwinLoad:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A predicted figure with its 90 % interval, and how far from the data it is."""
+    """A predicted figure with its 90 % interval."""
 
     value: float
     low: float
