@@ -30,7 +30,7 @@ from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.twin.check import checked_together, measure_together
 from inferometer.twin.fit import fit_twin, load_part
-from inferometer.twin.twin import Forecast, Twin, TwinLoad
+from inferometer.twin.twin import LoadForecast, Twin, TwinLoad
 from tests.support.planted import NO_BATCHES, NO_CORES, PLANTED, SLOW_FIRST, plant
 
 FITTED = [1, 2, 4, 8]
@@ -187,12 +187,12 @@ class Bench:
 # --- judging
 
 
-def checked(twin: Twin, results: Sequence[Result]) -> list[Forecast]:
+def checked(twin: Twin, results: Sequence[Result]) -> list[LoadForecast]:
     load = TwinLoad(tuple(load_part(result, result.levels[-1]) for result in results))
     return checked_together(twin, load, results)
 
 
-def table(rows: Sequence[Forecast]) -> list[str]:
+def table(rows: Sequence[LoadForecast]) -> list[str]:
     head = ("model", "load", "data", "figure", "predicted", "90 % interval", "measured", "off", "inside")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
@@ -219,7 +219,7 @@ def table(rows: Sequence[Forecast]) -> list[str]:
     return lines
 
 
-def verdicts(rows: Sequence[Forecast]) -> Iterator[tuple[bool, str]]:
+def verdicts(rows: Sequence[LoadForecast]) -> Iterator[tuple[bool, str]]:
     """What must hold, and whether it does."""
     for figure, most in WITHIN.items():
         errors = [abs(error) for row in rows if (error := row.error(figure)) is not None]
@@ -271,7 +271,7 @@ def _throughput(result: Result) -> float:
     return found.infer_per_s.value / found.batch
 
 
-def _reported(folder: Path, twin: Twin, rows: Sequence[Forecast], results: Sequence[Result]) -> int:
+def _reported(folder: Path, twin: Twin, rows: Sequence[LoadForecast], results: Sequence[Result]) -> int:
     answer = replace(twin, command="twin check", forecasts=tuple(rows))
     api.save(twin, folder / "twin.json")
     api.save(answer, folder / "check.json")

@@ -7,7 +7,7 @@ from inferometer.twin.errors import error_models
 from inferometer.twin.twin import (
     Anchor,
     Band,
-    Forecast,
+    LoadForecast,
     LoadPart,
     StepSetting,
     Twin,
@@ -62,14 +62,14 @@ def _anchor(model: str, load: int, off: float) -> Anchor:
     return Anchor(model, TwinLoad((part,)), load, names, dict.fromkeys(figures, 0.01), figures)
 
 
-def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> Forecast:
+def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> LoadForecast:
     part = load.parts[0]
     figures = _figures(part.value)
     wide = 1.05 + 0.2 * distance
     bands = {name: Band(value, value / wide, value * wide) for name, value in figures.items()}
     basis = "interpolated" if distance < 0.4 and len(load.parts) == 1 else "extrapolated"
     measured = {name: value * 1.04 for name, value in figures.items()} if is_measured else None
-    return Forecast(load, part.model, basis, distance, bands, part.value, measured=measured)
+    return LoadForecast(load, part.model, basis, distance, bands, part.value, measured=measured)
 
 
 def sample_twin(name: str = "fake") -> Twin:
@@ -80,7 +80,7 @@ def sample_twin(name: str = "fake") -> Twin:
     both = TwinLoad((LoadPart(name, "concurrency", 4), LoadPart("other", "concurrency", 2)))
     changed = TwinLoad((LoadPart(name, "concurrency", 8),), (StepSetting(name, "instances", 2.0),))
     much = TwinLoad((LoadPart(name, "request_rate", 500.0, "poisson"),))
-    over = Forecast(much, name, "extrapolated", 2.0, {"throughput": Band(90.0, 70.0, 115.0)}, 400.0, True)
+    over = LoadForecast(much, name, "extrapolated", 2.0, {"throughput": Band(90.0, 70.0, 115.0)}, 400.0, True)
     return Twin(
         tool="inferometer 0.2",
         command="twin predict",

@@ -19,7 +19,7 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
-from inferometer.twin.twin import FIGURES, Forecast, Twin
+from inferometer.twin.twin import FIGURES, LoadForecast, Twin
 from inferometer.twin.twin import THROUGHPUT as TWIN_THROUGHPUT
 
 Row = tuple[tuple[str, object], ...]
@@ -155,7 +155,7 @@ def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
         )
 
 
-def _forecast(row: Forecast) -> Row:
+def _forecast(row: LoadForecast) -> Row:
     cells: list[tuple[str, object]] = [
         ("Model", row.model),
         ("Load", row.part.mode.replace("_", " ")),

@@ -19,7 +19,7 @@ from inferometer.stats.watcher import Watcher
 from inferometer.twin.fit import load_part, measured_figures, settings_between, spec_of
 from inferometer.twin.predict import forecast
 from inferometer.twin.simulate import MeasuredAs
-from inferometer.twin.twin import COMMAND, Forecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
+from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
 
 _EXACT = 1e-6  # a precision that is never reached: every load is measured for its whole time
 _LEFT_OUT = (
@@ -43,7 +43,7 @@ class CheckRequest:
 
 def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
     """The twin with forecasts beside what was measured."""
-    forecasts: list[Forecast] = []
+    forecasts: list[LoadForecast] = []
     for result in asked.results:
         forecasts += checked_result(twin, result)
     if not asked.results:
@@ -55,7 +55,7 @@ def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
     return replace(twin, command=f"{COMMAND} check", forecasts=tuple(forecasts))
 
 
-def checked_result(twin: Twin, result: Result) -> list[Forecast]:
+def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
     """Of each load of a saved run."""
     found = []
     for level in result.levels:
@@ -97,7 +97,7 @@ def _measured_as(result: Result, level: Level) -> MeasuredAs:
 # --- measuring
 
 
-def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[Forecast]:
+def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[LoadForecast]:
     # What goes on at the same time would be told in a muddle: of a mix the watcher is only asked whether to go on.
     told = watcher if len(load.parts) == 1 else _Quiet(watcher)
     results = measure_together([_options(twin, part, asked) for part in load.parts], told)
@@ -114,7 +114,7 @@ class _Quiet(Watcher):
         return self._inner.is_interrupted()
 
 
-def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[Forecast]:
+def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[LoadForecast]:
     """Of each model of a load, whose results were measured at the same time."""
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
     load = replace(load, settings=settings_of(twin, results))

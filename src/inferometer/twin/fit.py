@@ -29,7 +29,7 @@ from inferometer.twin.twin import (
     MAX_BATCH,
     THROUGHPUT,
     Anchor,
-    Forecast,
+    LoadForecast,
     LoadPart,
     StepSetting,
     Twin,
@@ -298,7 +298,7 @@ def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
     )
 
 
-def _left_out(twin: Twin, row: Anchor) -> Forecast:
+def _left_out(twin: Twin, row: Anchor) -> LoadForecast:
     """A measured load as the others predict it."""
     others = tuple(other for other in twin.anchors if other is not row)
     place = anchor_spot(row)
@@ -307,7 +307,7 @@ def _left_out(twin: Twin, row: Anchor) -> Forecast:
     for name, residual in row.residuals.items():
         guess = Guess(name, row.measured[name] / math.exp(residual), row.noise[name])
         bands[name] = band(guess, place, others, twin.errors[row.model][name])
-    return Forecast(
+    return LoadForecast(
         load=row.load,
         model=row.model,
         basis="measured",

@@ -18,7 +18,7 @@ from inferometer.twin.twin import (
     THROUGHPUT,
     Anchor,
     Basis,
-    Forecast,
+    LoadForecast,
     LoadPart,
     StepSetting,
     Twin,
@@ -36,7 +36,7 @@ def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
     return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
 
 
-def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[Forecast, ...]:
+def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[LoadForecast, ...]:
     """Of each model in the load, if it is measured so; as long as the runs of the fit unless that is given."""
     models = [_model(twin, part) for part in load.parts]
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
@@ -64,7 +64,7 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
             if name == THROUGHPUT or not row.is_overloaded
         }
         found.append(
-            Forecast(
+            LoadForecast(
                 load=load,
                 model=part.model,
                 basis=_basis(load, part, mine),

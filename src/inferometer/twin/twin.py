@@ -73,7 +73,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class LoadForecast:
     """What is expected of one model under a load, beside what was measured there, if it was."""
 
     load: TwinLoad
@@ -168,7 +168,7 @@ class Twin:
     models: tuple[TwinModel, ...]
     anchors: tuple[Anchor, ...]
     errors: Mapping[str, Mapping[str, ErrorModel]]  # by model and figure
-    forecasts: tuple[Forecast, ...]
+    forecasts: tuple[LoadForecast, ...]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

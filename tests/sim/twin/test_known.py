@@ -12,7 +12,7 @@ import pytest
 from inferometer.twin.check import checked_result
 from inferometer.twin.fit import fit_twin
 from inferometer.twin.predict import forecast
-from inferometer.twin.twin import Forecast, LoadPart, Twin, TwinLoad
+from inferometer.twin.twin import LoadForecast, LoadPart, Twin, TwinLoad
 from tests.support.known_servers import KnownServer, KnownStep, by_rate, in_flight
 from tests.support.queues import exponential, lognormal
 
@@ -49,7 +49,7 @@ def twin() -> Twin:
     return fit_twin([server.measured(points, SECONDS) for server in CAPACITY])
 
 
-def held_out(server: KnownServer, twin: Twin) -> Iterator[Forecast]:
+def held_out(server: KnownServer, twin: Twin) -> Iterator[LoadForecast]:
     """Ten loads of each, measured by other chances than the fit."""
     most = CAPACITY[server]
     rows = (

@@ -20,7 +20,7 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.levels import RATE_AXIS, time_axis
 from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
-from inferometer.twin.twin import THROUGHPUT, Band, Forecast, Twin
+from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
 
 TAIL = "p99"
 WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # what a good prediction is
@@ -83,7 +83,7 @@ def _verdict(twin: Twin) -> str:
     return f"{_where(last)}: {_said(last)}, {last.basis}."
 
 
-def _said(row: Forecast) -> str:
+def _said(row: LoadForecast) -> str:
     words = [f"{quantity(row.bands[THROUGHPUT].value)} infer/s"] if THROUGHPUT in row.bands else []
     if row.is_overloaded:
         return ", ".join((*words, "less than is asked for, so latencies grow as long as it goes on"))
@@ -93,7 +93,7 @@ def _said(row: Forecast) -> str:
     return ", ".join(words)
 
 
-def _where(row: Forecast) -> str:
+def _where(row: LoadForecast) -> str:
     beside = [f"{part.model} at {part.text}" for part in row.load.parts if part.model != row.model]
     words = f"{row.model} at {row.part.text}"
     words += f" beside {', '.join(beside)}" if beside else ""
@@ -173,11 +173,11 @@ _NOTE = "The band is the 90 % interval; hollow points are extrapolated."
 
 
 def _lines(
-    twin: Twin, rows: Sequence[Forecast], figure: str, text: Callable[[float], str]
+    twin: Twin, rows: Sequence[LoadForecast], figure: str, text: Callable[[float], str]
 ) -> tuple[ChartLine, ...]:
     """Predicted lines, one for each mix and setting, and what was measured."""
     found: list[ChartLine] = []
-    groups: dict[str, list[Forecast]] = {}
+    groups: dict[str, list[LoadForecast]] = {}
     for row in rows:
         groups.setdefault(_beside(row), []).append(row)
     colours = ("blue", "green", "red", "grey")
@@ -210,7 +210,7 @@ def _lines(
 
 
 def _anchor_points(
-    twin: Twin, like: Forecast, figure: str, text: Callable[[float], str]
+    twin: Twin, like: LoadForecast, figure: str, text: Callable[[float], str]
 ) -> Iterator[tuple[ChartPoint, ...]]:
     for row in twin.anchors:
         part = row.load.parts[0]
@@ -220,7 +220,7 @@ def _anchor_points(
             yield (ChartPoint(part.value, value, f"{part.text}: {text(value)} measured"),)
 
 
-def _beside(row: Forecast) -> str:
+def _beside(row: LoadForecast) -> str:
     """What distinguishes a line from others of the same model."""
     words = [f"beside {part.model}" for part in row.load.parts if part.model != row.model]
     words += [setting.text for setting in row.load.settings]
@@ -260,7 +260,7 @@ def _table_section(twin: Twin) -> Section | None:
     return Section("forecasts", "What is expected", lead, (table,))
 
 
-def _load_cell(row: Forecast) -> str:
+def _load_cell(row: LoadForecast) -> str:
     words = [
         row.part.text,
         *(f"{part.model}: {part.text}" for part in row.load.parts if part.model != row.model),
@@ -308,7 +308,7 @@ def _errors_section(twin: Twin) -> Section:
     rows = tuple(
         (model.name, _name(name), f"± {share(error.base)}", f"± {share(error.per_distance)}")
         for model in twin.models
-        for name, error in twin.errors[model.name].items()
+        for name, error in ((name, twin.errors[model.name][name]) for name in FIGURES)
     )
     table = Table("Standard deviations of the error", columns, rows, Depth.DETAIL)
     lead = "What the plain simulation was off by at the measured loads; the intervals are made of it."
