@@ -68,7 +68,7 @@ def flying(model: str, count: int, seconds: float | None = None) -> ModelLoad:
 
 
 def due(model: str, per_s: float, *, is_random: bool = False) -> ModelLoad:
-    more = (("arrivals", "poisson"),) if is_random else ()
+    more = (("request_distribution", "poisson"),) if is_random else ()
     return ModelLoad(model, (("rate", round(per_s, 2)), *more), (RANDOM_S if is_random else SECONDS)[model])
 
 
