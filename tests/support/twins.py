@@ -40,7 +40,7 @@ def _model(name: str, service_s: float) -> TwinModel:
         gpus=1,
         turn=0.2,
         measured_s=2.0,
-        asked={"model": name},
+        asked={"model": name, "data": {"shapes": {"TEXT": [1]}}},
     )
 
 
