@@ -57,9 +57,9 @@ def _figures(load: float) -> dict[str, float]:
 
 def _anchor(model: str, load: int, off: float) -> Anchor:
     figures = _figures(load)
-    part = LoadPart(model, "concurrency", load)
+    part = LoadPart(model, "concurrency", float(load))
     names = dict.fromkeys(figures, off)
-    return Anchor(model, TwinLoad((part,)), load, names, dict.fromkeys(figures, 0.01), figures)
+    return Anchor(model, TwinLoad((part,)), float(load), names, dict.fromkeys(figures, 0.01), figures)
 
 
 def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> LoadForecast:
@@ -75,10 +75,10 @@ def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> 
 def sample_twin(name: str = "fake") -> Twin:
     """Of two models: one at several loads, beside the other, with another setting, and with more than it can do."""
     anchors = tuple(_anchor(model, load, 0.01 * load) for model in (name, "other") for load in (1, 2, 4, 8))
-    loads = [TwinLoad((LoadPart(name, "concurrency", load),)) for load in (3, 6, 12, 16)]
+    loads = [TwinLoad((LoadPart(name, "concurrency", load),)) for load in (3.0, 6.0, 12.0, 16.0)]
     rows = [_forecast(load, 0.2 * place, is_measured=place < 2) for place, load in enumerate(loads, 1)]
-    both = TwinLoad((LoadPart(name, "concurrency", 4), LoadPart("other", "concurrency", 2)))
-    changed = TwinLoad((LoadPart(name, "concurrency", 8),), (StepSetting(name, "instances", 2.0),))
+    both = TwinLoad((LoadPart(name, "concurrency", 4.0), LoadPart("other", "concurrency", 2.0)))
+    changed = TwinLoad((LoadPart(name, "concurrency", 8.0),), (StepSetting(name, "instances", 2.0),))
     much = TwinLoad((LoadPart(name, "request_rate", 500.0, "poisson"),))
     over = LoadForecast(much, name, "extrapolated", 2.0, {"throughput": Band(90.0, 70.0, 115.0)}, 400.0, True)
     return Twin(

@@ -134,8 +134,8 @@ def load_part(result: Result, level: Level) -> LoadPart:
     """The load of a level."""
     name = str(result.model.get("name", ""))
     if level.mode == "concurrency":
-        return LoadPart(name, "concurrency", level.value)
-    return LoadPart(name, "request_rate", level.value, result.effective.distribution)
+        return LoadPart(name, "concurrency", float(level.value))
+    return LoadPart(name, "request_rate", float(level.value), result.effective.distribution)
 
 
 def measured_figures(found: Measurement) -> dict[str, float]:
@@ -291,7 +291,7 @@ def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
     return Anchor(
         model=model.name,
         load=TwinLoad((row.part,), _settings(row.seen, last.seen)),
-        in_flight=row.level.value if is_closed else little,
+        in_flight=float(row.level.value) if is_closed else little,
         residuals=residuals,
         noise={name: noise[name] for name in residuals},
         measured=measured,
