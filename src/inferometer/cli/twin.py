@@ -19,7 +19,7 @@ VERBS = ("fit", "predict", "check")
 COMMAND = Command(
     "inferometer twin",
     "fit RUN|RESULT.json ... [-f twin.json]\n"
-    "predict [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [options]\n"
+    "predict [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [...]\n"
     "check [RUN|RESULT.json ...] [-f twin.json] [options]",
     "Make a simulation of a server out of measured runs (`fit`), ask it about loads, mixes of models and settings that "
     "were not measured (`predict`), and measure how wrong it is (`check`; of saved runs nothing is sent). Every figure "
