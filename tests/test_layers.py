@@ -23,6 +23,7 @@ RANK = {
     "measure": 5,
     "find": 6,
     "compare": 6,
+    "capacity": 6,
     "diagnose": 6,
     "tune": 6,
     "report": 7,

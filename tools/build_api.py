@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from inferometer.api import aio as aio
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
@@ -29,7 +30,7 @@ from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
 '''
 COMMANDS = ("measure", "find", "tune", "compare", "diagnose")
-OTHERS = ("inspect", "load", "save", "to_html", "to_markdown")
+OTHERS = ("capacity", "inspect", "load", "save", "to_html", "to_markdown")
 
 
 def stub(*, is_async: bool) -> str:
@@ -38,7 +39,7 @@ def stub(*, is_async: bool) -> str:
     head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
     parts = [_function(name, is_async=is_async) for name in names]
     text = "\n".join([head, *parts])
-    return re.sub(r"from \S+ import (?:Report|Inspection)\n", "", text) if is_async else text
+    return re.sub(r"from \S+ import (?:Report|Inspection|CapacityPlan)\n", "", text) if is_async else text
 
 
 def _function(name: str, *, is_async: bool) -> str:

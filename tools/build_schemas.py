@@ -8,6 +8,7 @@ from pathlib import Path
 
 import inferometer
 from inferometer.base.answer_file import Answer, json_schema
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
@@ -22,6 +23,7 @@ ANSWERS: tuple[type[Answer], ...] = (
     Study,
     Inspection,
     RegressionCheck,
+    CapacityPlan,
 )
 FOLDER = Path(inferometer.__file__).parent / "schemas"
 

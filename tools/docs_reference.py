@@ -4,13 +4,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from inferometer.api.arguments import REFUSED, arguments
-from inferometer.cli import compare, demo, diagnose, find, inspect, measure, selftest, serve, tune, view
+from inferometer.cli import (
+    capacity,
+    compare,
+    demo,
+    diagnose,
+    find,
+    inspect,
+    measure,
+    selftest,
+    serve,
+    tune,
+    view,
+)
 from inferometer.cli.main import COMMANDS
 from inferometer.options.command_line import Command
 from inferometer.options.option import Groups, Option
 
 PAGE, PYTHON = "command-line.md", "python-api.md"
-MODULES = (measure, find, inspect, view, compare, diagnose, tune, serve, selftest, demo)
+MODULES = (measure, find, capacity, inspect, view, compare, diagnose, tune, serve, selftest, demo)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:

@@ -5,6 +5,7 @@ What type checkers see of it is in `__init__.pyi`, made by tools/build_api.py.
 
 from inferometer.api import aio
 from inferometer.api.functions import (
+    capacity,
     compare,
     diagnose,
     find,
@@ -19,6 +20,7 @@ from inferometer.api.functions import (
 
 __all__ = [
     "aio",
+    "capacity",
     "compare",
     "diagnose",
     "find",

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from inferometer.api import aio as aio
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
@@ -454,6 +455,18 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+def capacity(
+    *options: str | Path | Result,
+    traffic: str | Path,
+    slo: str,
+    price: float | str | Mapping[str, float | str] | None = ...,
+    spare: int = ...,
+    balancer: str = ...,
+    stretch_s: float | str | None = ...,
+    scale_on: str = ...,
+    startup_s: float | str = ...,
+    seed: int = ...,
+) -> CapacityPlan: ...
 def inspect(
     path: str | Path,
     *,

@@ -1,6 +1,6 @@
 """What the commands do, as functions. Their arguments are those of the commands: see `arguments`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from inferometer.api.arguments import asked, checked, expect, items, named, read
 from inferometer.base.errors import UsageError
 from inferometer.options.commands import (
     DIAGNOSED_S,
+    CapacityOptions,
     CompareOptions,
     DiagnoseOptions,
     FindOptions,
@@ -16,8 +17,10 @@ from inferometer.options.commands import (
     TuneOptions,
 )
 from inferometer.options.options import DURATION_S
+from inferometer.options.prices import read_price
 
 if TYPE_CHECKING:
+    from inferometer.capacity.plan import CapacityPlan
     from inferometer.compare.comparison import Comparison
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.report.saved import Report
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from inferometer.tune.study import Study
 
 _FIND, _TUNE, _DIAGNOSE, _COMPARE = FindOptions(), TuneOptions(), DiagnoseOptions(), CompareOptions()
+_CAPACITY = CapacityOptions()
 
 
 @named("measure")
@@ -215,6 +219,58 @@ def diagnose(
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+@worded
+def capacity(
+    *options: "str | Path | Result",
+    traffic: str | Path,
+    slo: str,
+    price: float | str | Mapping[str, float | str] | None = None,
+    spare: int = _CAPACITY.spare,
+    balancer: str = _CAPACITY.balancer,
+    stretch_s: float | str | None = None,
+    scale_on: str = _CAPACITY.scale_on,
+    startup_s: float | str = _CAPACITY.startup_s,
+    seed: int = _CAPACITY.seed,
+) -> "CapacityPlan":
+    """How many replicas a traffic takes inside a promise, from results of `measure` or `find`, or their files.
+
+    `traffic` is a rate such as "200/s", a trace, or a daily curve. A `price` is for an hour, or a text such as
+    "1800/month"; with several options a mapping of their names, which are those of the files without .json, and of
+    results option1, option2 and so on. `spare` replicas may be lost. An autoscaler that keeps to `scale_on` is simulated.
+    """
+    from inferometer.capacity.request import request_of
+    from inferometer.capacity.run import plan_capacity
+    from inferometer.capacity.saved import named_options
+    from inferometer.report.saved import consistent
+    from inferometer.stats.result import Result
+
+    for option in options:
+        expect("an option", option, str, Path, Result)
+    expect("traffic", traffic, str, Path)
+    expect("slo", slo, str)
+    own = checked(
+        CapacityOptions,
+        traffic=str(traffic),
+        slo=slo,
+        price=_prices(price),
+        spare=spare,
+        balancer=balancer,
+        stretch_s=stretch_s,
+        scale_on=scale_on,
+        startup_s=startup_s,
+        seed=seed,
+    )
+    with consistent("the options"):
+        return plan_capacity(request_of(own, named_options(options, own.price)))
+
+
+def _prices(given: object) -> tuple[tuple[str, float], ...]:
+    """Of each option, or of all where it has no name; texts are read as on the command line."""
+    expect("price", given, int, float, str, Mapping, NoneType)
+    named_prices = given if isinstance(given, Mapping) else {} if given is None else {"": given}
+    return tuple((str(name), read_price("price", str(value))[1]) for name, value in named_prices.items())
 
 
 @worded

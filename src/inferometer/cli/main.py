@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
+    "capacity": "how many replicas for a traffic inside a promise, and what they cost",
     "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
     "runs": "what was measured before: list, show, tag, remove and export runs",
     "view": "the report of a saved result or a run: a page, Markdown, a picture",

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
 from inferometer.compare.regression import RegressionCheck
@@ -36,6 +37,8 @@ def csv_text(answer: Report) -> str:
         return _text(_arrivals(answer))
     if isinstance(answer, RegressionCheck):
         return _text(_judgements(answer))
+    if isinstance(answer, CapacityPlan):
+        return _text(_replicas(answer))
     return main_csv(answer)
 
 
@@ -128,6 +131,21 @@ def _arrivals(found: Inspection) -> Iterator[Row]:
             ("Prompt tokens", row.input_tokens),
             ("Answer tokens", row.output_tokens),
         )
+
+
+def _replicas(found: CapacityPlan) -> Iterator[Row]:
+    for option in found.options:
+        for stretch, number in zip(found.stretches, option.over_time, strict=False):
+            yield (
+                ("Option", option.name),
+                ("Start s", stretch.start_s),
+                ("End s", stretch.end_s),
+                ("Requests/s", stretch.rate),
+                ("Replicas", number),
+                ("Utilisation", stretch.rate / number / option.replica.most_per_s.value if number else None),
+                ("Cost per hour", None if option.price_per_h is None else number * option.price_per_h),
+                ("Basis", option.over_time_basis),
+            )
 
 
 def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
+from inferometer.report.documents.capacity import capacity_document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
@@ -26,8 +28,16 @@ from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 
-Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection, RegressionCheck)
+Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck | CapacityPlan
+KINDS: tuple[type[Report], ...] = (
+    Result,
+    Diagnosis,
+    Comparison,
+    Study,
+    Inspection,
+    RegressionCheck,
+    CapacityPlan,
+)
 
 
 def read(path: Path) -> Report:
@@ -60,6 +70,8 @@ def document(report: Report) -> Document:
         found = inspection_document(report)
     elif isinstance(report, RegressionCheck):
         found = regression_document(report)
+    elif isinstance(report, CapacityPlan):
+        found = capacity_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):
