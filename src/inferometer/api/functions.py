@@ -238,7 +238,7 @@ def capacity(
 
     `traffic` is a rate such as "200/s", a trace, or a daily curve. A `price` is for an hour, or a text such as
     "1800/month"; with several options a mapping of their names, which are those of the files without .json, and of
-    results option1, option2 and so on. `spare` replicas may be lost. An autoscaler that keeps to `scale_on` is simulated.
+    results option1, option2 and so on. `spare` replicas may be lost. A simulated autoscaler keeps to `scale_on`.
     """
     from inferometer.capacity.request import request_of
     from inferometer.capacity.run import plan_capacity

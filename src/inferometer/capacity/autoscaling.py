@@ -2,7 +2,7 @@
 
 Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests wait in each, and wants so
 many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it.
-More are started at once and are ready after their start-up time. Fewer are kept once fewer were wanted for five minutes.
+More are started at once and are ready after their start-up time. There are fewer once fewer were wanted for 5 minutes.
 
 The promise counts as broken for requests that come while fewer replicas are ready than their stretch takes, or while
 those that are ready are still working off what had piled up.

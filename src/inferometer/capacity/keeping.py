@@ -1,8 +1,9 @@
 """Whether a fleet keeps a promise in a stretch of the traffic, and how many replicas that takes.
 
 A stretch is simulated several times, each with its own random service times, and random arrivals where single requests
-are not known. It counts as kept if the promise is broken at most one of twenty times, so that the answer is not one that
-held by luck. Before a stretch the same traffic has gone on for a while: it does not begin with empty queues.
+are not known. It counts as kept if the promise is broken none of these times, so that no answer holds by luck only.
+Stretches with few requests are simulated twenty times; longer ones less often, as they are more alike. Before a stretch
+the same traffic has gone on for a while: it does not begin with empty queues.
 """
 
 import math
@@ -20,10 +21,11 @@ from inferometer.stats.series import percentile, rank
 from inferometer.stats.slo import TIMES, Slo, Term
 
 MOST_REQUESTS = 20_000  # of a stretch that are simulated at a time: of a longer one, a part
-ALL_REQUESTS = 40_000  # of all times together, about
+ALL_REQUESTS = 40_000  # of all times together, about,
+THOROUGH = 120_000  # and where the answer hangs on it
 BEYOND = 200  # requests beyond a percentile, at least, where the stretch has so many
 REPEATS = 20
-LUCK = 0.05  # share of the times that may be broken
+FEWEST_REPEATS = 4
 MOST_REPLICAS = 100_000
 SETTLING = 50  # requests of each replica before a stretch
 LEAST_SETTLING = 500
@@ -59,14 +61,14 @@ class Simulator:
         self._promise = promise
         self._balancer = balancer
         self._seed = seed
-        self._known: dict[tuple[int, int], Trial] = {}
+        self._known: dict[tuple[int, int, bool], Trial] = {}
 
-    def trial(self, place: int, count: int) -> Trial:
+    def trial(self, place: int, count: int, *, is_thorough: bool = False) -> Trial:
         """The stretch of this number with so many replicas."""
-        found = self._known.get((place, count))
-        if found is None:
-            found = self._known[place, count] = self._run(place, count)
-        return found
+        key = place, count, is_thorough
+        if key not in self._known:
+            self._known[key] = self._run(place, count, THOROUGH if is_thorough else ALL_REQUESTS)
+        return self._known[key]
 
     def is_kept(self, place: int, count: int) -> bool:
         stretch = self.traffic.stretches[place]
@@ -93,6 +95,13 @@ class Simulator:
             None,
         )
 
+    def surely_needed(self, place: int, start: int = 0) -> int:
+        """The same, looked at more thoroughly."""
+        count = self.needed(place, start)
+        while self.traffic.stretches[place].rate and not self.trial(place, count, is_thorough=True).is_kept:
+            count += 1
+        return count
+
     def needed(self, place: int, start: int = 0) -> int:
         """How many replicas the stretch takes; `start` is a guess."""
         rate = self.traffic.stretches[place].rate
@@ -115,12 +124,12 @@ class Simulator:
 
     # --- one stretch
 
-    def _run(self, place: int, count: int) -> Trial:
+    def _run(self, place: int, count: int, total: int) -> Trial:
         fleet = Fleet(self.replica, count, self._balancer)
         random = np.random.default_rng((self._seed, place, count))
         stretch = self.traffic.stretches[place]
-        requests, repeats = self._size(stretch)
-        allowed, broken = math.floor(LUCK * repeats), 0
+        requests = self._requests(stretch)
+        repeats = max(FEWEST_REPEATS, min(REPEATS, total // requests))
         runs: list[tuple[float, ...]] = []
         inside: list[int] = []
         for _ in range(repeats):
@@ -129,23 +138,20 @@ class Simulator:
             counted = FleetRun(whole.latencies_s[settling:], whole.inside[settling:])
             runs.append(self._values(counted, rate=stretch.rate / count))
             inside.append(int(np.partition(counted.inside, at := rank(99, len(counted.inside)))[at]))
-            broken += not self._holds(runs[-1])
-            if broken > allowed:
+            if not self._holds(runs[-1]):
                 break
         middle = tuple(
             float(np.median([run[term] for run in runs])) for term in range(len(self._promise.terms))
         )
-        return Trial(broken <= allowed, middle, max(inside))
+        return Trial(self._holds(runs[-1]), middle, max(inside))
 
-    def _size(self, stretch: Stretch) -> tuple[int, int]:
-        """How many requests at a time, and how often."""
+    def _requests(self, stretch: Stretch) -> int:
+        """How many are simulated at a time."""
         if self.traffic.times_s is not None:
-            requests = max(1, round(stretch.requests))
-            return requests, max(2, min(REPEATS, ALL_REQUESTS // requests))
+            return max(1, round(stretch.requests))
         shares = [term.share for term in self._promise.terms if term.figure in TIMES and term.share]
         most = max((MOST_REQUESTS, *(round(BEYOND / share) for share in shares)))
-        requests = max(1, min(round(stretch.requests), most))
-        return requests, max(2, min(REPEATS, ALL_REQUESTS // requests))
+        return max(1, min(round(stretch.requests), most))
 
     def _times(
         self, stretch: Stretch, requests: int, count: int, random: np.random.Generator

@@ -35,13 +35,15 @@ def needed_over_time(simulator: Simulator) -> tuple[int, ...]:
         for number, place in enumerate(order):
             if number not in simulated:
                 found[place] = simulator.needed(place, found[place])
+        hardest = max(order, key=lambda place: (found[place], stretches[place].rate))
+        found[hardest] = simulator.surely_needed(hardest, found[hardest])
     return tuple(found)
 
 
 def _simulated(simulator: Simulator, order: list[int]) -> dict[int, int]:
     """Replicas of some stretches, by where they stand in the order of their rates."""
     last = len(order) - 1
-    found = {last: simulator.needed(order[last])}
+    found = {last: simulator.surely_needed(order[last])}
     if last == 0:
         return found
     found[0] = simulator.needed(order[0])

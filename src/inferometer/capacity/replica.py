@@ -4,7 +4,8 @@ A replica has places. A request takes a free one, or waits in line for it. How f
 requests are in the replica: at concurrency n it completed X(n) of them in a second, so that with n inside, X(n) is
 shared by those that have a place. That holds for instances, batches, and cores that requests share alike, without
 knowing which of them it is. Between two measured concurrencies X is a straight line. The true curve bends downwards, so
-the line is never above it. Beyond the highest concurrency no more is expected than was measured there.
+the line is never above it. Where the model's configuration has as many instances as the throughput grew by, so many
+requests at once are enough for it. Beyond the highest concurrency no more is expected than was measured there.
 
 There are as many places as it takes to reach the most that was measured. What one request needs varies as it did at the
 lightest load.
@@ -112,7 +113,7 @@ def replica_of(result: Result, name: str) -> Replica:
         )
     levels.sort(key=lambda row: row[0].value)
     if mode == "concurrency":
-        return _by_concurrency(levels)
+        return _by_concurrency(levels, _instances(result.model))
     return _by_rate(levels, _instances(result.model))
 
 
@@ -128,11 +129,16 @@ def _load(level: Level, found: Measurement) -> MeasuredLoad:
     return MeasuredLoad(level.value, value * scale, low_per_s * scale, found.failed_share, mean_s)
 
 
-def _by_concurrency(levels: _Levels) -> Replica:
+def _by_concurrency(levels: _Levels, instances: int) -> Replica:
     loads = tuple(_load(*row) for row in levels)
     inside = np.arange(1, min(int(loads[-1].load), MOST_INSIDE) + 1)
-    points = [(0.0, 0.0), *((row.load, row.low_per_s) for row in loads)]
-    per_s = np.interp(inside, [x for x, _ in points], [y for _, y in points])
+    points = {0.0: 0.0, **{row.load: row.low_per_s for row in loads}}
+    if loads[0].load == 1 and instances not in points and instances < loads[-1].load:
+        best = max(loads, key=lambda row: row.low_per_s)
+        if best.per_s >= NEARLY_ALL * instances * loads[0].per_s:  # each of them brings as much as the first
+            points[float(instances)] = min(instances * loads[0].low_per_s, best.low_per_s)
+    xs = sorted(points)
+    per_s = np.interp(inside, xs, [points[x] for x in xs])
     most = float(per_s.max())
     edges, shares = _work(levels[0][1].latency)
     before = loads[-2].per_s if len(loads) > 1 else 0.0
@@ -175,7 +181,9 @@ def _by_rate(levels: _Levels, instances: int) -> Replica:
 def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """How what requests need is spread, as values and the share of requests below each; the mean is 1."""
     step = 2.0 ** (-1 / BINS_PER_OCTAVE)
-    edges, below, seen = [], [], 0
+    edges: list[float] = []
+    below: list[int] = []
+    seen = 0
     for bound, count in latency.histogram:
         low = max(bound * step, edges[-1] if edges else latency.min_ns)
         high = max(min(bound, latency.max_ns), low)

@@ -91,7 +91,7 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
     empty = PlannedOption(
         name=option.name,
         model=str(option.result.model.get("name", "")),
-        server=str(option.result.asked.get("url") or ""),
+        server=str(option.result.server.get("url", "")),
         replica=_behaviour(replica),
         price_per_h=option.price_per_h,
         remarks=tuple(_remarks(option.result, replica)),
@@ -139,7 +139,7 @@ def _behind(balancer: str, simulator: Simulator, request: CapacityRequest, place
     other = Simulator(
         simulator.replica, request.traffic, request.promise, balancer=balancer, seed=request.seed
     )
-    return other.needed(place, guess)
+    return other.surely_needed(place, guess)
 
 
 def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) -> Autoscaling | None:
@@ -173,7 +173,7 @@ def _behaviour(replica: Replica) -> ReplicaFigures:
 
 def _figures(simulator: Simulator, place: int, count: int, promise: Slo) -> FleetFigures:
     rate, replica = simulator.traffic.stretches[place].rate, simulator.replica
-    trial = simulator.trial(place, count)
+    trial = simulator.trial(place, count, is_thorough=True)
     basis, source = _basis(replica, rate / count, trial.inside)
     failed_basis, failed_source = _failed_basis(replica, rate / count)
     terms = tuple(

@@ -14,8 +14,9 @@ COMMAND = Command(
     "--traffic RATE|FILE --slo PROMISE --options RESULT.json ... [options]",
     "Say how many replicas a traffic takes inside a promise: at the peak, over the day, and with headroom for the loss "
     "of one; how busy each would be, what they cost, which of several measured machines or configurations is the "
-    "cheapest, and whether an autoscaler would keep the promise. It simulates replicas behind a balancer, from results that "
-    "measure or find saved. Every figure says whether it was measured, interpolated or extrapolated. Nothing is sent.",
+    "cheapest, and whether an autoscaler would keep the promise. It simulates replicas behind a balancer, from results "
+    "that measure or find saved. Every figure says whether it was measured, interpolated or extrapolated. Nothing is "
+    "sent.",
     CapacityOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(

@@ -330,8 +330,8 @@ def _basis_section(plan: CapacityPlan) -> Section:
         if option.over_time and len(plan.stretches) > 1:
             rows.append((f"{option.name}, over time", option.over_time_basis))
     lead = (
-        "Measured: at a load that was measured. Interpolated: between such loads. Extrapolated: beyond them. Costs rest "
-        "on the numbers of replicas and the price that was given."
+        "Measured: at a load that was measured. Interpolated: between such loads. Extrapolated: beyond them. Costs "
+        "rest on the numbers of replicas and the price that was given."
     )
     return Section(
         "basis", "Where the figures come from", lead, (Facts("Basis", tuple(rows)),), is_detail=True
@@ -350,5 +350,5 @@ def _notes(plan: CapacityPlan) -> Iterator[Message]:
         if counts and max(counts) > min(counts) + 1:
             yield Message(
                 f"{option.name}: the balancer matters: {_by_balancer(option)}.",
-                f"The answer is for {plan.balancer}; several balancers that know nothing of each other come close to random.",
+                f"The answer is for {plan.balancer}. Several that do not know of each other are nearly random.",
             )
