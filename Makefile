@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture capacity-check mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -113,6 +113,9 @@ JOBS ?= 4
 
 torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
 	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
+
+capacity-check: $(STAMP)  ## is the number of replicas right? Plans for planted servers, really run; 6 minutes on a quiet machine
+	$(PYTHON) -m tests.support.real_capacity
 
 COUNT ?= 60
 

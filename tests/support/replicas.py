@@ -33,6 +33,7 @@ class PlantedServer:
     name: str
     instances: int
     service_ms: Draw
+    mean_ms: float  # of what is drawn
     outside_ms: float = 0.0
 
     def latencies_ms(self, times_ms: Sequence[float], source: random.Random) -> list[float]:
@@ -45,16 +46,16 @@ class PlantedServer:
         return found
 
 
-def fixed(ms: float) -> Draw:
-    return lambda source: ms
+def fixed(name: str, instances: int, ms: float, outside_ms: float = 0.0) -> PlantedServer:
+    return PlantedServer(name, instances, lambda source: ms, ms, outside_ms)
 
 
-def spread(low: float, high: float) -> Draw:
-    return lambda source: source.uniform(low, high)
+def spread(name: str, instances: int, low: float, high: float) -> PlantedServer:
+    return PlantedServer(name, instances, lambda source: source.uniform(low, high), (low + high) / 2)
 
 
-def exponential(ms: float) -> Draw:
-    return lambda source: source.expovariate(1 / ms)
+def exponential(name: str, instances: int, ms: float) -> PlantedServer:
+    return PlantedServer(name, instances, lambda source: source.expovariate(1 / ms), ms)
 
 
 # --- what is measured
@@ -103,15 +104,16 @@ def measured(
 
 # --- what is true
 
-REPEATS = 40
+REPEATS = 20
 LUCK = 0.05
+SETTLING_S = 3.0  # until it is up to load
 
 
 def replicas_it_takes(
     server: PlantedServer, rate: float, seconds: float, limit_ms: float, balancer: str
 ) -> int:
     """The fewest that keep the p99 below the limit, at least 19 of 20 times."""
-    count = 1
+    count = max(1, int(rate * server.mean_ms / 1000 / server.instances))
     while not _is_kept(server, count, rate, seconds, limit_ms, balancer):
         count += 1
     return count
@@ -124,11 +126,11 @@ def _is_kept(
     for seed in range(REPEATS):
         source = random.Random(f"{seed} {count}")
         times, now = [], 0.0
-        while now < 1000 * 2 * seconds:  # the first half brings it up to load
+        while now < 1000 * (seconds + SETTLING_S):
             now += source.expovariate(rate / 1000)
             times.append(now)
         found = _balanced(server, count, times, source, balancer)
-        counted = [latency for time, latency in zip(times, found, strict=True) if time >= 1000 * seconds]
+        counted = [latency for time, latency in zip(times, found, strict=True) if time >= 1000 * SETTLING_S]
         broken += float(np.percentile(counted, 99)) >= limit_ms
         if broken > LUCK * REPEATS:
             return False

@@ -4,6 +4,7 @@ The requests with a place in a replica share its work evenly, so one clock is en
 work each has got so far. A request ends when the clock shows its own work more than it did at its start.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ def _to_the_least(queues: Sequence["_Queue"], arrivals: Sequence[float], works: 
     turn = 0
     for number, (at_s, work) in enumerate(zip(arrivals, works, strict=True)):
         for queue in queues:
-            queue.pass_time(at_s)
+            if queue.next_s <= at_s:
+                queue.pass_time(at_s)
         order = (*range(turn, len(queues)), *range(turn))
         least = min(order, key=lambda place: queues[place].count)
         queues[least].take(number, at_s, work)
@@ -75,7 +77,7 @@ class _Queue:
 
     __slots__ = (
         "_clock", "_last", "_now_s", "_places", "_served", "_speeds", "_waiting", "count", "ended", "ends_s", "inside",
-        "taken",
+        "next_s", "taken",
     )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
@@ -88,6 +90,7 @@ class _Queue:
         self._served: list[tuple[float, int]] = []  # (what the clock shows at its end, number)
         self._waiting: deque[tuple[float, int]] = deque()
         self._clock = self._now_s = 0.0
+        self.next_s = math.inf  # when the next request ends, if none comes before
         self.count = 0
         self.ended: list[int] = []
         self.ends_s: list[float] = []
@@ -103,14 +106,14 @@ class _Queue:
             heappush(self._served, (self._clock + work, number))
         else:
             self._waiting.append((work, number))
+        self._look_ahead()
 
     def pass_time(self, until_s: float) -> None:
-        served, speeds, last = self._served, self._speeds, self._last
+        served = self._served
         while served:
-            speed = speeds[min(self.count, last)]
-            end_s = self._now_s + (served[0][0] - self._clock) / speed
+            end_s = self.next_s
             if end_s > until_s:
-                self._clock += (until_s - self._now_s) * speed
+                self._clock += (until_s - self._now_s) * self._speeds[min(self.count, self._last)]
                 break
             self._clock, number = heappop(served)
             self._now_s = end_s
@@ -120,9 +123,17 @@ class _Queue:
             if self._waiting:
                 work, waited = self._waiting.popleft()
                 heappush(served, (self._clock + work, waited))
+            self._look_ahead()
         else:
             self._clock = 0.0
         self._now_s = until_s
+
+    def _look_ahead(self) -> None:
+        if self._served:
+            left = self._served[0][0] - self._clock
+            self.next_s = self._now_s + left / self._speeds[min(self.count, self._last)]
+        else:
+            self.next_s = math.inf
 
     def finish(self) -> None:
         """Until all have ended."""

@@ -1,9 +1,9 @@
 """Whether a fleet keeps a promise in a stretch of the traffic, and how many replicas that takes.
 
-A stretch is simulated several times, each with its own random service times, and random arrivals where single requests
-are not known. It counts as kept if the promise is broken none of these times, so that no answer holds by luck only.
-Stretches with few requests are simulated twenty times; longer ones less often, as they are more alike. Before a stretch
-the same traffic has gone on for a while: it does not begin with empty queues.
+A stretch is simulated many times, each with its own random service times, and random arrivals where single requests are
+not known. It counts as kept if the promise is broken at most one of fifty times, so that no answer holds by luck only.
+Longer stretches are simulated less often, as they are more alike; then none of them may be broken. Before a stretch the
+same traffic has gone on for a while: it does not begin with empty queues.
 """
 
 import math
@@ -24,11 +24,12 @@ MOST_REQUESTS = 20_000  # of a stretch that are simulated at a time: of a longer
 ALL_REQUESTS = 40_000  # of all times together, about,
 THOROUGH = 120_000  # and where the answer hangs on it
 BEYOND = 200  # requests beyond a percentile, at least, where the stretch has so many
-REPEATS = 20
+MOST_REPEATS = 400
 FEWEST_REPEATS = 4
+LUCK = 0.02  # share of the times that may be broken
 MOST_REPLICAS = 100_000
 SETTLING = 50  # requests of each replica before a stretch
-LEAST_SETTLING = 500
+LEAST_SETTLING = 100
 
 _REMEDY = "limit latency, a percentile such as p99, errors or goodput"
 
@@ -129,7 +130,8 @@ class Simulator:
         random = np.random.default_rng((self._seed, place, count))
         stretch = self.traffic.stretches[place]
         requests = self._requests(stretch)
-        repeats = max(FEWEST_REPEATS, min(REPEATS, total // requests))
+        repeats = max(FEWEST_REPEATS, min(MOST_REPEATS, total // requests))
+        allowed, broken = math.floor(LUCK * repeats), 0
         runs: list[tuple[float, ...]] = []
         inside: list[int] = []
         for _ in range(repeats):
@@ -138,12 +140,13 @@ class Simulator:
             counted = FleetRun(whole.latencies_s[settling:], whole.inside[settling:])
             runs.append(self._values(counted, rate=stretch.rate / count))
             inside.append(int(np.partition(counted.inside, at := rank(99, len(counted.inside)))[at]))
-            if not self._holds(runs[-1]):
+            broken += not self._holds(runs[-1])
+            if broken > allowed:
                 break
         middle = tuple(
             float(np.median([run[term] for run in runs])) for term in range(len(self._promise.terms))
         )
-        return Trial(self._holds(runs[-1]), middle, max(inside))
+        return Trial(broken <= allowed, middle, max(inside))
 
     def _requests(self, stretch: Stretch) -> int:
         """How many are simulated at a time."""

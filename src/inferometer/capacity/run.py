@@ -139,7 +139,7 @@ def _behind(balancer: str, simulator: Simulator, request: CapacityRequest, place
     other = Simulator(
         simulator.replica, request.traffic, request.promise, balancer=balancer, seed=request.seed
     )
-    return other.surely_needed(place, guess)
+    return other.needed(place, guess)
 
 
 def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) -> Autoscaling | None:
