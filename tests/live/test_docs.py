@@ -52,6 +52,8 @@ elif command == "tune":
     put("p99<5s", "--slo")
 elif command == "profile":
     put("5s", "--budget")
+elif command == "capacity":
+    put("p99<5s", "--slo")
 elif is_load and not (command == "compare" and any(is_saved(word) for word in words[1:])):
     if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]

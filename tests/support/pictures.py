@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from inferometer.report.chromium import Tab, browsing, picture
 from inferometer.report.saved import Report, write_page
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
@@ -30,6 +31,7 @@ PAGES: dict[str, Callable[..., Report]] = {
     "tune": sample_study,
     "inspect": sample_inspection,
     "gate": sample_regression,
+    "capacity": sample_capacity,
 }
 """What each picture is of, by the command, or by what is special about it."""
 

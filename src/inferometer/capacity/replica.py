@@ -34,6 +34,7 @@ from inferometer.stats.series import BINS_PER_OCTAVE
 
 NEARLY_ALL = 0.98  # of the most per second: so many places are enough
 GROWING = 0.05  # more per second than at the level before: the most is not reached
+LEAST_PART = 0.5  # of a throughput, that counts however unsure it is
 NEAR = 0.03  # up to so far from a measured load a load counts as measured
 MOST_INSIDE = 4096
 REMEDY = "save one with: inferometer measure URL MODEL -c 1,2,4,8 --json machine.json"
@@ -124,7 +125,7 @@ def _load(level: Level, found: Measurement) -> MeasuredLoad:
     ended = max(1 - found.failed_share, 1e-9)  # failed requests were work as well
     value, low = found.infer_per_s.value, found.infer_per_s.low
     scale = 1 / found.batch / ended
-    low_per_s = value if low is None or low <= 0 else low
+    low_per_s = value if low is None else max(low, value * LEAST_PART)
     mean_s = found.latency.mean_ns / NS_PER_S
     return MeasuredLoad(level.value, value * scale, low_per_s * scale, found.failed_share, mean_s)
 

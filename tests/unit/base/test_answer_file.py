@@ -11,6 +11,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 from tools.build_schemas import ANSWERS, FOLDER, text
 
@@ -26,7 +27,7 @@ def test_the_schemas_are_those_of_the_types(answer):
     assert (FOLDER / f"{answer.kind}.json").read_text() == text(answer), "run python -m tools.build_schemas"
 
 
-@pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis])
+@pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis, sample_capacity])
 def test_what_is_written_keeps_its_schema(make):
     document = json.loads(to_json(make()))
     jsonschema.validate(document, schema(document["kind"]))

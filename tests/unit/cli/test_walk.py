@@ -82,7 +82,7 @@ FILES = {
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
     + "ui: {idle: 1m}\nruns: {limit: 1}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate", "capacity")),
     "old.sqlite": "no journal",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
@@ -248,6 +248,15 @@ OWN_LINES = {
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
+    ),
+    "capacity": (
+        "--traffic 40/s --slo p99<2s --options base.json --price 2/h --balancer random --spare 2 --html p.html",
+        "--traffic trace.jsonl --slo p99<5s --options base.json --stretch 10ms --scale-on queue:2 --startup 5s",
+        "--traffic 40/s --slo p99<2s --options base.json --json p.json",
+        "--traffic 80/s --slo p99<200ms --options base.json --seed 3 --markdown p.md --csv p.csv --store kept",
+        "--traffic 40/s --slo p99<2s --options 1111 --store kept",
+        "--traffic 40/s --slo p99<2s --options base.json -q",
+        "--traffic 40/s --slo p99<2s --options base.json --config other.yaml",
     ),
     "inspect": (
         "table.csv --prompt-column other --html page.html --markdown page.md --json out.json",

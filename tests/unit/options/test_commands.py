@@ -15,6 +15,7 @@ from inferometer.options.commands import FindOptions
 NAMES = (
     "measure",
     "find",
+    "capacity",
     "inspect",
     "view",
     "gate",

@@ -149,7 +149,7 @@ def _row(plan: CapacityPlan, option: PlannedOption, fleet: FleetFigures, words: 
         share(fleet.utilisation.value),
         *(_value(term) for term in fleet.terms),
         NONE if cost is None else money(cost),
-        f"{fleet.basis}: {fleet.source}",
+        fleet.basis,
     )
 
 
