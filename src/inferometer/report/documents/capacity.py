@@ -227,21 +227,21 @@ def _scaling_section(plan: CapacityPlan) -> Section | None:
         rows.append(
             (
                 option.name,
-                "kept" if found.is_kept else "broken",
                 share(found.broken_share),
                 f"{found.fewest} to {found.most}",
                 quantity(found.replica_hours),
                 NONE if option.scaled_per_h is None else money(option.scaled_per_h),
                 option.over_time_basis,
+                "kept" if found.is_kept else "broken",
             )
         )
     first = next((option.autoscaling for option in plan.options if option.autoscaling is not None), None)
     if first is None:
         return None
-    tones = tuple(Tone.GOOD if row[1] == "kept" else Tone.BAD for row in rows)
+    tones = tuple(Tone.GOOD if row[-1] == "kept" else Tone.BAD for row in rows)
     columns = (
-        *text_columns("Option", "Promise"), Column("Requests while broken"), Column("Replicas"),
-        Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis"),
+        *text_columns("Option"), Column("Requests while broken"), Column("Replicas"),
+        Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis", "Promise"),
     )  # fmt: skip
     lead = (
         f"Simulated: a scaler that keeps to {first.rule}, whose replicas are ready {_span(first.startup_s)} after they "
