@@ -1,8 +1,9 @@
 """Replicas that are started and ended with the traffic, simulated step by step.
 
-Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests wait in each, and wants so
-many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it.
-More are started at once and are ready after their start-up time. There are fewer once fewer were wanted for 5 minutes.
+Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests are in each, and wants so many
+that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it, but no
+more than twice as many as are ready, or four more. They are started at once and are ready after their start-up time.
+There are fewer once fewer were wanted for 5 minutes.
 
 The promise counts as broken for requests that come while fewer replicas are ready than their stretch takes, or while
 those that are ready are still working off what had piled up.
@@ -29,6 +30,7 @@ PERIOD_S = 15.0
 FEWEST_PERIODS = 100  # of a short traffic: the scaler looks more often
 MOST_PERIODS = 50_000
 CALM_S = 300.0  # so long fewer must be wanted before replicas are ended
+TIMES_AS_MANY, MORE = 2, 4  # the most that are started at a time, as in Kubernetes
 TOLERANCE = 0.1  # so far from the target nothing is changed, as in Kubernetes
 LOOKS = 2000  # requests that the length of a queue is taken from
 _RULE = re.compile(r"(?P<figure>utili[sz]ation|queue)\s*[:<]\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>\s*%)?")
@@ -40,12 +42,12 @@ class ScalingRule:
     """What a scaler looks at, and where it is to be."""
 
     figure: Literal["utilisation", "queue"]
-    target: float  # a share of what a replica can do, or requests that wait in each
+    target: float  # a share of what a replica can do, or requests in each, those that are worked on included
 
     @property
     def text(self) -> str:
         if self.figure == "queue":
-            return f"{plain_number(self.target)} waiting requests per replica"
+            return f"{plain_number(self.target)} requests in each replica"
         return f"{plain_number(self.target * 100)} % utilisation"
 
 
@@ -103,7 +105,7 @@ def autoscale(
     """`needed` are the replicas that each stretch takes."""
     period_s = _period_s(traffic)
     counts, places = _arrivals(traffic, period_s, np.random.default_rng(seed))
-    queue = _Waiting(replica, seed) if scaler.rule.figure == "queue" else None
+    queue = _Inside(replica, seed) if scaler.rule.figure == "queue" else None
     slack_s = _slack_s(replica, promise)
     ready, backlog = max(1, needed[0]) + scaler.spare, 0.0
     starting: deque[tuple[float, int]] = deque()  # (ready at, how many)
@@ -141,7 +143,8 @@ def _wanted(ready: int, figure: float, scaler: Scaler) -> int:
     ratio = figure * ready / working / scaler.rule.target
     if abs(ratio - 1) <= TOLERANCE:
         return working
-    return max(1, math.ceil(working * ratio - 1e-9))
+    most = max(TIMES_AS_MANY * working, working + MORE)
+    return max(1, min(most, math.ceil(working * ratio - 1e-9)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +202,19 @@ def _slack_s(replica: Replica, promise: Slo) -> float:
     return max(0.0, min(limits, default=1.0) - replica.alone_s)
 
 
-class _Waiting:
-    """How many requests wait in a replica, by how busy it is, if they come independently of each other."""
+class _Inside:
+    """How many requests are in a replica, by how busy it is, if they come independently of each other."""
 
     def __init__(self, replica: Replica, seed: int) -> None:
         self._used = np.linspace(0.0, 0.95, 20)
-        self._waiting = np.zeros(len(self._used))
+        self._inside = np.zeros(len(self._used))
         for number, used in enumerate(self._used.tolist()):
             if not used:
                 continue
             random = np.random.default_rng((seed, number))
             times = np.cumsum(random.exponential(1 / (used * replica.most_per_s), LOOKS))
             inside = simulate(Fleet(replica, 1), times, random).inside[LOOKS // 10 :] - 1
-            self._waiting[number] = float(np.maximum(inside - replica.places, 0).mean())
+            self._inside[number] = float(inside.mean())  # those that come see what is there all the time
 
     def at(self, used: float) -> float:
-        return float(np.interp(used, self._used, self._waiting))
+        return float(np.interp(used, self._used, self._inside))

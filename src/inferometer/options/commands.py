@@ -525,7 +525,7 @@ class CapacityOptions:
     )
     scale_on: str = option(
         "--scale-on",
-        "What an autoscaler keeps to: utilisation:60%, or queue:2 (requests that wait in each replica)",
+        "What an autoscaler keeps to: utilisation:60%, or queue:2 (requests in each replica)",
         text("RULE"),
         default="utilisation:60%",
     )

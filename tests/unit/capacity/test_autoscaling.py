@@ -1,4 +1,4 @@
-"""An autoscaler follows the traffic, too late where replicas take long to start, and costs less than the peak all day."""
+"""An autoscaler follows the traffic, too late where replicas take long to start, and ends them when they are idle."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def scaled(traffic, rule="utilisation:60%", startup_s=60.0, spare=0):
     return autoscale(scaler, REPLICA, traffic, [int(number) for number in needed], PROMISE, seed=1)
 
 
-@pytest.mark.parametrize("rule", ["utilisation:60%", "queue:0.3"])
+@pytest.mark.parametrize("rule", ["utilisation:60%", "queue:1.5"])
 def test_a_slow_rise_is_followed(rule):
     found = scaled(RISE, rule)
     assert found.is_kept
