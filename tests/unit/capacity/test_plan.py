@@ -9,7 +9,9 @@ from inferometer import api
 from inferometer.base.errors import UsageError
 from inferometer.capacity.fleet import Fleet, simulate
 from inferometer.capacity.replica import replica_of
-from inferometer.capacity.run import _basis
+from inferometer.capacity.run import _basis, _best
+from inferometer.capacity.saved import priced
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_result
 
 
@@ -76,16 +78,22 @@ def test_failures_count_where_they_were_measured():
     assert replica.failed_share(1000.0) == pytest.approx(0.5)
 
 
-def test_the_cheapest_option_is_chosen(tmp_path):
-    for name, speed in (("slow", 1.0), ("fast", 4.0)):
-        api.save(sample_result(speed=speed), tmp_path / f"{name}.json")
-    files = [tmp_path / "slow.json", tmp_path / "fast.json"]
+def test_the_cheapest_option_is_chosen():
+    options = sample_capacity().options
+    assert _best(options) == 0
+    dear = replace(options[0], cost_per_h=100.0)
+    assert _best((dear, *options[1:])) == 1
+    unpriced = replace(options[0], cost_per_h=None)
+    assert _best((unpriced, *options[1:])) == 1  # has fewer replicas
+    assert _best(options[2:]) is None
 
-    def chosen(**price):
-        return api.capacity(*files, traffic="100/s", slo="p99<300ms", spare=0, **price).chosen.name
 
-    assert chosen() == "fast"
-    assert chosen(price={"slow": 1.0, "fast": 10.0}) == "slow"
+def test_options_are_called_like_their_files():
+    results = [("a/small.json", sample_result()), ("b/large.json", sample_result())]
+    found = priced(results, (("", 1.0), ("large", 2.0)))
+    assert [(option.name, option.price_per_h) for option in found] == [("small", 1.0), ("large", 2.0)]
+    alike = priced([("a/x.json", sample_result()), ("b/x.json", sample_result())], ())
+    assert [option.name for option in alike] == ["a/x", "b/x"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +107,6 @@ def test_the_cheapest_option_is_chosen(tmp_path):
         ({"scale_on": "utilisation:150%"}, "up to 100 %"),
         ({"scale_on": "queue:5%"}, "a number of requests"),
         ({"balancer": "best"}, "best"),
-        ({"spare": -1}, "spare"),
         ({"traffic": "0/s"}, "no traffic"),
     ],
 )
@@ -118,9 +125,8 @@ def test_results_of_changing_load_are_refused():
         assert "inferometer measure" in refused.value.remedy
 
 
-def test_the_same_seed_gives_the_same_plan():
-    plans = [api.capacity(sample_result(), traffic="60/s", slo="p99<1s", seed=seed) for seed in (1, 1)]
-    assert plans[0] == plans[1]
+def test_the_same_seed_gives_the_same_plan(plan):
+    assert plan == api.capacity(sample_result(), traffic="100/s", slo="p99<200ms", price="720/month")
 
 
 # --- the fleet
