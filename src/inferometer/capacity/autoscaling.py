@@ -1,9 +1,9 @@
 """Replicas that are started and ended with the traffic, simulated step by step.
 
 Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests are in each, and wants so
-many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it, but
-no more than twice as many as are ready, or four more. They are started at once and are ready after their start-up time.
-There are fewer once fewer were wanted for 5 minutes.
+many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it,
+but no more than twice as many as are ready, or four more. They are started at once and are ready after their start-up
+time. There are fewer once fewer were wanted for 5 minutes.
 
 The promise counts as broken for requests that come while fewer replicas are ready than their stretch takes, or while
 those that are ready are still working off what had piled up.
