@@ -1,9 +1,16 @@
-"""What load from several clients costs beside the same load from the workers of one machine, all on this one."""
+"""What load from several clients of a Ray cluster costs beside the same load from workers, all on this machine.
+
+Counted are the processes of ours: controller, actors, workers and the one that speaks to Ray. What Ray's own daemons
+use is the cluster's, with us or without.
+"""
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import psutil
 
 from benchmarks.bar import BenchError, Contest, Sample, Setting
 from benchmarks.children import two_cores
@@ -12,44 +19,46 @@ from benchmarks.nginx import nginx
 from inferometer.base.units import NS_PER_S, NS_PER_US, monotonic_ns
 from inferometer.cluster.clients import Clients
 from inferometer.cluster.messages import ClientJob
-from inferometer.cluster.network import Network
-from inferometer.load.plan import Constant, Open
+from inferometer.cluster.ray_clients import RayNetwork
+from inferometer.cluster.ray_messages import LOCAL, RaySettings
+from inferometer.cluster.ray_process import RayProcess
+from inferometer.load.plan import Closed, Constant, Open, Plan
 from inferometer.load.workers import Collected, Workers
-from tests.support.agents import start_clients
 
 CLIENTS = 4
 RATE = 4_000  # requests per second: an equal load for both
 _WARM_NS = NS_PER_S // 2
 
-StartNetwork = Callable[[ClientJob, int], Network]
-"""So many clients with this job; the numbers of their workers are filled in. `Clients` closes the network."""
+AT_A_RATE = Open(Constant(RATE))
+IN_FLIGHT = Closed(8)
 
 
-def process_network(job: ClientJob, count: int) -> Network:
-    """Clients that are plain processes: what any network costs at least."""
-    return start_clients(job, (None,) * count)
-
-
-def cluster_cpu(start: StartNetwork) -> Callable[[Setting], AbstractContextManager[Contest]]:
+def cluster_cpu(plan: Plan) -> Callable[[Setting], AbstractContextManager[Contest]]:
     """CPU per request of four clients with a worker each, and of one machine with four workers."""
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
-        with nginx(two_cores().server) as port:
-            traffic = get_traffic(port)
+        with nginx(two_cores().server) as port, RayProcess(RaySettings(LOCAL, CLIENTS)) as ray:
+            job = ClientJob(get_traffic(port), workers=1, total=CLIENTS)
+            bridge = psutil.Process(*ray.pids)
 
             def ours() -> Sample:
-                job = ClientJob(traffic, workers=1, total=CLIENTS)
-                with Clients(start(job, CLIENTS)) as load:
-                    return _cost(load, setting.seconds, lambda: _own_ns(load))
+                network = RayNetwork(ray, [replace(job, first=number) for number in range(CLIENTS)])
+                with Clients(network) as load:
+                    return _cost(load, plan, setting.seconds, lambda: _own_ns(load) + _spent_ns(bridge))
 
             def theirs() -> Sample:
-                with Workers(traffic, count=CLIENTS) as load:
-                    return _cost(load, setting.seconds, lambda: 0)
+                with Workers(job.traffic, count=CLIENTS) as load:
+                    return _cost(load, plan, setting.seconds, lambda: 0)
 
             yield Contest(ours, theirs)
 
     return opened
+
+
+def _spent_ns(process: psutil.Process) -> int:
+    times = process.cpu_times()
+    return round((times.user + times.system) * NS_PER_S)
 
 
 def _own_ns(load: Clients) -> int:
@@ -57,8 +66,8 @@ def _own_ns(load: Clients) -> int:
     return sum(0 if member.report is None else member.report.own_cpu_ns for member in load.members)
 
 
-def _cost(load: Clients | Workers, seconds: float, own_ns: Callable[[], int]) -> Sample:
-    load.apply(Open(Constant(RATE)))
+def _cost(load: Clients | Workers, plan: Plan, seconds: float, own_ns: Callable[[], int]) -> Sample:
+    load.apply(plan)
     before = _until(load, monotonic_ns() + _WARM_NS)[0]
     controller_ns, clients_ns = time.process_time_ns(), own_ns()
     after, count = _until(load, before.seen_ns + round(seconds * NS_PER_S))
