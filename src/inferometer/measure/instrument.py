@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inferometer.base.units import NS_PER_S, Clock
-from inferometer.cluster.by_client import ByClient
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Collected, Load, ResizableLoad
 from inferometer.measure.host import HostWatch
@@ -17,6 +16,7 @@ from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 
 if TYPE_CHECKING:
+    from inferometer.cluster.by_client import ByClient
     from inferometer.measure.journal import RequestJournal
 
 FAR_NS = 3600 * NS_PER_S
@@ -77,7 +77,7 @@ class Instrument:
     resizable: ResizableLoad | None = None
     most_workers: int = 1
     host: HostWatch | None = None  # None where nobody asks how busy this machine is
-    clients: ByClient | None = None  # None where load comes from this machine alone
+    clients: "ByClient | None" = None  # None where load comes from this machine alone
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
 
 

@@ -5,17 +5,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
-from inferometer.cluster.clients import Clients
-from inferometer.cluster.messages import ClientJob
-from inferometer.cluster.ray_process import RayProcess
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open, Periodic
 from inferometer.load.workers import Load, Workers
-from inferometer.measure.clients import AnyLoad, most_of, open_ray, start_clients
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
@@ -35,11 +32,17 @@ from inferometer.stats.result import Result, account
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
+if TYPE_CHECKING:  # only runs on a cluster need these
+    from inferometer.cluster.clients import Clients
+    from inferometer.cluster.messages import ClientJob
+    from inferometer.cluster.ray_process import RayProcess
+    from inferometer.measure.clients import AnyLoad
+
 MOST_WORKERS = 1024
 NOTICE = 0.1  # share of a request time-out after which its failures are surely seen
 
 
-def run(setup: Setup, watcher: Watcher, *, ray: RayProcess | None = None) -> Iterator[Result]:
+def run(setup: Setup, watcher: Watcher, *, ray: "RayProcess | None" = None) -> Iterator[Result]:
     """The result after each level, and once more at the end: what was measured is out, whatever happens later."""
     result, limit_s = setup.result, setup.options.time_limit_s
     end_ns = math.inf if limit_s is None else monotonic_ns() + limit_s * NS_PER_S
@@ -111,8 +114,8 @@ def _no_such_calls(setup: Setup, what: str) -> UsageError:
 
 @contextmanager
 def start_workers(
-    setup: Setup, watcher: Watcher | None = None, *, ray: RayProcess | None = None
-) -> Iterator[AnyLoad]:
+    setup: Setup, watcher: Watcher | None = None, *, ray: "RayProcess | None" = None
+) -> "Iterator[AnyLoad]":
     """The workers of a run, with the shared memory and the server's trace settings they may need.
 
     With --ray they are those of clients on a cluster, which several loads may share.
@@ -122,13 +125,14 @@ def start_workers(
     try:
         hosted = nullcontext() if setup.host is None else closing(setup.host)
         with _traced(setup), registered_memory(setup), hosted, ExitStack() as stack:
-            job = _job(setup)
             if setup.options.ray is None:
-                load = stack.enter_context(_local_workers(setup, job))
+                load = stack.enter_context(_local_workers(setup))
             else:
+                from inferometer.measure.clients import open_ray, start_clients
+
                 if ray is None:
                     ray = stack.enter_context(open_ray(setup.options, watcher or Watcher()))
-                load = stack.enter_context(start_clients(setup, job, ray))
+                load = stack.enter_context(start_clients(setup, _job(setup), ray))
             if setup.host is not None:
                 setup.host.wait_until_answering(setup.traffic.wiring.endpoint.port)
             yield load
@@ -141,12 +145,14 @@ def start_workers(
             journal.problem = load.spool_problem
 
 
-def _job(setup: Setup) -> ClientJob:
+def _job(setup: Setup) -> "ClientJob":
     """What the workers of one client have to do."""
+    from inferometer.cluster.messages import ClientJob
+
     options = setup.options
     return ClientJob(
         setup.traffic,
-        workers=1 if options.workers == "auto" else min(options.workers, _most_slots(setup)),
+        workers=_workers_asked(setup),
         timeout_ns=round(options.request_timeout_s * NS_PER_S),
         sequences=setup.sequences,
         cancellation=_maybe_cancellation(options),
@@ -155,19 +161,24 @@ def _job(setup: Setup) -> ClientJob:
     )
 
 
-def _local_workers(setup: Setup, job: ClientJob) -> Workers:
-    journal = setup.journal
-    most = max(job.workers, _most_workers(setup))
+def _local_workers(setup: Setup) -> Workers:
+    options, journal, count = setup.options, setup.journal, _workers_asked(setup)
+    most = max(count, _most_workers(setup))
     return Workers(
-        job.traffic,
-        count=job.workers,
-        timeout_ns=job.timeout_ns,
-        sequences=job.sequences,
-        cancellation=job.cancellation,
-        verbose=job.verbose,
+        setup.traffic,
+        count=count,
+        timeout_ns=round(options.request_timeout_s * NS_PER_S),
+        sequences=setup.sequences,
+        cancellation=_maybe_cancellation(options),
+        verbose=options.verbose,
         start=None if setup.host is None else setup.host.start,
         spool_fds=() if journal is None else journal.open_spools(most),
     )
+
+
+def _workers_asked(setup: Setup) -> int:
+    workers = setup.options.workers
+    return 1 if workers == "auto" else min(workers, _most_slots(setup))
 
 
 def _maybe_cancellation(options: Options) -> Cancellation | None:
@@ -182,7 +193,7 @@ def _most_workers(setup: Setup) -> int:
     return len(os.sched_getaffinity(0)) if setup.options.workers == "auto" else 1
 
 
-def make_instrument(setup: Setup, load: AnyLoad, watcher: Watcher) -> Instrument:
+def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrument:
     options = setup.options
     timeout_ns = round(options.request_timeout_s * NS_PER_S)
     window_ns = options.measurement_interval_ms * NS_PER_MS
@@ -198,15 +209,21 @@ def make_instrument(setup: Setup, load: AnyLoad, watcher: Watcher) -> Instrument
         poller,
         setup.journal,
         resizable=load if options.workers == "auto" else None,
-        most_workers=most_of(load) if isinstance(load, Clients) else _most_workers(setup),
+        most_workers=_most_workers(setup) if isinstance(load, Workers) else _most_of_clients(load),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
-        clients=load.figures if isinstance(load, Clients) else None,
+        clients=None if isinstance(load, Workers) else load.figures,
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
 
 
-def _host_watch(setup: Setup, load: AnyLoad) -> HostWatch:
+def _most_of_clients(load: "Clients") -> int:
+    from inferometer.measure.clients import most_of
+
+    return most_of(load)
+
+
+def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
     endpoint = setup.traffic.wiring.endpoint
     server = LocalServer(endpoint.port) if is_this_host(endpoint.host) else None
     return HostWatch(server, lambda: load.pids)
@@ -224,7 +241,7 @@ def _most_slots(setup: Setup) -> int:
     return max(start, int(setup.last))
 
 
-def sweep(setup: Setup, load: AnyLoad, watcher: Watcher) -> Iterator[Level]:
+def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
     """The levels of the search, each measured."""
     options = setup.options
     instrument = make_instrument(setup, load, watcher)

@@ -1,7 +1,6 @@
 """Which clients of a level stand out, and what is to be said of them."""
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, duration, share
@@ -57,6 +56,8 @@ def _limit_words(client: ClientFigures, *, is_capped: bool) -> str:
 
 
 def _far_away(clients: Sequence[ClientFigures]) -> Iterator[Remark]:
+    from statistics import median
+
     known = [client for client in clients if client.request_count >= FEWEST and client.floor_ns]
     for client in known:
         others = [other.floor_ns for other in known if other is not client]
