@@ -53,9 +53,11 @@ def start_clients(setup: Setup, job: ClientJob, ray: RayProcess) -> Iterator[Cli
         yield load
 
 
-def most_of(load: Clients) -> int:
+def most_of(load: AnyLoad) -> int:
     """How many workers there may be: one for each core of the clients."""
-    return _most(load.network) if isinstance(load.network, RayNetwork) else load.count
+    if isinstance(load, Clients) and isinstance(load.network, RayNetwork):
+        return _most(load.network)
+    return load.count
 
 
 def _most(network: RayNetwork) -> int:

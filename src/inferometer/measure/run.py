@@ -33,7 +33,7 @@ from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher, until
 
 if TYPE_CHECKING:  # only runs on a cluster need these
-    from inferometer.cluster.clients import Clients
+    from inferometer.cluster.by_client import ByClient
     from inferometer.cluster.messages import ClientJob
     from inferometer.cluster.ray_process import RayProcess
     from inferometer.measure.clients import AnyLoad
@@ -209,18 +209,24 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
         poller,
         setup.journal,
         resizable=load if options.workers == "auto" else None,
-        most_workers=_most_workers(setup) if isinstance(load, Workers) else _most_of_clients(load),
+        most_workers=_most_workers(setup) if options.ray is None else _most_of_clients(load),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
-        clients=None if isinstance(load, Workers) else load.figures,
+        clients=None if options.ray is None else _by_client(load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
     )
 
 
-def _most_of_clients(load: "Clients") -> int:
+def _most_of_clients(load: "AnyLoad") -> int:
     from inferometer.measure.clients import most_of
 
     return most_of(load)
+
+
+def _by_client(load: "AnyLoad") -> "ByClient | None":
+    from inferometer.cluster.clients import Clients
+
+    return load.figures if isinstance(load, Clients) else None
 
 
 def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
