@@ -34,6 +34,8 @@ _LEAST_GPU_S = 1e-9  # an execution that is on a GPU for less is on none
 _ALL_BESIDE = -0.98  # nearly all of them fit beside each other
 _DEAR_TURN = 0.5  # to see whether it makes a difference
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_SEVERAL = 1.2  # cores that a step keeps busy: it has more than one thread
+_NEARLY_WHOLE = 0.1  # so near to a whole number of threads it is that number
 _LEAST_CORES = 0.1  # whoever waits gets some time in the end
 
 
@@ -84,19 +86,28 @@ def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
 
 def _ours(row: Observation, host: HostUse) -> float:
     """Cores we could have: those nobody holds, or as good a share of all of them as we got of those we wanted."""
+    cores = cores_of(host)
     if host.server is None:
-        return float(host.cores)
-    used = host.server + row.client_cores
+        return cores
+    # A server that is kept to cores of its own shares them with nobody that we know of.
+    used = host.server + (row.client_cores if host.server_cores is None else 0.0)
     wanted = used + sum(use.waiting for use in host.models.values())
-    share = used * max(1.0, host.cores / wanted) if wanted else 0.0
-    return max(host.cores - (host.busy - used), share)
+    share = used * max(1.0, cores / wanted) if wanted else 0.0
+    if host.server_cores is not None:
+        return share if wanted else cores
+    return max(cores - (host.busy - used), share)
+
+
+def cores_of(host: HostUse) -> float:
+    """Of the machine, for the server."""
+    return float(host.cores if host.server_cores is None else host.server_cores)
 
 
 def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
     """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
     if top.host is None:
         return pipeline
-    return replace(pipeline, cores=replace(pipeline.cores, count=float(top.host.cores)))
+    return replace(pipeline, cores=replace(pipeline.cores, count=cores_of(top.host)))
 
 
 def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
@@ -112,7 +123,7 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
     return Pipeline(
         stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,
-        outside_cpu_s=min(outside_s, light.client_core_s + _server_core_s(light)),
+        outside_cpu_s=min(outside_s, _client_core_s(light) + _server_core_s(light)),
         cores=cores,
         items=last.items,
         devices=Devices(max((step.setup.gpus for step, _, _ in last.walk()), default=1), _TURN),
@@ -123,6 +134,12 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
 def _outside_s(row: Observation) -> float:
     """Of the latency, what passes in no step."""
     return max(0.0, row.latency_s - inside_s(row.steps))
+
+
+def _client_core_s(row: Observation) -> float:
+    """Our own core time per request, as far as it is taken from the server's cores."""
+    is_apart = row.host is not None and row.host.server_cores is not None
+    return 0.0 if is_apart else row.client_core_s
 
 
 def lightest(observations: Sequence[Observation]) -> Observation:
@@ -158,7 +175,17 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
         request_s=request_s,
         gpu_fixed_s=gpu_fixed_s,
         gpu_item_s=gpu_item_s,
+        threads=_threads(step.name, rows) if cpu == 1 else 1.0,
     )
+
+
+def _threads(name: str, rows: Sequence[Observation]) -> float:
+    """Cores that an execution keeps busy at once, where nobody else wants them: its core time over its time."""
+    row, step, _ = _seen(name, rows)[0]
+    use = _core_seconds(row).get(name)
+    found = use.cores / step.own_s if use is not None and step.own_s else 1.0
+    whole = max(1, round(found))
+    return float(whole) if found < _SEVERAL or abs(found / whole - 1) < _NEARLY_WHOLE else found
 
 
 def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Step, float]]:
@@ -323,14 +350,17 @@ def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] 
 
 
 def _core_seconds(row: Observation) -> dict[str, CoreUse]:
-    """On a core and waiting for one, of each step's execution: seen per process, else the server's rest by time."""
+    """On a core and waiting for one, of each step's execution: seen per process, else the server's rest by time.
+
+    With several threads it is on cores for longer than it takes.
+    """
     host, rate = row.host, row.throughput / row.items
     if host is None or not rate:
         return {}
     executions = {step.name: calls * row.items / step.batch * rate for step, calls, _ in row.walk()}
     own_s = {step.name: step.own_s for step, _, _ in row.walk()}
     known = {
-        name: CoreUse(min(use.cores / executions[name], own_s[name]), use.waiting / executions[name])
+        name: CoreUse(use.cores / executions[name], use.waiting / executions[name])
         for name, use in host.models.items()
         if executions.get(name)
     }

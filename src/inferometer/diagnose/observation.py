@@ -141,7 +141,10 @@ Sizes = Mapping[tuple[str, str], tuple[Executions, ...]]
 
 
 def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> Observation | None:
-    """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps."""
+    """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps.
+
+    `sizes` are used in place of those in the level's statistics.
+    """
     found = level.measurement
     if found is None or not found.request_count:
         return None
@@ -190,7 +193,7 @@ def _step(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) 
     """Times are of executions. Without their sizes they are of requests, of which a large batch has more."""
     counters = stats.counters
     count = counters.compute_infer_count
-    seen = sizes.get((model.name, stats.version), ())
+    seen = sizes.get((model.name, stats.version), ()) or counters.executions
     runs = sum(row.count for row in seen)
     service_s = counters.compute_ns / count / NS_PER_S
     copy_s = (counters.compute_input_ns + counters.compute_output_ns) / count / NS_PER_S

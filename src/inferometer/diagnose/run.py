@@ -8,7 +8,7 @@ from inferometer.base.errors import InferometerError, PeerError, UsageError
 from inferometer.base.units import NS_PER_S, monotonic_ns, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
-from inferometer.diagnose.fit import GPU_DEVICE
+from inferometer.diagnose.fit import GPU_DEVICE, cores_of
 from inferometer.diagnose.investigation import Investigation, probe_batches
 from inferometer.diagnose.llm_run import diagnose_llm, refuse_changes
 from inferometer.diagnose.loads import announce, nothing_measured, planned
@@ -232,7 +232,8 @@ def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circ
     is_local = is_this_host(endpoint.host)
     cores = asked.cores
     if cores is None and is_local:
-        cores = float(len(os.sched_getaffinity(0)))
+        host = result.levels[-1].host
+        cores = float(len(os.sched_getaffinity(0))) if host is None else cores_of(host)
     found = result.levels[-1].measurement
     options = setup.options
     return Circumstances(

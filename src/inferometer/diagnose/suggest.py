@@ -19,7 +19,7 @@ from inferometer.diagnose.diagnosis import (
     Verdict,
 )
 from inferometer.diagnose.diagnosis import CPU as CPU_VERDICT
-from inferometer.diagnose.fit import GPU_DEVICE, undisturbed
+from inferometer.diagnose.fit import GPU_DEVICE, cores_of, undisturbed
 from inferometer.diagnose.gpu import EXHAUSTED, room_for_instances
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
@@ -146,7 +146,7 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     cores = situation.pipeline.cores.count
     most = min(_MOST_INSTANCES, situation.top.concurrency)
     if station.cpu and not math.isinf(cores):
-        most = min(most, math.ceil(cores / station.cpu))
+        most = min(most, math.ceil(cores / station.cpu / station.threads))
     wanted = {station.instances + 1, most, *(station.instances * factor for factor in _FACTORS)}
     if not station.gpu_s(1):
         return sorted(count for count in wanted if station.instances < count <= most)
@@ -165,11 +165,12 @@ def _fewer(situation: Situation) -> Iterator[_Idea]:
     if situation.verdict.kind != CPU_VERDICT or host is None:
         return
     quiet = undisturbed(situation.top, situation.pipeline)
+    cores = int(cores_of(host))
     for row in situation.table:
-        if row.name == situation.verdict.step and row.instances > host.cores:
-            found = situation.predict(with_station(quiet, row.name, instances=host.cores))
-            why = f"there are {host.cores} cores: more instances than that do the same work and cost memory"
-            idea = _other_count(row, host.cores, why, found)
+        if row.name == situation.verdict.step and row.instances > cores:
+            found = situation.predict(with_station(quiet, row.name, instances=cores))
+            why = f"there are {cores} cores: more instances than that do the same work and cost memory"
+            idea = _other_count(row, cores, why, found)
             yield replace(idea, before=situation.predict(quiet), least=-WORTH_SAYING)
 
 
@@ -192,7 +193,7 @@ def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
         return f"an execution is on the GPU for {share(part)} of its time, and what they do there they share"
     if not station.cpu:
         return "they wait for something other than a core, so each brings its whole worth"
-    work = pipeline.cores.work(count * station.cpu)
+    work = pipeline.cores.work(count * station.cpu * station.threads)
     return f"{count} busy ones get {rough(work)} cores' worth of work"
 
 

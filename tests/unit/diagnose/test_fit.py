@@ -94,6 +94,19 @@ def test_time_outside_the_steps_and_its_core_time():
     assert pipeline.outside_cpu_s == pytest.approx(0.001 + 0.01)
 
 
+def test_a_server_on_cores_of_its_own_has_all_of_them_and_none_of_our_work():
+    """Four wanted a core each, and two were there; what the eight others of the machine do is not its business."""
+    busy = HostUse(10, 8.0, 2.0, {"step": CoreUse(2.0, 2.0)}, server_cores=2)
+    light = HostUse(10, 7.0, 0.9, {"step": CoreUse(0.9)}, server_cores=2)
+    rows = (
+        row(1, 10, step(0.09), host=light, client_core_s=0.005),
+        row(4, 22, step(0.18, instances=4), latency_s=0.18, host=busy, client_core_s=0.005),
+    )
+    pipeline = fitted(rows, 2.0)
+    assert pipeline.cores.count == pytest.approx(2.0)
+    assert pipeline.outside_cpu_s == pytest.approx(0.0)
+
+
 # --- on a GPU
 
 

@@ -134,3 +134,13 @@ def test_a_configuration_is_read(config, expected):
     assert (
         found.instances, found.device, found.max_batch, found.is_batching, found.preferred, found.delay_s,
     ) == expected  # fmt: skip
+
+
+def test_sizes_in_the_saved_statistics_tell_what_an_execution_takes():
+    """Of eight requests one was alone for 42 ms and seven together for 54: the mean of executions is 48."""
+    sizes = ((7, 1, 0, 54 * MS, 0), (1, 1, 0, 42 * MS, 0))
+    found = replace(counters(8, 0, batch=4), sizes=sizes, compute_infer_ns=(42 + 7 * 54) * MS)
+    (step,) = observation(level(stats("m", found)), model("m")).steps
+    assert step.service_s == pytest.approx(0.048)
+    assert step.batch == 4
+    assert [(row.size, row.count) for row in step.sizes] == [(1, 1), (7, 1)]

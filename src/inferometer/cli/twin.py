@@ -1,0 +1,172 @@
+"""`inferometer twin`: a simulation of a server made out of measured runs, and what it says of other loads."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
+from inferometer.base.writing import Outputs
+from inferometer.options.asides import CONFIG, STORE
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
+from inferometer.options.twin import TwinOptions
+
+if TYPE_CHECKING:
+    from inferometer.stats.result import Result
+    from inferometer.twin.twin import Twin, TwinLoad
+
+VERBS = ("fit", "predict", "check")
+COMMAND = Command(
+    "inferometer twin",
+    "fit RUN|RESULT.json ... [-f twin.json]\n"
+    "predict [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [...]\n"
+    "check [RUN|RESULT.json ...] [-f twin.json] [options]",
+    "Make a simulation of a server out of measured runs (`fit`), ask it about loads, mixes of models and settings that "
+    "were not measured (`predict`), and measure how wrong it is (`check`; of saved runs nothing is sent). Every figure "
+    "has a 90 % interval, which grows with the distance from what was measured, and says whether it is interpolated or "
+    "extrapolated.",
+    TwinOptions,
+    shared=(("Keep", (STORE,)), *CONFIG),
+    examples=(
+        ("fit a.json b.json", "of two models, each measured by itself"),
+        ("predict -m a:3 -m b:1 -r 40 --arrivals poisson", "both at the same time, 30 and 10/s"),
+        ("predict -m a -c 3,16 --set a.instances=2", "loads and a setting that were not measured"),
+        ("check -c 3,6 -d 5s", "measure, and see how wrong it was"),
+    ),
+    takes_words=True,
+)
+_OF_VERB = {
+    "fit": ("cores",),
+    "predict": ("models", "concurrency", "rate", "arrivals", "settings"),
+    "check": ("models", "concurrency", "rate", "arrivals", "url", "duration_s"),
+}
+
+
+def run(given: dict[str, Any]) -> int:
+    from inferometer.report.delivery import check_forms, deliver
+    from inferometer.report.saved import consistent
+
+    verb, *names = given.pop(WORDS, ()) or ("",)
+    if verb not in VERBS:
+        raise UsageError(
+            f"'{verb}' is nothing a twin does" if verb else "nothing is asked of the twin",
+            remedy=f"write {', '.join(VERBS[:-1])} or {VERBS[-1]}",
+        )
+    store = given.pop("store", None)
+    _refuse_others(verb, given)
+    own = own_options(given, TwinOptions)
+    check_forms(own)
+    if verb == "predict" and names:
+        raise UsageError(f"'{names[0]}' is one word too many", remedy="name models with -m")
+    with consistent(*names) if names else consistent(str(own.file)):
+        twin = {"fit": _fit, "predict": _predict, "check": _check}[verb](own, names, store)
+    outputs = Outputs()
+    deliver(twin, own, outputs)
+    if verb == "fit":
+        outputs.file(str(own.file), lambda path: _write(twin, path))
+        if not own.quiet and outputs.has(own.file) and own.json != "-":
+            print(printable(f"Written: {own.file}"))
+    outputs.settle()
+    return 0
+
+
+def _refuse_others(verb: str, given: Mapping[str, Any]) -> None:
+    """Options of another verb."""
+    about = {field for fields in _OF_VERB.values() for field in fields} - set(_OF_VERB[verb])
+    for field in (f"{OWN}{name}" for name in sorted(about)):
+        if field not in given:
+            continue
+        name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == field)
+        homes = " or ".join(f"twin {other}" for other in VERBS if field.removeprefix(OWN) in _OF_VERB[other])
+        raise UsageError(
+            f"{name} has no meaning for twin {verb}", remedy=f"leave it out, or use it with {homes}"
+        )
+
+
+def _fit(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin":
+    from inferometer.base.writing import writable
+    from inferometer.twin.fit import fit_twin
+
+    if not names:
+        raise UsageError(
+            "no run is given to fit",
+            remedy="give results saved with --json, or ids of runs (`inferometer runs`)",
+        )
+    writable(own.file)
+    origins, results = _results(names, store)
+    return fit_twin(results, cores=own.cores, origins=origins)
+
+
+def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list[Result]]":
+    """Of measurements and diagnoses, with the names they were given by."""
+    from inferometer.base.answer_file import read
+    from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.stats.result import Result
+    from inferometer.store.saved_run import saved_file
+
+    kinds: tuple[type[Result | Diagnosis], ...] = (Result, Diagnosis)
+    found: list[tuple[str, Result]] = []
+    for name in names:
+        answer = read(saved_file(name, store), *kinds)
+        found += [(name, row) for row in (answer.results if isinstance(answer, Diagnosis) else (answer,))]
+    return [name for name, _ in found], [row for _, row in found]
+
+
+def _read(own: TwinOptions) -> "Twin":
+    from inferometer.base.answer_file import read
+    from inferometer.twin.twin import Twin
+
+    if not own.file.exists():
+        raise UsageError(
+            f"there is no twin in '{own.file}'", remedy="make one with `inferometer twin fit RUN ...`"
+        )
+    return read(own.file, Twin)
+
+
+def _loads(twin: "Twin", own: TwinOptions) -> "tuple[TwinLoad, ...]":
+    from inferometer.twin.loads import AskedLoads, loads_of, setting_of, values_of
+
+    asked = AskedLoads(
+        models=own.models,
+        concurrency=values_of("--concurrency", own.concurrency),
+        rates=values_of("--rate", own.rate),
+        arrivals=own.arrivals,
+        settings=tuple(map(setting_of, own.settings)),
+    )
+    if own.arrivals != "constant" and not asked.rates:
+        raise UsageError("--arrivals is about loads by rate", remedy="give --rate as well")
+    return loads_of(twin, asked)
+
+
+def _predict(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin":
+    from inferometer.twin.predict import predict_twin
+
+    twin = _read(own)
+    return predict_twin(twin, _loads(twin, own))
+
+
+def _check(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin":
+    from inferometer.cli.reporting import progress_shown
+    from inferometer.twin.check import CheckRequest, check_twin
+
+    twin = _read(own)
+    if names:
+        asked = [field for field in _OF_VERB["check"] if getattr(own, field) != getattr(TwinOptions(), field)]
+        if asked:
+            name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == OWN + asked[0])
+            raise UsageError(
+                f"{name} has no meaning for saved runs ({', '.join(names)})",
+                remedy="leave it out, or the runs",
+            )
+        _, results = _results(names, store)
+        request = CheckRequest(results=tuple(results))
+    else:
+        request = CheckRequest(_loads(twin, own), own.url, own.duration_s)
+    with progress_shown(own.verbose, is_quiet=own.quiet) as progress:
+        return check_twin(twin, request, progress)
+
+
+def _write(twin: "Twin", path: Path) -> None:
+    from inferometer.base.answer_file import write
+
+    write(twin, path)

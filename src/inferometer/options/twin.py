@@ -1,0 +1,90 @@
+"""What `twin` is asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferometer.options.option import appended, option
+from inferometer.options.outputs import page
+from inferometer.options.values import (
+    Range,
+    above_zero,
+    choice,
+    duration,
+    levels,
+    output_file,
+    path,
+    text,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinOptions:
+    """Of `twin fit`, `twin predict` and `twin check`."""
+
+    file: Path = option(
+        "-f --file",
+        "File of the twin: `fit` writes it, the others read it",
+        path(),
+        default=Path("twin.json"),
+        group="Twin",
+        is_main=True,
+    )
+    cores: float | None = option(
+        "--cores",
+        "Of `fit`: cores of the server's machine (default: seen, if it was this one)",
+        above_zero("N", "number", "give the number of cores of the server's machine"),
+        is_main=True,
+    )
+    models: tuple[str, ...] = option(
+        "-m --model",
+        "Model of the twin; several run at the same time and share the load by their weights, as in -m a:3 -m b:1 "
+        "(default: each by itself)",
+        text("NAME[:WEIGHT]"),
+        combine=appended,
+        group="Load",
+        is_main=True,
+    )
+    concurrency: Range | None = option(
+        "-c --concurrency",
+        "Requests in flight: 4, 1,2,4, 1:16 or 1:64:x2 (default: 1 to twice the most that was measured)",
+        levels(),
+        is_main=True,
+    )
+    rate: Range | None = option(
+        "-r --rate", "Requests per second: 100, 50,100 or 50:200:50", levels(decimals=True), is_main=True
+    )
+    arrivals: str = option(
+        "--arrivals",
+        "How requests of a rate come: constant or poisson",
+        choice("HOW", "constant", "poisson"),
+        default="constant",
+        is_main=True,
+    )
+    settings: tuple[str, ...] = option(
+        "--set",
+        "Predict with another setting: MODEL.instances=2, MODEL.batching=on, MODEL.max_batch=8 or MODEL.delay_us=500; "
+        "give it several times. `check` looks at how the server is set up",
+        text("MODEL.SETTING=VALUE"),
+        combine=appended,
+        is_main=True,
+    )
+    url: str | None = option(
+        "-u --url",
+        "Of `check`: address of the server (default: where the runs were measured)",
+        text("URL"),
+        group="Check",
+        is_main=True,
+    )
+    duration_s: float | None = option(
+        "-d --duration",
+        "Of `check`: how long each load is measured (default: as long as in the runs)",
+        duration(zero=False),
+        is_main=True,
+    )
+    html: str | None = page(is_main=True)
+    markdown: str | None = option("--markdown", "Write Markdown", output_file)
+    csv: str | None = option("--csv", "Write a table, as CSV", output_file)
+    json: str | None = option("--json", "Write everything, for `inferometer view`", output_file)
+    quiet: bool = option("-q --quiet", "Print one sentence only")
+    junit: None = None
+    verbose: int = 0

@@ -1,0 +1,315 @@
+"""A twin as a document: what it predicts, how sure that is, and how wrong it was where something was measured."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Column,
+    Depth,
+    Document,
+    Figure,
+    Message,
+    Section,
+    Table,
+    Tone,
+    message_section,
+    text_columns,
+)
+from inferometer.report.documents.levels import RATE_AXIS, time_axis
+from inferometer.report.format import NONE, duration, plural, quantity, share, signed, when
+from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
+
+TAIL = "p99"
+WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # what a good prediction is
+COVERED = 0.8  # of the points, at least
+
+
+def twin_document(twin: Twin) -> Document:
+    """The whole report; the same twin gives the same document."""
+    sections = (
+        *_chart_sections(twin),
+        _table_section(twin),
+        _models_section(twin),
+        _errors_section(twin),
+        message_section(
+            "notes", "To be known", (Message(f"{note}.", tone=Tone.PLAIN) for note in twin.notes)
+        ),
+    )
+    names = ", ".join(model.name for model in twin.models)
+    return Document(
+        kind="Twin",
+        title=names,
+        facts=(twin.command, plural(len(twin.anchors), "measured load"), when(twin.started_at)),
+        verdict=_verdict(twin),
+        tone=_tone(twin),
+        figures=tuple(_cards(twin)),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def _errors(twin: Twin, figure: str) -> list[float]:
+    return [abs(error) for row in twin.forecasts if (error := row.error(figure)) is not None]
+
+
+def _covered(twin: Twin) -> tuple[int, int]:
+    """Measured figures inside their interval, and all of them."""
+    found = [
+        row.is_covered(name) for row in twin.forecasts for name in WITHIN if row.is_covered(name) is not None
+    ]
+    return sum(map(bool, found)), len(found)
+
+
+def _verdict(twin: Twin) -> str:
+    inside, count = _covered(twin)
+    if count:
+        worst = " and ".join(
+            f"{_name(name)} by at most {share(max(errors))}"
+            for name in WITHIN
+            if (errors := _errors(twin, name))
+        )
+        how = (
+            "each load predicted from the others" if twin.command == "twin fit" else "predicted and measured"
+        )
+        return (
+            f"Off in {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} figures are inside "
+            "their 90 % interval."
+        )
+    if not twin.forecasts:
+        return "Nothing was asked of the twin."
+    last = twin.forecasts[-1]
+    return f"{_where(last)}: {_said(last)}, {last.basis}."
+
+
+def _said(row: LoadForecast) -> str:
+    words = [f"{quantity(row.bands[THROUGHPUT].value)} infer/s"] if THROUGHPUT in row.bands else []
+    if row.is_overloaded:
+        return ", ".join((*words, "less than is asked for, so latencies grow as long as it goes on"))
+    if TAIL in row.bands:
+        band = row.bands[TAIL]
+        words.append(f"p99 {duration(band.value)} ({duration(band.low)} to {duration(band.high)})")
+    return ", ".join(words)
+
+
+def _where(row: LoadForecast) -> str:
+    beside = [f"{part.model} at {part.text}" for part in row.load.parts if part.model != row.model]
+    words = f"{row.model} at {row.part.text}"
+    words += f" beside {', '.join(beside)}" if beside else ""
+    settings = ", ".join(setting.text for setting in row.load.settings)
+    return f"{words} with {settings}" if settings else words
+
+
+def _tone(twin: Twin) -> Tone:
+    inside, count = _covered(twin)
+    if not count:
+        return Tone.PLAIN
+    is_near = all(all(error <= most for error in _errors(twin, name)) for name, most in WITHIN.items())
+    return Tone.GOOD if is_near and inside >= COVERED * count else Tone.WARNING
+
+
+def _cards(twin: Twin) -> Iterator[Figure]:
+    for name, most in WITHIN.items():
+        errors = sorted(_errors(twin, name))
+        if errors:
+            tone = Tone.GOOD if errors[-1] <= most else Tone.WARNING
+            yield Figure(
+                f"{_name(name)} off by", share(errors[len(errors) // 2]), f"at most {share(errors[-1])}", tone
+            )
+    inside, count = _covered(twin)
+    if count:
+        tone = Tone.GOOD if inside >= COVERED * count else Tone.WARNING
+        yield Figure(
+            "Inside the interval", share(inside / count), f"{inside} of {count} figures; 90 % is meant", tone
+        )
+    elif twin.forecasts:
+        far = sum(row.basis == "extrapolated" for row in twin.forecasts)
+        yield Figure("Loads", str(len(twin.forecasts)), f"{far} of them extrapolated")
+
+
+def _name(figure: str) -> str:
+    return "throughput" if figure == THROUGHPUT else figure
+
+
+# --- charts
+
+
+def _chart_sections(twin: Twin) -> Iterator[Section]:
+    """For each model and kind of load that has a line to draw."""
+    kinds = dict.fromkeys((row.model, row.part.mode, row.part.arrivals) for row in twin.forecasts)
+    for number, (model, mode, arrivals) in enumerate(kinds):
+        rows = [
+            row
+            for row in twin.forecasts
+            if (row.model, row.part.mode, row.part.arrivals) == (model, mode, arrivals)
+        ]
+        if len(rows) < 2 and not any(row.measured for row in rows):
+            continue
+        axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
+        lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} infer/s")
+        rates = Chart(f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE)
+        lines = _lines(twin, rows, TAIL, duration)
+        blocks = (
+            (rates,)
+            if not lines
+            else (
+                rates,
+                Chart(
+                    f"p99 latency of {model}",
+                    axis,
+                    time_axis("p99 latency", lines),
+                    lines,
+                    height=290,
+                    note=_NOTE,
+                ),
+            )
+        )
+        title = f"{model} by {'concurrency' if mode == 'concurrency' else f'rate, {arrivals} arrivals'}"
+        yield Section(f"curve-{number}", title, "", blocks)
+
+
+_NOTE = "The band is the 90 % interval; hollow points are extrapolated."
+
+
+def _lines(
+    twin: Twin, rows: Sequence[LoadForecast], figure: str, text: Callable[[float], str]
+) -> tuple[ChartLine, ...]:
+    """Predicted lines, one for each mix and setting, and what was measured."""
+    found: list[ChartLine] = []
+    groups: dict[str, list[LoadForecast]] = {}
+    for row in rows:
+        groups.setdefault(_beside(row), []).append(row)
+    colours = ("blue", "green", "red", "grey")
+    for number, (beside, members) in enumerate(groups.items()):
+        points = tuple(
+            ChartPoint(
+                row.part.value,
+                band.value,
+                f"{_where(row)}: {text(band.value)} ({text(band.low)} to {text(band.high)}), {row.basis}",
+                y_limits=(band.low, band.high),
+                is_doubtful=row.basis == "extrapolated",
+            )
+            for row in sorted(members, key=lambda row: row.part.value)
+            if (band := row.bands.get(figure)) is not None
+        )
+        if points:
+            name = f"predicted{beside}"
+            found.append(ChartLine(name, (points,), colours[number % 4], is_dashed=True, is_banded=True))
+    measured = tuple(
+        (ChartPoint(row.part.value, value, f"{_where(row)}: {text(value)} measured"),)
+        for row in rows
+        if row.measured is not None and (value := row.measured.get(figure))
+    )
+    if found and measured:
+        found.append(ChartLine("measured", measured, "orange", is_crossed=True))
+    elif found:
+        anchors = tuple(_anchor_points(twin, rows[0], figure, text))
+        found += [ChartLine("measured for the fit", anchors, "orange")] if anchors else []
+    return tuple(found)
+
+
+def _anchor_points(
+    twin: Twin, like: LoadForecast, figure: str, text: Callable[[float], str]
+) -> Iterator[tuple[ChartPoint, ...]]:
+    for row in twin.anchors:
+        part = row.load.parts[0]
+        is_alike = (part.mode, part.arrivals) == (like.part.mode, like.part.arrivals)
+        value = row.measured.get(figure)
+        if row.model == like.model and is_alike and value and not row.load.settings:
+            yield (ChartPoint(part.value, value, f"{part.text}: {text(value)} measured"),)
+
+
+def _beside(row: LoadForecast) -> str:
+    """What distinguishes a line from others of the same model."""
+    words = [f"beside {part.model}" for part in row.load.parts if part.model != row.model]
+    words += [setting.text for setting in row.load.settings]
+    return f", {', '.join(words)}" if words else ""
+
+
+# --- tables
+
+
+def _table_section(twin: Twin) -> Section | None:
+    if not twin.forecasts:
+        return None
+    is_measured = any(row.measured for row in twin.forecasts)
+    columns = [*text_columns("Model", "Load")]
+    for name in ("infer/s", "p50", "p99"):
+        columns += [Column(name), Column(f"{name}, 90 %", rank=1)]
+        columns += [Column(f"{name} measured"), Column("off")] if is_measured and name != "p50" else []
+    columns += [*text_columns("From the data")]
+    rows, tones = [], []
+    for row in twin.forecasts:
+        cells = [row.model, _load_cell(row)]
+        for figure, text in ((THROUGHPUT, quantity), ("p50", duration), (TAIL, duration)):
+            band = row.bands.get(figure)
+            cells += [NONE if band is None else text(band.value), _limits(band, text)]
+            if is_measured and figure != "p50":
+                found, error = (row.measured or {}).get(figure), row.error(figure)
+                cells += [
+                    NONE if found is None else text(found),
+                    NONE if error is None else signed(100 * error) + " %",
+                ]
+        rows.append((*cells, f"{row.basis}, {row.distance:.1f} away" if row.distance >= 0.05 else row.basis))
+        tones.append(Tone.WARNING if any(row.is_covered(name) is False for name in WITHIN) else Tone.PLAIN)
+    table = Table("Predicted", tuple(columns), tuple(rows), tones=tuple(tones))
+    lead = "Distances are in multiples of e of the load; other models beside it and other settings count as well."
+    if twin.command == "twin fit":
+        lead = f"Each measured load as the others predict it. {lead}"
+    return Section("forecasts", "What is expected", lead, (table,))
+
+
+def _load_cell(row: LoadForecast) -> str:
+    words = [
+        row.part.text,
+        *(f"{part.model}: {part.text}" for part in row.load.parts if part.model != row.model),
+    ]
+    return "; ".join((*words, *(setting.text for setting in row.load.settings)))
+
+
+def _limits(band: Band | None, text: Callable[[float], str]) -> str:
+    return NONE if band is None else f"{text(band.low)} to {text(band.high)}"
+
+
+def _models_section(twin: Twin) -> Section:
+    columns = (
+        *text_columns("Model", "Step"),
+        *map(Column, ("fixed", "per inference", "instances", "on a core", "calls")),
+        *text_columns("Batches"),
+    )
+    rows: list[tuple[str, ...]] = []
+    for model in twin.models:
+        for station in model.pipeline().walk():
+            batches = f"up to {station.max_batch}" if station.is_batching else "off"
+            rows.append(
+                (
+                    model.name,
+                    station.name,
+                    duration(station.fixed_s * 1e9),
+                    duration(station.item_s * 1e9),
+                    str(station.instances),
+                    share(station.cpu),
+                    quantity(station.calls),
+                    batches,
+                )
+            )
+        rows.append((model.name, "outside the steps", duration(model.outside_s * 1e9), *[""] * 5))
+    table = Table("Service times", columns, tuple(rows), Depth.DRAWN)
+    return Section("models", "What the twin is made of", "", (table,), is_detail=True)
+
+
+def _errors_section(twin: Twin) -> Section:
+    columns = (
+        *text_columns("Model", "Figure"),
+        Column("at measured loads"),
+        Column("more per unit of distance"),
+    )
+    rows = tuple(
+        (model.name, _name(name), f"± {share(error.base)}", f"± {share(error.per_distance)}")
+        for model in twin.models
+        for name, error in ((name, twin.errors[model.name][name]) for name in FIGURES)
+    )
+    table = Table("Standard deviations of the error", columns, rows, Depth.DETAIL)
+    lead = "What the plain simulation was off by at the measured loads; the intervals are made of it."
+    return Section("errors", "How wrong it is", lead, (table,), is_detail=True)

@@ -1,0 +1,193 @@
+"""A twin against the server: what it said of loads, and what was measured there."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from inferometer.base.answer_file import validated
+from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.diagnose.observation import StepSetup, step_setup
+from inferometer.measure.checks import changed
+from inferometer.measure.prepare import OWN_HABITS, prepare
+from inferometer.measure.run import run
+from inferometer.options.options import Options
+from inferometer.options.values import Range
+from inferometer.stats.measurement import Measurement
+from inferometer.stats.result import Result
+from inferometer.stats.watcher import Watcher
+from inferometer.twin.fit import load_part, measured_as, measured_figures, settings_between, spec_of
+from inferometer.twin.predict import forecast
+from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
+
+_EXACT = 1e-6  # a precision that is never reached: every load is measured for its whole time
+_LEFT_OUT = (
+    *("given", "is_lenient", "is_dry", "headers", "tls", "api_key_env", "api_key_file"),
+    *("concurrency", "request_rate", "request_distribution", "request_intervals", "request_count", "slo"),
+    *("sweep", "binary_search", "latency_limit_ms", "percentile", "profile_export", "quiet", "verbose"),
+    *("csv", "json", "html", "markdown", "junit", "verbose_csv", "duration_s", "precision", "time_limit_s"),
+)
+_FIELDS = frozenset(field.name for field in fields(Options)) - frozenset(_LEFT_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What to measure; `results` were measured already, and nothing more is then."""
+
+    loads: tuple[TwinLoad, ...] = ()
+    url: str | None = None
+    duration_s: float | None = None
+    results: tuple[Result, ...] = ()
+
+
+def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
+    """The twin with forecasts beside what was measured."""
+    forecasts: list[LoadForecast] = []
+    for result in asked.results:
+        forecasts += checked_result(twin, result)
+    if not asked.results:
+        watcher.planned(len(asked.loads), None)
+    for load in () if asked.results else asked.loads:
+        if watcher.is_interrupted():
+            break
+        forecasts += _checked(twin, load, asked, watcher)
+    return replace(twin, command=f"{COMMAND} check", forecasts=tuple(forecasts))
+
+
+def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
+    """Of each load of a saved run."""
+    found = []
+    for level in result.levels:
+        if level.measurement is None or level.mode not in ("concurrency", "request_rate"):
+            continue
+        load = TwinLoad((load_part(result, level),), settings_of(twin, [result]))
+        (row,) = forecast(twin, load, measured_as(result, level))
+        found.append(replace(row, measured=measured_figures(level.measurement)))
+    return found
+
+
+def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...]:
+    """What the server has set otherwise than in the twin, as the results say."""
+    setups: dict[str, StepSetup] = {}
+    for result in results:
+        setups |= {row.name: step_setup(row.config) for row in spec_of(result).family() if row.config}
+    now = {
+        row.name: StepSetup(
+            instances=row.instances,
+            max_batch=setups[row.name].max_batch if row.max_batch == 1 else row.max_batch,
+            is_batching=row.is_batching,
+            delay_s=row.delay_s,
+        )
+        for model in twin.models
+        for row in model.pipeline().walk()
+        if row.name in setups
+    }
+    return settings_between({name: setups[name] for name in now}, now)
+
+
+# --- measuring
+
+
+def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[LoadForecast]:
+    # What goes on at the same time would be told in a muddle: of a mix the watcher is only asked whether to go on.
+    told = watcher if len(load.parts) == 1 else _Quiet(watcher)
+    results = measure_together([_options(twin, part, asked) for part in load.parts], told)
+    return checked_together(twin, load, results)
+
+
+class _Quiet(Watcher):
+    """Only asks another watcher whether it is interrupted."""
+
+    def __init__(self, inner: Watcher) -> None:
+        self._inner = inner
+
+    def is_interrupted(self) -> bool:
+        return self._inner.is_interrupted()
+
+
+def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[LoadForecast]:
+    """Of each model of a load, whose results were measured at the same time."""
+    measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
+    load = replace(load, settings=settings_of(twin, results))
+    rows = forecast(twin, load, measured_as(results[0], results[0].levels[-1]))
+    return [replace(row, measured=measured_figures(found)) for row, found in zip(rows, measured, strict=True)]
+
+
+def _last(part: LoadPart, result: Result) -> Measurement:
+    found = result.levels[-1].measurement if result.levels else None
+    if found is None or not found.request_count:
+        raise PeerError(
+            f"no request to '{part.model}' ended well at {part.text}, so there is nothing to check",
+            remedy=f"try `inferometer measure -m {part.model}`, which shows the failures",
+        )
+    return found
+
+
+def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
+    """As in the run of the fit, with this load."""
+    model = twin.model(part.model)
+    if model is None:
+        raise UsageError(f"'{part.model}' is not in the twin", remedy="name a model that is in it")
+    options = _as_measured(model)
+    span = Range(part.value)
+    is_closed = part.mode == "concurrency"
+    return changed(
+        options,
+        url=asked.url or options.url,
+        duration_s=asked.duration_s or max(model.measured_s, 1.0),
+        precision=_EXACT,
+        **({"concurrency": Range(int(part.value))} if is_closed else {"request_rate": span}),
+        **({} if is_closed or part.arrivals == "constant" else {"request_distribution": part.arrivals}),
+    )
+
+
+def _as_measured(model: TwinModel) -> Options:
+    if model.asked.get("headers"):
+        raise UsageError(
+            f"'{model.name}' was measured with headers, whose values are not kept",
+            remedy="measure it yourself with --json, and check the saved result",
+        )
+    document = {name: value for name, value in model.asked.items() if name in _FIELDS}
+    options = validated(
+        Options,
+        document,
+        f"how '{model.name}' was measured cannot be read from the twin",
+        "measure it yourself with --json, and check the saved result",
+    )
+    plain = Options()
+    chosen = ("data", "sequence_ids")  # by field below, and by chance
+    given = {name for name in document if getattr(options, name) != getattr(plain, name)}.difference(chosen)
+    given |= {
+        f"data.{field.name}"
+        for field in fields(plain.data)
+        if getattr(options.data, field.name) != getattr(plain.data, field.name)
+    }
+    return replace(options, given=frozenset(given))
+
+
+def measure_together(asked: Sequence[Options], watcher: Watcher) -> list[Result]:
+    """Each with its load, all at the same time."""
+    if len(asked) == 1:
+        return [_measured(asked[0], watcher)]
+    found: dict[int, Result] = {}
+    failed: list[BaseException] = []
+
+    def work(place: int, options: Options) -> None:
+        try:
+            found[place] = _measured(options, watcher)
+        except InferometerError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=row) for row in enumerate(asked)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return [found[place] for place in range(len(asked))]
+
+
+def _measured(options: Options, watcher: Watcher) -> Result:
+    setup = prepare(options, command="measure", habits=OWN_HABITS)
+    results = list(run(setup, watcher))
+    return results[-1] if results else setup.result

@@ -1,0 +1,160 @@
+"""How wrong the simulation is: what it was off by at the measured loads, and what that says of others. Pure.
+
+At a measured load the figure was so many times what was simulated; the logarithm of that is the residual there. Loads
+near by are off alike, so part of it is taken over (simple kriging with an exponential correlation), less the further
+away they are. What is left is the interval: how far off the simulation was at all, as far as neighbours do not tell,
+a part that grows with the distance, and what a measurement varies by chance.
+
+Distances are sums of logarithms: of the requests in flight, of other traffic at the same time, of settings; and a
+constant for requests by rate where only concurrency was measured, or the other way round.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferometer.stats.intervals import student_t
+from inferometer.twin.twin import (
+    BATCHING,
+    CONFIDENCE,
+    FIGURES,
+    THROUGHPUT,
+    Anchor,
+    Band,
+    ErrorModel,
+    LoadPart,
+    StepSetting,
+    TwinLoad,
+)
+
+REACH = 1.0  # distance in which residuals are alike to the part 1/e
+OTHER_MODE = 0.3  # between loads by concurrency and by rate
+SWITCHED = 0.7  # batching on or off
+_LEAST = {THROUGHPUT: 0.02, "mean": 0.03, "p50": 0.03, "p90": 0.04, "p99": 0.06}
+_LEAST_PER_DISTANCE = {THROUGHPUT: 0.04, "mean": 0.06, "p50": 0.06, "p90": 0.08, "p99": 0.10}
+_LEAST_NOISE = 0.005
+_SHARED = 2.0  # loads that all models together count for
+_NEAR = 0.2  # nothing is nearer
+_MOST_LOG = 5.0  # no figure is off by more than some hundred times
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a load lies, as far as one model of it is concerned."""
+
+    part: LoadPart
+    in_flight: float
+    beside: float  # requests in flight of other models
+    settings: tuple[StepSetting, ...]
+
+
+def spot(load: TwinLoad, model: str, in_flight: float, beside: float = 0.0) -> Spot:
+    part = next(part for part in load.parts if part.model == model)
+    return Spot(part, in_flight, beside, load.settings)
+
+
+def distance(one: Spot, two: Spot) -> float:
+    """Of the same model."""
+    far = abs(math.log(max(one.in_flight, 0.1) / max(two.in_flight, 0.1)))
+    far += abs(math.log1p(one.beside) - math.log1p(two.beside))
+    far += OTHER_MODE * ((one.part.mode, one.part.arrivals) != (two.part.mode, two.part.arrivals))
+    mine = {(row.model, row.name): row.value for row in one.settings}
+    theirs = {(row.model, row.name): row.value for row in two.settings}
+    for key in mine.keys() | theirs.keys():
+        far += _apart(key[1], mine.get(key), theirs.get(key))
+    return far
+
+
+def _apart(name: str, one: float | None, two: float | None) -> float:
+    if one == two:
+        return 0.0
+    if name == BATCHING or one is None or two is None:
+        return SWITCHED
+    return abs(math.log(max(one, 1.0) / max(two, 1.0)))
+
+
+def anchor_spot(anchor: Anchor) -> Spot:
+    return spot(anchor.load, anchor.model, anchor.in_flight)
+
+
+def error_models(anchors: Sequence[Anchor]) -> dict[str, dict[str, ErrorModel]]:
+    """Of each model and figure. A few loads say little, so each is taken to be partly as wrong as all together."""
+    names = dict.fromkeys(row.model for row in anchors)
+    return {model: {name: _error_model(name, model, anchors) for name in FIGURES} for model in names}
+
+
+def _error_model(name: str, model: str, anchors: Sequence[Anchor]) -> ErrorModel:
+    rows = [row for row in anchors if name in row.residuals]
+    squares = [(row.model, max(0.0, row.residuals[name] ** 2 - row.noise[name] ** 2)) for row in rows]
+    base = max(_LEAST[name], math.sqrt(_partly_own(squares, model)))
+    grown = [found for row in rows if (found := _growth(name, row, rows, ErrorModel(base, 0.0))) is not None]
+    return ErrorModel(base, max(_LEAST_PER_DISTANCE[name], math.sqrt(_partly_own(grown, model))))
+
+
+def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:
+    """The mean of a model's own values, as if some more were like the mean of all models."""
+    if not rows:
+        return 0.0
+    own = [value for name, value in rows if name == model]
+    whole = sum(value for _, value in rows) / len(rows)
+    return (sum(own) + _SHARED * whole) / (len(own) + _SHARED)
+
+
+def _growth(name: str, row: Anchor, rows: Sequence[Anchor], plain: ErrorModel) -> tuple[str, float] | None:
+    """By how much the others fail to predict a load, beyond what they should; squared, and per distance."""
+    others = [other for other in rows if other is not row and other.model == row.model]
+    if not others:
+        return None
+    place = anchor_spot(row)
+    value, spread = _kriged(name, place, others, plain)
+    left = (row.residuals[name] - value) ** 2 - spread**2 - row.noise[name] ** 2
+    return row.model, max(0.0, left) / max(nearest(place, others), _NEAR) ** 2
+
+
+def _kriged(name: str, place: Spot, anchors: Sequence[Anchor], error: ErrorModel) -> tuple[float, float]:
+    """The residual to expect, and its standard deviation."""
+    rows = [row for row in anchors if name in row.residuals]
+    if not rows:
+        return 0.0, error.base
+    spots = [anchor_spot(row) for row in rows]
+    variance = error.base**2
+    between = np.array([[variance * math.exp(-distance(a, b) / REACH) for b in spots] for a in spots])
+    between += np.diag([max(row.noise[name], _LEAST_NOISE) ** 2 for row in rows])
+    to_place = np.array([variance * math.exp(-distance(place, one) / REACH) for one in spots])
+    weights = np.linalg.solve(between, to_place)
+    value = float(weights @ np.array([row.residuals[name] for row in rows]))
+    left = variance - float(weights @ to_place)
+    return value, math.sqrt(max(left, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A simulated figure, and by how much measurements of it vary by chance."""
+
+    name: str
+    value: float
+    chance: float
+    is_limited: bool = True  # by the server; a rate that it keeps up with is not
+    unsure: float = 0.0  # how far it may be off because of what nobody knows; a logarithm
+
+
+def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel) -> Band:
+    """The figure with what is known of the error there, and its interval."""
+    mine = [row for row in anchors if row.model == place.part.model]
+    shift, spread = _kriged(guess.name, place, mine, error)
+    if guess.name == THROUGHPUT and place.part.mode == "request_rate" and not guess.is_limited:
+        shift = 0.0  # what is due is answered, however fast
+    far = nearest(place, mine)
+    deviation = math.sqrt(spread**2 + (error.per_distance * far) ** 2 + guess.chance**2)
+    count = sum(guess.name in row.residuals for row in anchors)
+    reach = math.hypot(student_t((1 + CONFIDENCE) / 2, max(count, 2)) * deviation, guess.unsure)
+    reach = min(reach, _MOST_LOG)
+    middle = guess.value * math.exp(max(-_MOST_LOG, min(shift, _MOST_LOG)))
+    return Band(middle, middle * math.exp(-reach), middle * math.exp(reach))
+
+
+def nearest(place: Spot, anchors: Sequence[Anchor]) -> float:
+    """Distance of the nearest measured load of the same model; where there is none, as far as anything is."""
+    return min((distance(place, anchor_spot(row)) for row in anchors), default=3.0)

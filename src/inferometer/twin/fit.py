@@ -1,0 +1,352 @@
+"""From saved runs to a twin: the pipelines of `diagnose`, the spread of their times, and how wrong they are. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from inferometer.base.answer_file import validated
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, plain_number
+from inferometer.diagnose.fit import cores_of, fit, fitted, lightest
+from inferometer.diagnose.investigation import as_set_up
+from inferometer.diagnose.observation import Observation, StepSetup, observation
+from inferometer.diagnose.pipeline import Cores, Pipeline
+from inferometer.model.spec import ModelSpec
+from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
+from inferometer.stats.result import Result
+from inferometer.twin.errors import Guess, anchor_spot, band, error_models, nearest
+from inferometer.twin.service import steadied
+from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
+from inferometer.twin.twin import (
+    BATCHING,
+    COMMAND,
+    DELAY_US,
+    FIGURES,
+    INSTANCES,
+    ITEMS,
+    LATENCIES,
+    MAX_BATCH,
+    THROUGHPUT,
+    Anchor,
+    LoadForecast,
+    LoadPart,
+    StepSetting,
+    Twin,
+    TwinLoad,
+    TwinModel,
+)
+
+VALUES = 200  # of a spread
+_FINE = 8
+_WIDE = 0.1  # standard deviation over mean, from which the bins of a histogram are fine enough
+_NORMAL = 1.96  # of 95 % intervals
+_UNSURE = {
+    THROUGHPUT: 0.02,
+    "mean": 0.03,
+    "p50": 0.03,
+    "p90": 0.06,
+    "p99": 0.12,
+}  # where no interval is known
+_FEWEST = 100  # requests for the spread of their times
+_US_PER_S = 1_000_000
+_ROUGHLY = 600  # simulated requests to tell which of two is better
+_CLEARLY = 0.8  # times the misfit: better, and not by chance
+_TOLERATED = 0.05
+_STEADY, _MOST_VARIED = 0.01, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A measured level, and what `diagnose` sees in it."""
+
+    level: Level
+    found: Measurement
+    seen: Observation
+    name: str
+    part: LoadPart
+    measured: MeasuredAs
+
+
+def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: Sequence[str] = ()) -> Twin:
+    """The twin of all models in the results; each is set up as in its last result."""
+    if not results:
+        raise UsageError("no run is given to fit", remedy="give results saved with --json, or ids of runs")
+    names = origins or [f"run {number}" for number in range(1, len(results) + 1)]
+    by_model: dict[str, list[_Row]] = {}
+    asked: dict[str, Mapping[str, Any]] = {}
+    notes: list[str] = []
+    for origin, result in zip(names, results, strict=True):
+        rows = list(_rows(result, origin, notes))
+        if rows:
+            by_model.setdefault(rows[0].name, []).extend(rows)
+            asked[rows[0].name] = result.asked
+    if not by_model:
+        raise UsageError(
+            f"{', '.join(names)}: no level has both requests that ended well and the server's statistics",
+            remedy="measure a server that gives statistics of its models, such as Triton",
+        )
+    models, anchors = [], []
+    for name, rows in by_model.items():
+        model = _model(name, rows, cores, asked[name])
+        models.append(model)
+        anchors += [_anchor(row, model, rows[-1]) for row in rows]
+        notes += _blind_spots(model, rows)
+    errors = error_models(anchors)
+    last = results[-1]
+    twin = Twin(
+        tool=last.tool,
+        command=f"{COMMAND} fit",
+        started_at=last.started_at,
+        models=tuple(models),
+        anchors=tuple(anchors),
+        errors=errors,
+        forecasts=(),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return replace(twin, forecasts=tuple(_left_out(twin, row) for row in anchors))
+
+
+# --- what was measured
+
+
+def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
+    spec = spec_of(result, origin)
+    for level in result.levels:
+        seen = observation(level, spec)
+        if level.measurement is None or seen is None or level.mode not in ("concurrency", "request_rate"):
+            continue
+        if not level.is_as_asked:
+            notes.append(
+                f"{origin}: a load of {plain_number(level.value)} is left out, as it was not applied as asked"
+            )
+            continue
+        if not seen.steps:
+            notes.append(
+                f"{origin}: a load of {plain_number(level.value)} is left out: the server gave no statistics"
+            )
+            continue
+        yield _Row(
+            level, level.measurement, seen, spec.name, load_part(result, level), measured_as(result, level)
+        )
+
+
+def spec_of(result: Result, origin: str = "a run") -> ModelSpec:
+    """The model as it was when it was measured."""
+    document = {"inputs": (), "outputs": (), **result.model}
+    return validated(ModelSpec, document, f"the model of '{origin}' cannot be read", "measure again")
+
+
+def load_part(result: Result, level: Level) -> LoadPart:
+    """The load of a level."""
+    name = str(result.model.get("name", ""))
+    if level.mode == "concurrency":
+        return LoadPart(name, "concurrency", float(level.value))
+    return LoadPart(name, "request_rate", float(level.value), result.effective.distribution)
+
+
+def measured_as(result: Result, level: Level) -> MeasuredAs:
+    """With the arrivals it had. What a warm-up sent is a schedule of its own."""
+    seconds = 1.0 if level.measurement is None else level.measurement.duration_ns / NS_PER_S
+    seed = int((result.asked.get("data") or {}).get("seed", 0))
+    skipped_s = 0.0 if level.start is None else level.start.duration_ns / NS_PER_S
+    return MeasuredAs(seconds, seed, skipped_s)
+
+
+def measured_figures(found: Measurement) -> dict[str, float]:
+    """Those that are predicted, of a measurement."""
+    latency = found.latency
+    percents = {f"p{plain_number(p)}": float(ns) for p, ns in latency.percentiles}
+    named = {"mean": float(latency.mean_ns), **percents}
+    return {THROUGHPUT: found.infer_per_s.value, **{name: named[name] for name in LATENCIES if name in named}}
+
+
+def _noise(found: Measurement, guessed: SimulatedFigures) -> dict[str, float]:
+    """How sure the measured figures are, as standard deviations of logarithms."""
+    known = {THROUGHPUT: found.infer_per_s, **dict(found.latency_intervals)}
+    return {name: _unsure(name, known.get(name), guessed.chance.get(name, 0.0)) for name in FIGURES}
+
+
+def _unsure(name: str, found: Estimate | None, chance: float) -> float:
+    limits = None if found is None else found.limits
+    if limits is None or limits[0] <= 0:
+        return max(chance, _UNSURE[name])
+    return math.log(limits[1] / limits[0]) / 2 / _NORMAL
+
+
+# --- the pipeline
+
+
+def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[str, Any]) -> TwinModel:
+    closed = [row.seen for row in rows if row.level.mode == "concurrency"]
+    # What a batch costs is also seen where clients made it; the last row is what the model is set up as.
+    last = rows[-1].seen
+    seen = closed or [row.seen for row in rows]
+    seen = [
+        *(row for row in seen if row.items != last.items),
+        *(row for row in seen if row.items == last.items),
+    ]
+    machine = cores
+    if machine is None:
+        machine = next((cores_of(row.seen.host) for row in rows if row.seen.host is not None), None)
+    pipeline = fitted(seen, machine) if closed else fit(seen, Cores() if machine is None else Cores(machine))
+    light = lightest([row for row in seen if row.items == last.items])
+    pipeline = steadied(pipeline, light, [(row.seen, row.found.duration_ns / NS_PER_S) for row in rows])
+    latency = next(row.found.latency for row in rows if row.seen is light)
+    durations = sorted(row.found.duration_ns / NS_PER_S for row in rows)
+    made = TwinModel(
+        name=name,
+        stations=pipeline.stations,
+        outside_s=pipeline.outside_s,
+        outside_cpu_s=pipeline.outside_cpu_s,
+        items=last.items,
+        spread=spread_of(latency),
+        variation=_variation(pipeline, latency),
+        cores=None if math.isinf(pipeline.cores.count) else pipeline.cores.count,
+        scaling=pipeline.cores.scaling,
+        gpus=pipeline.devices.count,
+        turn=pipeline.devices.turn,
+        measured_s=durations[len(durations) // 2],
+        asked=asked,
+    )
+    # A slow request may be slow in all steps, or only in one of them: what fits the loads better.
+    apart = replace(made, spread=())
+    return apart if _misfit(apart, rows) < _CLEARLY * _misfit(made, rows) else made
+
+
+def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
+    """How badly it explains loads under which requests wait for each other."""
+    total = 0.0
+    for row in rows:
+        if row.level.mode != "concurrency" or row.level.value < 2:
+            continue
+        plan = PartPlan(as_set_up(model.pipeline(), row.seen), row.part)
+        (guessed,) = simulate([plan], row.measured, requests=_ROUGHLY)
+        measured = measured_figures(row.found)
+        noise = _noise(row.found, guessed)
+        for name in (THROUGHPUT, "p99"):
+            if measured.get(name) and guessed.figures.get(name):
+                error = math.log(measured[name] / guessed.figures[name])
+                total += error**2 / (noise[name] ** 2 + _TOLERATED**2)
+    return total
+
+
+def _variation(pipeline: Pipeline, latency: Distribution) -> float:
+    """Of each step by itself, so that all of them together vary as the latency does."""
+    times = [station.calls * station.service_s(pipeline.items) for station in pipeline.stations]
+    squares = math.sqrt(sum(time**2 for time in times))
+    if not squares or not latency.mean_ns:
+        return pipeline.variation
+    return min(_MOST_VARIED, max(_STEADY, latency.std_ns / NS_PER_S / squares))
+
+
+def spread_of(latency: Distribution) -> tuple[float, ...]:
+    """Equally likely multiples of the mean, as the times of requests that met no others were."""
+    if latency.count < 2 or not latency.mean_ns:
+        return ()
+    knots = [(0.0, float(latency.min_ns))]
+    if latency.histogram and latency.std_ns > _WIDE * latency.mean_ns and latency.count >= _FEWEST:
+        total, below = sum(count for _, count in latency.histogram), 0
+        for bound, count in latency.histogram:
+            below += count
+            knots.append((below / total, float(min(bound, latency.max_ns))))
+    else:
+        knots += [(p / 100, float(ns)) for p, ns in latency.percentiles if 0 < p < 100]
+        knots.append((1.0, float(latency.max_ns)))
+    # Each is the mean of its part, so that the last one stands for the whole tail.
+    parts = [_quantile(knots, (number + 0.5) / VALUES / _FINE) for number in range(VALUES * _FINE)]
+    values = [sum(parts[place : place + _FINE]) / _FINE for place in range(0, len(parts), _FINE)]
+    mean = sum(values) / VALUES
+    return tuple(round(value / mean, 6) for value in values) if mean > 0 else ()
+
+
+def _quantile(knots: Sequence[tuple[float, float]], share: float) -> float:
+    for (left, low), (right, high) in pairwise(knots):
+        if share <= right:
+            return low if right <= left else low + (high - low) * (share - left) / (right - left)
+    return knots[-1][1]
+
+
+def settings_between(
+    setups: Mapping[str, StepSetup], now: Mapping[str, StepSetup]
+) -> tuple[StepSetting, ...]:
+    """What is set otherwise in the first than in the second."""
+    found = []
+    for name, setup in setups.items():
+        other = now.get(name, setup)
+        pairs = (
+            (INSTANCES, setup.instances, other.instances),
+            (BATCHING, setup.is_batching, other.is_batching),
+            (MAX_BATCH, setup.max_batch, other.max_batch),
+            (DELAY_US, setup.delay_s * _US_PER_S, other.delay_s * _US_PER_S),
+        )
+        found += [StepSetting(name, what, float(was)) for what, was, to in pairs if was != to]
+    return tuple(found)
+
+
+def _settings(row: Observation, last: Observation) -> tuple[StepSetting, ...]:
+    setups, now = ({step.name: step.setup for step, _, _ in seen.walk()} for seen in (row, last))
+    found = settings_between(setups, now)
+    if row.items != last.items:
+        found += (StepSetting(row.steps[0].name, ITEMS, float(row.items)),)
+    return found
+
+
+def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
+    pipeline: Pipeline = as_set_up(model.pipeline(), row.seen)
+    (guessed,) = simulate([PartPlan(pipeline, row.part)], row.measured)
+    measured = measured_figures(row.found)
+    residuals = {
+        name: math.log(value / guessed.figures[name])
+        for name, value in measured.items()
+        if value > 0 and guessed.figures.get(name, 0) > 0 and not guessed.is_overloaded
+    }
+    noise = _noise(row.found, guessed)
+    is_closed = row.level.mode == "concurrency"
+    little = measured[THROUGHPUT] / row.seen.items * row.seen.latency_s
+    return Anchor(
+        model=model.name,
+        load=TwinLoad((row.part,), _settings(row.seen, last.seen)),
+        in_flight=float(row.level.value) if is_closed else little,
+        residuals=residuals,
+        noise={name: noise[name] for name in residuals},
+        measured=measured,
+    )
+
+
+def _left_out(twin: Twin, row: Anchor) -> LoadForecast:
+    """A measured load as the others predict it."""
+    others = tuple(other for other in twin.anchors if other is not row)
+    place = anchor_spot(row)
+    mine = [other for other in others if other.model == row.model]
+    bands = {}
+    for name, residual in row.residuals.items():
+        guess = Guess(name, row.measured[name] / math.exp(residual), row.noise[name])
+        bands[name] = band(guess, place, others, twin.errors[row.model][name])
+    return LoadForecast(
+        load=row.load,
+        model=row.model,
+        basis="measured",
+        distance=nearest(place, mine),
+        bands=bands,
+        in_flight=row.in_flight,
+        is_overloaded=not row.residuals,
+        measured=row.measured,
+    )
+
+
+def _blind_spots(model: TwinModel, rows: Sequence[_Row]) -> Iterator[str]:
+    if model.cores is None:
+        yield (
+            f"{model.name}: the cores of the server's machine were not seen, so there are taken to be enough of them; "
+            "tell how many it has with --cores"
+        )
+    few = [row.found.request_count for row in rows if row.found.request_count < _FEWEST]
+    if few:
+        yield (
+            f"{model.name}: {len(few)} of {len(rows)} loads had fewer than {_FEWEST} requests, so their p99 is about "
+            "their slowest; measure longer"
+        )
+    if all(row.level.mode != "concurrency" for row in rows):
+        yield f"{model.name}: no load by concurrency was measured, so how it scales is not fitted"

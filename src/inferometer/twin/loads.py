@@ -1,0 +1,141 @@
+"""What is asked of a twin, in words: models with weights, loads, settings. Pure."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import plain_number
+from inferometer.options.values import Range
+from inferometer.twin.twin import BATCHING, INSTANCES, SETTINGS, LoadPart, StepSetting, Twin, TwinLoad
+
+_SWITCH = {"on": 1.0, "off": 0.0}
+_WORDS = re.compile(r"(?P<model>.+)\.(?P<name>[a-z_]+)=(?P<value>[a-z0-9.]+)")
+_MOST = 1024  # loads of one prediction
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLoads:
+    """Loads by concurrency, by rate, or of either kind; of each model, or of a mix."""
+
+    models: tuple[str, ...] = ()  # NAME or NAME:WEIGHT
+    concurrency: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()
+    arrivals: str = "constant"
+    settings: tuple[StepSetting, ...] = ()
+
+
+def loads_of(twin: Twin, asked: AskedLoads) -> tuple[TwinLoad, ...]:
+    """One after the other; where nothing is asked for, from one request in flight to twice the most measured."""
+    mixes = [_mix(twin, asked.models)] if asked.models else [((model.name, 1.0),) for model in twin.models]
+    found = []
+    for mix in mixes:
+        names = [name for name, _ in mix]
+        counts = asked.concurrency
+        if not counts and not asked.rates:
+            counts = tuple(n for n in _usual(twin, names) if n >= len(mix))
+        settings = tuple(row for row in asked.settings if asked.models or _has(twin, names, row.model))
+        for count in counts:
+            shares = _whole_shares(mix, count)
+            parts = tuple(LoadPart(name, "concurrency", share) for name, share in shares)
+            found.append(TwinLoad(parts, settings))
+        whole = sum(weight for _, weight in mix)
+        for rate in asked.rates:
+            parts = tuple(
+                LoadPart(name, "request_rate", rate * weight / whole, asked.arrivals) for name, weight in mix
+            )
+            found.append(TwinLoad(parts, settings))
+    return tuple(found)
+
+
+def _has(twin: Twin, names: Sequence[str], step: str) -> bool:
+    """Whether a step is at work in one of these models; one that is in none of them is complained of later."""
+    homes = [row.name for row in twin.models for station in row.pipeline().walk() if station.name == step]
+    return not homes or any(name in homes for name in names)
+
+
+def _usual(twin: Twin, names: Sequence[str]) -> list[float]:
+    most = max((row.in_flight for row in twin.anchors if row.model in names), default=4.0)
+    found = [1.0]
+    while found[-1] < 2 * math.ceil(most):
+        found.append(min(2 * found[-1], 2 * math.ceil(most)))
+    return found
+
+
+def _mix(twin: Twin, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    known = {model.name for model in twin.models}
+    found: list[tuple[str, float]] = []
+    for word in words:
+        name, colon, weight = word.rpartition(":")
+        if word in known or not colon:
+            name, weight = word, "1"
+        try:
+            value = float(weight)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise UsageError(
+                f"'{word}': the weight '{weight}' is not a number above 0",
+                remedy=f"write {name}:3, or {name}",
+            )
+        if name in [other for other, _ in found]:
+            raise UsageError(f"'{name}' is given twice", remedy="give it once, with the sum of its weights")
+        found.append((name, value))
+    return tuple(found)
+
+
+def _whole_shares(mix: Sequence[tuple[str, float]], count: float) -> list[tuple[str, float]]:
+    """Whole numbers of requests in flight, as near to the weights as can be."""
+    whole = sum(weight for _, weight in mix)
+    exact = [count * weight / whole for _, weight in mix]
+    shares = [math.floor(value) for value in exact]
+    order = sorted(range(len(mix)), key=lambda place: shares[place] - exact[place])
+    for place in order[: round(count) - sum(shares)]:
+        shares[place] += 1
+    for (name, _), share in zip(mix, shares, strict=True):
+        if share < 1:
+            raise UsageError(
+                f"of {plain_number(count)} requests in flight '{name}' would get none",
+                remedy="give more of them, other weights, or a rate",
+            )
+    return [(name, float(share)) for (name, _), share in zip(mix, shares, strict=True)]
+
+
+def values_of(name: str, span: Range | None) -> tuple[float, ...]:
+    """The levels of a range, in order."""
+    return () if span is None else tuple(_values(name, span))
+
+
+def _values(name: str, span: Range) -> Iterator[float]:
+    if span.listed:
+        yield from map(float, span.listed)
+        return
+    if span.end == 0:
+        raise UsageError(f"{name} has no end, and a prediction needs one", remedy="write such as 1:16")
+    end = span.start if span.end is None else span.end
+    count = math.floor((end - span.start) / span.step + 1e-9) + 1
+    if count > _MOST:
+        raise UsageError(f"{name} has {count} levels, and {_MOST} are the most", remedy="write a larger step")
+    for number in range(count):
+        yield span.start + number * span.step
+
+
+def setting_of(word: str) -> StepSetting:
+    """`MODEL.instances=2` and the like."""
+    found = _WORDS.fullmatch(word)
+    if found is None or found["name"] not in SETTINGS:
+        raise UsageError(
+            f"'{word}' is no setting of a model",
+            remedy=f"write MODEL.SETTING=VALUE, with {', '.join(SETTINGS)} as the setting",
+        )
+    name, text = found["name"], found["value"]
+    try:
+        value = _SWITCH[text] if name == BATCHING else float(text)
+    except (KeyError, ValueError):
+        value = -1.0
+    least = 1 if name == INSTANCES else 0
+    if value < least or (name != BATCHING and value != int(value)):
+        remedy = "write on or off" if name == BATCHING else f"write a whole number from {least} on"
+        raise UsageError(f"'{word}': '{text}' is no value of {name}", remedy=remedy)
+    return StepSetting(found["model"], name, value)

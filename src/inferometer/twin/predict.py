@@ -1,0 +1,168 @@
+"""What a twin says of a load. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest as nearest_name
+from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
+from inferometer.twin.errors import Guess, band, nearest, spot
+from inferometer.twin.sharing import sharing
+from inferometer.twin.simulate import MeasuredAs, PartPlan, simulate
+from inferometer.twin.twin import (
+    BATCHING,
+    COMMAND,
+    DELAY_US,
+    FIGURES,
+    INSTANCES,
+    MAX_BATCH,
+    THROUGHPUT,
+    Anchor,
+    Basis,
+    LoadForecast,
+    LoadPart,
+    StepSetting,
+    Twin,
+    TwinLoad,
+    TwinModel,
+)
+
+_US_PER_S = 1_000_000
+_LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
+
+
+def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
+    """The twin with forecasts of these loads in place of those it has."""
+    forecasts = tuple(row for load in loads for row in forecast(twin, load))
+    return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
+
+
+def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[LoadForecast, ...]:
+    """Of each model in the load, if it is measured so; as long as the runs of the fit unless that is given."""
+    models = [_model(twin, part) for part in load.parts]
+    pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
+    _check_settings(pipelines, load.settings)
+    plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
+    usual = MeasuredAs(max(model.measured_s for model in models))
+    simulated = simulate(plans, usual if measured is None else measured)
+    flying = [
+        part.value if part.mode == "concurrency" else row.in_flight
+        for part, row in zip(load.parts, simulated, strict=True)
+    ]
+    shared = sharing(plans, simulated, usual if measured is None else measured)
+    found = []
+    for part, row, own, beside in zip(load.parts, simulated, flying, shared, strict=True):
+        place = spot(load, part.model, own, sum(flying) - own)
+        mine = [anchor for anchor in twin.anchors if anchor.model == part.model]
+        noise = _usual_noise(mine)
+        bands = {
+            name: band(
+                Guess(
+                    name,
+                    value,
+                    max(row.chance[name], noise.get(name, 0.0)),
+                    row.is_overloaded,
+                    beside.unsure.get(name, 0.0),
+                ),
+                place,
+                twin.anchors,
+                twin.errors[part.model][name],
+            )
+            for name, value in beside.figures.items()
+            if name == THROUGHPUT or not row.is_overloaded
+        }
+        found.append(
+            LoadForecast(
+                load=load,
+                model=part.model,
+                basis=_basis(load, part, mine),
+                distance=nearest(place, mine),
+                bands=bands,
+                in_flight=own,
+                is_overloaded=row.is_overloaded,
+            )
+        )
+    return tuple(found)
+
+
+def _usual_noise(anchors: Sequence[Anchor]) -> Mapping[str, float]:
+    """By how much figures of the runs of the fit varied by chance: their median."""
+    found = {}
+    for name in FIGURES:
+        values = sorted(row.noise[name] for row in anchors if name in row.noise)
+        if values:
+            found[name] = values[len(values) // 2]
+    return found
+
+
+def _model(twin: Twin, part: LoadPart) -> TwinModel:
+    model = twin.model(part.model)
+    if model is None:
+        known = [row.name for row in twin.models]
+        close = nearest_name(part.model, known)
+        raise UsageError(
+            f"'{part.model}' is not in the twin, which has {', '.join(known)}",
+            remedy=f"did you mean '{close}'?" if close else "fit it from a run of that model, too",
+        )
+    return model
+
+
+def _basis(load: TwinLoad, part: LoadPart, anchors: Sequence[Anchor]) -> Basis:
+    alike = [row.load.parts[0] for row in anchors if row.load.settings == load.settings]
+    alike = [row for row in alike if (row.mode, row.arrivals) == (part.mode, part.arrivals)]
+    if len(load.parts) > 1 or not alike:
+        return "extrapolated"
+    if part in alike:
+        return "measured"
+    values = [row.value for row in alike]
+    return "interpolated" if min(values) <= part.value <= max(values) else "extrapolated"
+
+
+# --- what is set otherwise
+
+
+def _shared(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+    """On one machine: the cores and GPUs as those saw them that had the least of them.
+
+    How much a model slows down on busy cores is its own; where its runs did not tell, it is taken to do so as much as
+    the others.
+    """
+    count = min(row.cores.count for row in pipelines)
+    least = min(row.cores.scaling for row in pipelines)
+    turn = max(row.devices.turn for row in pipelines)
+    devices = replace(pipelines[0].devices, turn=turn, count=max(row.devices.count for row in pipelines))
+    return [
+        replace(
+            row, cores=Cores(count, row.cores.scaling if row.cores.scaling < 1 else least), devices=devices
+        )
+        for row in pipelines
+    ]
+
+
+def _changed(pipeline: Pipeline, settings: Sequence[StepSetting]) -> Pipeline:
+    for row in settings:
+        if row.name == INSTANCES:
+            pipeline = with_station(pipeline, row.model, instances=int(row.value))
+        elif row.name == MAX_BATCH:
+            pipeline = with_station(pipeline, row.model, max_batch=int(row.value))
+        elif row.name == BATCHING:
+            pipeline = with_station(pipeline, row.model, is_batching=bool(row.value))
+        elif row.name == DELAY_US:
+            pipeline = with_station(pipeline, row.model, delay_s=row.value / _US_PER_S)
+    return pipeline
+
+
+def _check_settings(pipelines: Sequence[Pipeline], settings: Sequence[StepSetting]) -> None:
+    stations = {station.name: station for pipeline in pipelines for station in pipeline.walk()}
+    for row in settings:
+        if row.model not in stations:
+            close = nearest_name(row.model, stations)
+            raise UsageError(
+                f"{row.text}: there is no model '{row.model}' at work in this load, only {', '.join(stations)}",
+                remedy=f"did you mean '{close}'?" if close else "name one of those",
+            )
+        if row.name == BATCHING and row.value and stations[row.model].max_batch < 2:
+            raise UsageError(
+                f"{row.text}: '{row.model}' takes no batches, its max_batch_size is {stations[row.model].max_batch}",
+                remedy=f"set {row.model}.max_batch={_LARGEST // 8} as well",
+            )

@@ -1,0 +1,230 @@
+"""A load on pipelines, simulated for as long as it would be measured, again and again. Pure.
+
+A short measurement does not show the percentiles of a long one: its p99 may be its slowest request, and its first
+requests meet an idle server. So it is simulated as it is measured, from its start to its end, several times. The median
+of those is what to expect, and their spread is how far a measurement lies from that by chance.
+
+Of a long measurement, or where nobody knows which random arrivals it will have, a part in the middle is simulated and
+cut into blocks.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.pipeline import Pipeline
+from inferometer.diagnose.simulation import EndedRequest, SimulatedTraffic, Simulation
+from inferometer.load.plan import Constant, Poisson, Schedule
+from inferometer.stats.series import rank
+from inferometer.twin.twin import LATENCIES, THROUGHPUT, LoadPart
+
+REQUESTS = 1600  # simulated for a load
+BLOCKS = 12
+_REPEATS = (4, 12)  # of a whole measurement: at least, at most, unless
+_SURE = 0.03  # the p99 of the first two hardly differ
+_PILOT = 60
+_MANY = 3  # times as many requests as are simulated otherwise
+_MOST_DUE = 20_000  # requests: more than any server answers of them would only queue
+_SETTLING = 6  # rounds of all that is in flight
+_BEHIND = 0.95  # of what was due: with less answered there is a queue that grows
+_GROWING = 1.5  # times the latency of the first blocks
+_PERCENTS = {"p50": 50, "p90": 90, "p99": 99}
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlan:
+    """One pipeline under its load."""
+
+    pipeline: Pipeline
+    load: LoadPart
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFigures:
+    """Of one part: the figures (infer/s and ns), and the standard deviations of their logarithms by chance."""
+
+    figures: Mapping[str, float]
+    chance: Mapping[str, float]
+    in_flight: float
+    is_overloaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAs:
+    """How a load is measured: for how long, after what is left out at its start, and the seed of random arrivals.
+
+    With the seed the arrivals are those that `measure` would make, and the figures are of those very requests.
+    """
+
+    seconds: float
+    seed: int | None = None
+    skipped_s: float = 0.0
+
+
+def simulate(
+    plans: Sequence[PartPlan], measured: MeasuredAs, *, requests: int = REQUESTS, is_even: bool = False
+) -> list[SimulatedFigures]:
+    """Of each part, all at the same time; with `is_even` they share the cores evenly."""
+    rate, settling_s = _pilot(plans)
+    seconds, seed = measured.seconds, measured.seed
+    # Of many requests it does not matter how they began, nor which arrivals they are.
+    is_short = rate * seconds < _MANY * requests
+    if is_short and (seed is not None or not any(_is_random(plan.load) for plan in plans)):
+        cut = _Cut(1, seconds, measured.skipped_s)
+        count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
+        traffic = _all_traffic(plans, cut, [seed or 0] * len(plans))
+        repeats = [_blocks(traffic, cut, number, is_even) for number in range(2)]
+        if not all(_is_sure([one[place][0] for one in repeats]) for place in range(len(plans))):
+            repeats += [_blocks(traffic, cut, number, is_even) for number in range(2, count)]
+        return [
+            _figures(plan, _Blocks([one[place][0] for one in repeats], cut, traffic[place]), seconds)
+            for place, plan in enumerate(plans)
+        ]
+    block_s = min(seconds, requests / BLOCKS / rate)
+    blocks = max(BLOCKS, min(4 * BLOCKS, round(requests / rate / block_s)))
+    cut = _Cut(blocks, block_s, settling_s)
+    traffic = _all_traffic(plans, cut, range(1, len(plans) + 1))
+    found = _blocks(traffic, cut, 1, is_even)
+    return [
+        _figures(plan, _Blocks(found[place], cut, traffic[place]), seconds)
+        for place, plan in enumerate(plans)
+    ]
+
+
+def _is_random(load: LoadPart) -> bool:
+    return load.mode == "request_rate" and load.arrivals == "poisson"
+
+
+def _pilot(plans: Sequence[PartPlan]) -> tuple[float, float]:
+    """Requests per second of all parts together, and how long it takes them to settle."""
+    waiting = sum(plan.load.value for plan in plans if plan.load.mode == "concurrency")
+    wanted = round(_PILOT + 2 * waiting)
+    simulation = Simulation([_traffic(plan, None, count=wanted, seed=0) for plan in plans])
+    ended = simulation.advance(wanted)
+    rate = len(ended) / simulation.now_s
+    mean_s = sum(row.latency_s for row in ended) / len(ended)
+    return rate, max(_SETTLING * mean_s, 20 / rate)
+
+
+def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) -> SimulatedTraffic:
+    load = plan.load
+    if load.mode == "concurrency":
+        return SimulatedTraffic(plan.pipeline, concurrency=round(load.value))
+    rate = load.value if until_s is None else min(load.value, _MOST_DUE / until_s)
+    schedule: Schedule = Poisson(rate, seed) if _is_random(load) else Constant(rate)
+    due: list[float] = []
+    while len(due) < count if until_s is None else (not due or due[-1] < until_s):
+        due.append(schedule.due_ns(len(due)) / NS_PER_S)
+    return SimulatedTraffic(plan.pipeline, due_s=due)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How the simulated time is cut, after what is left out at its start."""
+
+    blocks: int
+    block_s: float
+    settling_s: float = 0.0
+
+    @property
+    def end_s(self) -> float:
+        return self.settling_s + self.blocks * self.block_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The requests of one part that ended in each block; repeats are one block each."""
+
+    rows: Sequence[Sequence[EndedRequest]]
+    cut: _Cut
+    traffic: SimulatedTraffic
+
+    @property
+    def due_per_s(self) -> float:
+        """In this very time: random arrivals may be fewer than the rate says."""
+        due = sum(self.cut.settling_s <= at_s < self.cut.end_s for at_s in self.traffic.due_s)
+        return due / (self.cut.end_s - self.cut.settling_s)
+
+    def in_a_row(self) -> list[EndedRequest]:
+        """Those of one run."""
+        return [row for block in self.rows[: self.cut.blocks] for row in block]
+
+
+def _all_traffic(plans: Sequence[PartPlan], cut: _Cut, seeds: Sequence[int]) -> list[SimulatedTraffic]:
+    """`seeds` are of the arrivals."""
+    rows = zip(plans, seeds, strict=True)
+    return [_traffic(plan, cut.end_s, count=0, seed=seed) for plan, seed in rows]
+
+
+def _blocks(
+    traffic: Sequence[SimulatedTraffic], cut: _Cut, luck: int, is_even: bool
+) -> list[list[list[EndedRequest]]]:
+    """Of each part, the requests that ended in each block."""
+    simulation = Simulation(traffic, luck, is_even=is_even)
+    simulation.advance_to(cut.settling_s)
+    found: list[list[list[EndedRequest]]] = [[] for _ in traffic]
+    for number in range(cut.blocks):
+        ended = simulation.advance_to(cut.settling_s + (number + 1) * cut.block_s)
+        for kind, blocks in enumerate(found):
+            blocks.append([row for row in ended if row.kind == kind])
+    return found
+
+
+def _figures(plan: PartPlan, blocks: _Blocks, seconds: float) -> SimulatedFigures:
+    items, block_s = plan.pipeline.items, blocks.cut.block_s
+    whole = [row for block in blocks.rows for row in block]
+    if not whole:
+        return SimulatedFigures({}, {}, 0.0, True)
+    mean_s = sum(row.latency_s for row in whole) / len(whole)
+    per_s = len(whole) / len(blocks.rows) / block_s
+    full = [block for block in blocks.rows if block]
+    names = [_named(block) for block in full]
+    figures = {THROUGHPUT: per_s * items}
+    chance = {THROUGHPUT: _deviation([len(block) for block in full])}
+    is_short = block_s < seconds  # a block has fewer requests than a measurement: take them all together
+    pooled = _named(whole)
+    shrink = math.sqrt(block_s / seconds) if is_short else 1.0
+    for name in LATENCIES:
+        values = [row[name] for row in names]
+        figures[name] = pooled[name] if is_short else _median(values)
+        chance[name] = _deviation(values)
+    return SimulatedFigures(
+        figures,
+        {name: value * shrink for name, value in chance.items()},
+        per_s * mean_s,
+        plan.load.mode != "concurrency" and _is_behind(blocks, per_s),
+    )
+
+
+def _is_sure(runs: Sequence[Sequence[EndedRequest]]) -> bool:
+    return all(runs) and _deviation([_named(run)["p99"] for run in runs]) < _SURE
+
+
+def _is_behind(blocks: _Blocks, per_s: float) -> bool:
+    """Whether more is due than is answered, so that the queue grows as long as it goes on."""
+    if per_s > _BEHIND * blocks.due_per_s:
+        return False
+    latencies = [row.latency_s for row in blocks.in_a_row()]
+    third = max(1, len(latencies) // 3)
+    return sum(latencies[-third:]) > _GROWING * sum(latencies[:third])
+
+
+def _named(rows: Sequence[EndedRequest]) -> dict[str, float]:
+    latencies = sorted(row.latency_s * NS_PER_S for row in rows)
+    found = {name: latencies[rank(p, len(latencies))] for name, p in _PERCENTS.items()}
+    return {"mean": sum(latencies) / len(latencies), **found}
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Of the logarithms."""
+    logs = [math.log(value) for value in values if value > 0]
+    if len(logs) < 2:
+        return 0.0
+    mean = sum(logs) / len(logs)
+    return math.sqrt(sum((value - mean) ** 2 for value in logs) / (len(logs) - 1))

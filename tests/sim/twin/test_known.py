@@ -1,0 +1,106 @@
+"""A twin of servers whose steps are known: loads that were held out are predicted, and the intervals hold them.
+
+Fit and truth go through the whole measuring line on a simulated clock. The truth is no code of the twin's: see
+`tests.support.known_servers`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from inferometer.twin.check import checked_result
+from inferometer.twin.fit import fit_twin
+from inferometer.twin.predict import forecast
+from inferometer.twin.twin import LoadForecast, LoadPart, Twin, TwinLoad
+from tests.support.known_servers import KnownServer, KnownStep, by_rate, in_flight
+from tests.support.queues import exponential, lognormal
+
+FITTED = (1, 2, 4, 8)
+HELD_OUT = (3, 5, 6, 12, 16)
+SECONDS = 8.0
+
+STEADY = KnownServer(
+    "steady",
+    (
+        KnownStep("steady_first", lognormal(4, 0.05)),
+        KnownStep("steady_model", lognormal(10, 0.05)),
+        KnownStep("steady_last", lognormal(2, 0.05)),
+    ),
+)
+RANDOM = KnownServer("random", (KnownStep("random_model", exponential(8)),))
+ROW = KnownServer(
+    "row",
+    (
+        KnownStep("row_first", exponential(6)),
+        KnownStep("row_model", exponential(5)),
+        KnownStep("row_last", exponential(2)),
+    ),
+)
+PAIR = KnownServer(
+    "pair", (KnownStep("pair_model", lognormal(12, 0.5), 2), KnownStep("pair_last", lognormal(3, 0.5)))
+)
+CAPACITY = {STEADY: 100.0, RANDOM: 125.0, ROW: 166.0, PAIR: 166.0}
+
+
+@pytest.fixture(scope="module")
+def twin() -> Twin:
+    points = [in_flight(number) for number in FITTED]
+    return fit_twin([server.measured(points, SECONDS) for server in CAPACITY])
+
+
+def held_out(server: KnownServer, twin: Twin) -> Iterator[LoadForecast]:
+    """Ten loads of each, measured by other chances than the fit."""
+    most = CAPACITY[server]
+    rows = (
+        [in_flight(number) for number in HELD_OUT],
+        [by_rate(most * part) for part in (0.5, 0.8)],
+        [by_rate(most * part, is_random=True) for part in (0.3, 0.5, 0.7)],
+    )
+    for number, points in enumerate(rows):
+        yield from checked_result(twin, server.measured(points, SECONDS, seed=50 + 10 * number))
+
+
+def test_held_out_loads_are_predicted_and_inside_their_intervals(twin: Twin) -> None:
+    rows = [row for server in CAPACITY for row in held_out(server, twin)]
+    assert len(rows) == 40
+    for row in rows:
+        said = f"{row.model} at {row.part.text}"
+        for figure, most in (("throughput", 0.15), ("p99", 0.30)):
+            error = row.error(figure)
+            assert error is not None, said
+            assert abs(error) <= most, f"{said}: {figure} is off by {error:+.1%}"
+    for figure in ("throughput", "p99"):
+        assert sum(bool(row.is_covered(figure)) for row in rows) >= 0.8 * len(rows)
+
+
+def test_the_interval_grows_with_the_distance_and_says_what_it_is(twin: Twin) -> None:
+    widths, bases = [], []
+    for number in (4, 6, 16, 64):
+        (row,) = forecast(twin, TwinLoad((LoadPart("steady", "concurrency", number),)))
+        widths.append(row.bands["p99"].high / row.bands["p99"].low)
+        bases.append(row.basis)
+    assert bases == ["measured", "interpolated", "extrapolated", "extrapolated"]
+    assert widths == sorted(widths)
+    assert widths[-1] > 1.3 * widths[0]
+
+
+def test_more_than_a_server_can_do_has_no_latency(twin: Twin) -> None:
+    (row,) = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", 150.0),)))
+    assert row.is_overloaded
+    assert set(row.bands) == {"throughput"}
+    assert row.bands["throughput"].value == pytest.approx(100, rel=0.03)
+
+
+def test_another_instance_of_the_slow_step_is_predicted(twin: Twin) -> None:
+    """Measured on the same server with two of them."""
+    first, model, last = STEADY.steps
+    twice = KnownServer("steady", (first, replace(model, instances=2), last))
+    rows = checked_result(twin, twice.measured([in_flight(number) for number in (2, 8)], SECONDS))
+    for row in rows:
+        assert [setting.text for setting in row.load.settings] == ["steady_model.instances=2"]
+        assert row.basis == "extrapolated"
+        assert abs(row.error("throughput") or 0.0) <= 0.15
+        assert abs(row.error("p99") or 0.0) <= 0.30
+        assert row.is_covered("throughput")
+        assert row.is_covered("p99")

@@ -1,0 +1,157 @@
+"""The simulation behind the twin against formulas: closed networks, several servers, shared cores, mixed traffic."""
+
+import math
+
+import pytest
+
+from inferometer.diagnose.pipeline import Cores, Pipeline, Station
+from inferometer.load.plan import Poisson
+from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
+from inferometer.twin.twin import LoadPart
+
+LONG = MeasuredAs(1000.0)
+REQUESTS = 4000
+
+
+def exponential_spread(count: int = 2000) -> tuple[float, ...]:
+    values = [-math.log(1 - (number + 0.5) / count) for number in range(count)]
+    mean = sum(values) / count
+    return tuple(value / mean for value in values)
+
+
+RANDOM = exponential_spread()
+
+
+def alone(pipeline: Pipeline, load: LoadPart) -> SimulatedFigures:
+    (found,) = simulate([PartPlan(pipeline, load)], LONG, requests=REQUESTS)
+    return found
+
+
+def poisson(rate: float, name: str = "m") -> LoadPart:
+    return LoadPart(name, "request_rate", rate, "poisson")
+
+
+def exact_closed_throughput(demands_s: list[float], customers: int) -> float:
+    """Mean value analysis: exact for exponential service, one server each."""
+    queues, throughput = [0.0] * len(demands_s), 0.0
+    for number in range(1, customers + 1):
+        times = [demand * (1 + queue) for demand, queue in zip(demands_s, queues, strict=True)]
+        throughput = number / sum(times)
+        queues = [throughput * time for time in times]
+    return throughput
+
+
+@pytest.mark.parametrize("customers", [2, 6])
+def test_a_closed_row_of_exponential_steps_is_as_mean_value_analysis_has_it(customers: int) -> None:
+    demands_s = [0.006, 0.005, 0.002]
+    stations = tuple(Station(f"s{number}", demand) for number, demand in enumerate(demands_s))
+    found = alone(Pipeline(stations, variation=1.0), LoadPart("m", "concurrency", customers))
+    assert found.figures["throughput"] == pytest.approx(
+        exact_closed_throughput(demands_s, customers), rel=0.05
+    )
+    assert found.in_flight == pytest.approx(customers, rel=0.02)
+
+
+def longer_than(rate: float, per_s: float, servers: int, limit_s: float) -> float:
+    """Of the requests of M/M/c, the share that takes longer: its tail is known exactly."""
+    offered = rate / per_s
+    full = offered**servers / math.factorial(servers) / (1 - offered / servers)
+    waits = full / (sum(offered**number / math.factorial(number) for number in range(servers)) + full)
+    spare = servers * per_s - rate - per_s
+    return math.exp(-per_s * limit_s) * (1 + waits * (1 - math.exp(-spare * limit_s)) * per_s / spare)
+
+
+@pytest.mark.parametrize(("servers", "busy"), [(1, 0.6), (3, 0.7)])
+def test_random_arrivals_at_several_servers_have_the_tail_of_the_formula(servers: int, busy: float) -> None:
+    per_s = 100.0
+    station = Station("s", 1 / per_s, instances=servers, cpu=0.0)
+    rate = busy * servers * per_s
+    found = alone(Pipeline((station,), spread=RANDOM), poisson(rate))
+    assert found.figures["throughput"] == pytest.approx(rate, rel=0.05)
+    assert longer_than(rate, per_s, servers, found.figures["p99"] / 1e9) == pytest.approx(0.01, rel=0.5)
+    assert longer_than(rate, per_s, servers, found.figures["p50"] / 1e9) == pytest.approx(0.5, rel=0.06)
+
+
+def test_jobs_that_share_a_core_take_as_long_as_processor_sharing() -> None:
+    """M/G/1 with processor sharing: service / (1 - busy), whatever the service times are like."""
+    station = Station("s", 0.010, instances=500)
+    found = alone(Pipeline((station,), spread=RANDOM, cores=Cores(1)), poisson(60.0))
+    assert found.figures["mean"] == pytest.approx(0.010 / (1 - 0.6) * 1e9, rel=0.12)
+
+
+def test_two_models_that_call_the_same_step_wait_for_each_other() -> None:
+    """Pollaczek and Khinchine: the wait depends on the service times of both."""
+    quick, slow = 0.004, 0.020
+    step = Station("shared", 0.0, 0.001, cpu=0.0)
+    pipelines = [Pipeline((step,), items=items, variation=0.0) for items in (4, 20)]
+    rates = (60.0, 20.0)
+    plans = [PartPlan(pipeline, poisson(rate)) for pipeline, rate in zip(pipelines, rates, strict=True)]
+    found = simulate(plans, LONG, requests=REQUESTS)
+    busy = rates[0] * quick + rates[1] * slow
+    wait = (rates[0] * quick**2 + rates[1] * slow**2) / 2 / (1 - busy)
+    for row, service in zip(found, (quick, slow), strict=True):
+        assert row.figures["mean"] == pytest.approx((wait + service) * 1e9, rel=0.12)
+    assert found[0].figures["throughput"] == pytest.approx(rates[0] * 4, rel=0.05)
+
+
+def test_models_without_a_common_step_share_the_cores() -> None:
+    """Two that keep a core busy, on one core: each is half as fast; one that sleeps does not care."""
+    busy = Pipeline((Station("busy", 0.010),), variation=0.0, cores=Cores(1))
+    other = Pipeline((Station("other", 0.010),), variation=0.0, cores=Cores(1))
+    asleep = Pipeline((Station("asleep", 0.010, cpu=0.0),), variation=0.0, cores=Cores(1))
+    one = LoadPart("m", "concurrency", 1)
+    first, second, third = simulate([PartPlan(row, one) for row in (busy, other, asleep)], MeasuredAs(10.0))
+    assert first.figures["throughput"] == pytest.approx(50, rel=0.02)
+    assert second.figures["throughput"] == pytest.approx(50, rel=0.02)
+    assert third.figures["throughput"] == pytest.approx(100, rel=0.02)
+
+
+def test_who_never_pauses_keeps_its_core() -> None:
+    """Three on two cores: those that come and go share the other one."""
+    stays = Pipeline((Station("stays", 0.050),), variation=0.0, cores=Cores(2))
+    breaks = (Station("pause", 0.002, cpu=0.0), Station("works", 0.025, instances=2))
+    comes = Pipeline(breaks, variation=0.1, cores=Cores(2))
+    loads = (LoadPart("stays", "concurrency", 2), LoadPart("comes", "concurrency", 2))
+    first, second = simulate(
+        [PartPlan(row, load) for row, load in zip((stays, comes), loads, strict=True)], MeasuredAs(10.0)
+    )
+    assert first.figures["throughput"] == pytest.approx(20, rel=0.05)
+    assert second.figures["throughput"] == pytest.approx(40, rel=0.05)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 50), (2, 100), (8, 100)])
+def test_a_step_of_two_threads_needs_two_cores(cores: int, expected: float) -> None:
+    pipeline = Pipeline((Station("wide", 0.010, threads=2.0),), variation=0.0, cores=Cores(cores))
+    found = alone(pipeline, LoadPart("m", "concurrency", 2))
+    assert found.figures["throughput"] == pytest.approx(expected, rel=0.02)
+
+
+def test_each_model_slows_down_on_busy_cores_as_much_as_it_does() -> None:
+    """Two cores, each with a job at any time: the one does not mind, the other is slower by the root of two."""
+    free = Pipeline((Station("free", 0.010),), variation=0.1, cores=Cores(2))
+    tight = Pipeline((Station("tight", 0.010),), variation=0.1, cores=Cores(2, scaling=0.5))
+    one = LoadPart("m", "concurrency", 1)
+    for order in ((free, tight), (tight, free)):
+        found = simulate([PartPlan(row, one) for row in order], MeasuredAs(10.0))
+        rates = {
+            row.stations[0].name: figure.figures["throughput"]
+            for row, figure in zip(order, found, strict=True)
+        }
+        assert rates["free"] == pytest.approx(100, rel=0.02)
+        assert rates["tight"] == pytest.approx(100 / math.sqrt(2), rel=0.02)
+
+
+def test_the_same_arrivals_are_the_same_requests() -> None:
+    """By its seed a random schedule is known: of fixed service times the p99 is then exact."""
+    rate, service_s, seconds, seed = 60.0, 0.010, 5.0, 3
+    schedule, free_s, latencies = Poisson(rate, seed), 0.0, []
+    for number in range(1000):
+        due_s = schedule.due_ns(number) / 1e9
+        free_s = max(due_s, free_s) + service_s
+        if free_s < seconds:
+            latencies.append(free_s - due_s)
+    exact = sorted(latencies)[round(0.99 * (len(latencies) - 1))]
+    pipeline = Pipeline((Station("s", service_s, cpu=0.0),), spread=(1.0,))
+    (found,) = simulate([PartPlan(pipeline, poisson(rate))], MeasuredAs(seconds, seed))
+    assert found.figures["p99"] == pytest.approx(exact * 1e9, rel=0.01)
+    assert found.chance["p99"] == pytest.approx(0.0, abs=1e-6)

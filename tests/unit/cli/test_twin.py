@@ -1,0 +1,72 @@
+"""`inferometer twin`: what it writes, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from inferometer import api
+from inferometer.base.answer_file import read, write
+from inferometer.cli.main import main
+from inferometer.twin.twin import Twin
+from tests.support.reports import sample_result
+from tests.support.twins import known_result, sample_twin
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(known_result(), Path("known.json"))
+    write(sample_result(), Path("other.json"))
+    write(sample_twin("a"), Path("twin.json"))
+
+
+def test_fit_then_predict_then_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["twin", "fit", "known.json", "-f", "made.json"]) == 0
+    assert "Written: made.json" in capsys.readouterr().out
+    assert [row.model for row in read(Path("made.json"), Twin).forecasts] == ["known", "known"]
+    assert (
+        main(["twin", "predict", "-f", "made.json", "-c", "1,4", "--json", "said.json", "--html", "p.html"])
+        == 0
+    )
+    said = read(Path("said.json"), Twin)
+    assert [row.basis for row in said.forecasts] == ["measured", "extrapolated"]
+    assert said.forecasts[1].bands["throughput"].value == pytest.approx(100, rel=0.03)
+    assert said.forecasts[1].bands["p99"].value == pytest.approx(40e6, rel=0.05)
+    assert 'class="band blue"' in Path("p.html").read_text()
+    capsys.readouterr()
+    assert main(["twin", "check", "known.json", "-f", "made.json", "-q"]) == 0
+    assert "are inside their 90 % interval" in capsys.readouterr().out
+
+
+def test_python_says_the_same() -> None:
+    twin = api.twin_fit(known_result())
+    (row,) = api.twin_predict(twin, concurrency=4, settings="known_model.instances=2").forecasts
+    assert row.bands["throughput"].value == pytest.approx(200, rel=0.05)
+    assert row.load.settings[0].text == "known_model.instances=2"
+    assert all(row.measured for row in api.twin_check(twin, known_result()).forecasts)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("", "nothing is asked of the twin"),
+        ("guess", "'guess' is nothing a twin does"),
+        ("fit", "no run is given to fit"),
+        ("fit other.json", "no level has both requests that ended well and the server's statistics"),
+        ("fit known.json -c 4", "--concurrency has no meaning for twin fit"),
+        ("fit twin.json", "is not a result or a diagnosis"),
+        ("predict known.json", "'known.json' is one word too many"),
+        ("predict -f none.json", "there is no twin in 'none.json'"),
+        ("predict --cores 4", "--cores has no meaning for twin predict"),
+        ("predict -m b -c 1", "'b' is not in the twin, which has a, other"),
+        ("predict -m a -c 1 --set b.instances=2", "there is no model 'b' at work in this load, only a"),
+        ("predict -m a -c 1 --arrivals poisson", "--arrivals is about loads by rate"),
+        ("check known.json -c 2", "--concurrency has no meaning for saved runs"),
+        ("check known.json", "'known' is not in the twin"),
+    ],
+)
+def test_refusals_have_a_remedy(words: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["twin", *words.split()]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "; " in said.partition(sentence)[2]
