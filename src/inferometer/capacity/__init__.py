@@ -1,0 +1,1 @@
+"""How many replicas for this traffic inside this promise, from saved results."""

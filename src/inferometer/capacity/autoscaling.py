@@ -1,0 +1,220 @@
+"""Replicas that are started and ended with the traffic, simulated step by step.
+
+Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests are in each, and wants so
+many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it,
+but no more than twice as many as are ready, or four more. They are started at once and are ready after their start-up
+time. There are fewer once fewer were wanted for 5 minutes.
+
+The promise counts as broken for requests that come while fewer replicas are ready than their stretch takes, or while
+those that are ready are still working off what had piled up.
+"""
+
+import math
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, plain_number
+from inferometer.capacity.fleet import Fleet, simulate
+from inferometer.capacity.replica import Replica
+from inferometer.capacity.traffic import ExpectedTraffic
+from inferometer.stats.slo import TIMES, Slo
+
+PERIOD_S = 15.0
+FEWEST_PERIODS = 100  # of a short traffic: the scaler looks more often
+MOST_PERIODS = 50_000
+CALM_S = 300.0  # so long fewer must be wanted before replicas are ended
+TIMES_AS_MANY, MORE = 2, 4  # the most that are started at a time, as in Kubernetes
+TOLERANCE = 0.1  # so far from the target nothing is changed, as in Kubernetes
+LOOKS = 2000  # requests that the length of a queue is taken from
+_RULE = re.compile(r"(?P<figure>utili[sz]ation|queue)\s*[:<]\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>\s*%)?")
+_EXAMPLE = "write utilisation:60% or queue:2"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRule:
+    """What a scaler looks at, and where it is to be."""
+
+    figure: Literal["utilisation", "queue"]
+    target: float  # a share of what a replica can do, or requests in each, those that are worked on included
+
+    @property
+    def text(self) -> str:
+        if self.figure == "queue":
+            return f"{plain_number(self.target)} requests in each replica"
+        return f"{plain_number(self.target * 100)} % utilisation"
+
+
+def parse_rule(text: str) -> ScalingRule:
+    """`utilisation:60%` or `queue:2`."""
+    found = _RULE.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(f"'{text}' is no rule for scaling", remedy=_EXAMPLE)
+    number = float(found["number"])
+    if found["figure"] == "queue":
+        if found["percent"] or number <= 0:
+            raise UsageError(f"'{text}': a queue is a number of requests above 0", remedy=_EXAMPLE)
+        return ScalingRule("queue", number)
+    target = number / 100 if found["percent"] else number
+    if not 0 < target <= 1:
+        raise UsageError(f"'{text}': a utilisation is above 0 % and up to 100 %", remedy=_EXAMPLE)
+    return ScalingRule("utilisation", target)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingStep:
+    """From this time on so many replicas were ready, until the next step."""
+
+    start_s: float
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaling:
+    """What a scaler made of the traffic."""
+
+    rule: str
+    startup_s: float
+    is_kept: bool
+    broken_share: float  # of all requests: those that came while the promise was broken
+    broken: tuple[float, ...]  # starts of the stretches in which it was
+    fewest: int
+    most: int
+    replica_hours: float
+    steps: tuple[ScalingStep, ...]  # where the number changes
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """The rule, what it works on, and how long a replica takes until it is ready."""
+
+    rule: ScalingRule
+    startup_s: float
+    spare: int
+
+
+def autoscale(
+    scaler: Scaler, replica: Replica, traffic: ExpectedTraffic, needed: Sequence[int], promise: Slo, seed: int
+) -> Autoscaling:
+    """`needed` are the replicas that each stretch takes."""
+    period_s = _period_s(traffic)
+    counts, places = _arrivals(traffic, period_s, np.random.default_rng(seed))
+    queue = _Inside(replica, seed) if scaler.rule.figure == "queue" else None
+    slack_s = _slack_s(replica, promise)
+    ready, backlog = max(1, needed[0]) + scaler.spare, 0.0
+    starting: deque[tuple[float, int]] = deque()  # (ready at, how many)
+    wished: deque[tuple[float, int]] = deque()  # what was wanted in the last minutes
+    steps, late = [ScalingStep(traffic.stretches[0].start_s, ready)], np.zeros(len(counts))
+    hours = 0.0
+    for number, (count, place) in enumerate(zip(counts.tolist(), places.tolist(), strict=True)):
+        now_s = number * period_s
+        while starting and starting[0][0] <= now_s + 1e-9:
+            ready += starting.popleft()[1]
+        if steps[-1].ready != ready:
+            steps.append(ScalingStep(traffic.stretches[0].start_s + now_s, ready))
+        able = ready * replica.most_per_s
+        piled = backlog
+        backlog = max(0.0, backlog + count - able * period_s)
+        late[number] = count * (ready < needed[place] or max(piled, backlog) > able * slack_s)
+        used = min(1.0, (count + piled) / (able * period_s))
+        figure = used if queue is None else queue.at(used) + backlog / ready
+        wanted = _wanted(ready, figure, scaler) + scaler.spare
+        wished.append((now_s, wanted))
+        while wished[0][0] < now_s - CALM_S:
+            wished.popleft()
+        pending = sum(number for _, number in starting)
+        hours += (ready + pending) * period_s / 3600
+        if wanted > ready + pending:
+            starting.append((now_s + period_s + scaler.startup_s, wanted - ready - pending))
+        elif (fewer := max(wish for _, wish in wished)) < ready and not starting:
+            ready = fewer
+    return _outcome(scaler, traffic, promise, _Course(counts, places, late, tuple(steps), hours))
+
+
+def _wanted(ready: int, figure: float, scaler: Scaler) -> int:
+    """Without those that are spare, which are busy all the same."""
+    working = max(1, ready - scaler.spare)
+    ratio = figure * ready / working / scaler.rule.target
+    if abs(ratio - 1) <= TOLERANCE:
+        return working
+    most = max(TIMES_AS_MANY * working, working + MORE)
+    return max(1, min(most, math.ceil(working * ratio - 1e-9)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    counts: NDArray[np.float64]
+    places: NDArray[np.int64]
+    late: NDArray[np.float64]
+    steps: tuple[ScalingStep, ...]
+    hours: float
+
+
+def _outcome(scaler: Scaler, traffic: ExpectedTraffic, promise: Slo, course: _Course) -> Autoscaling:
+    total = np.bincount(course.places, course.counts, len(traffic.stretches))
+    late = np.bincount(course.places, course.late, len(traffic.stretches))
+    shares = [term.share for term in promise.terms if term.figure in TIMES and term.share is not None]
+    allowed = min(shares, default=0.01)
+    broken = [place for place in range(len(total)) if late[place] > allowed * total[place]]
+    numbers = [step.ready for step in course.steps]
+    return Autoscaling(
+        rule=scaler.rule.text,
+        startup_s=scaler.startup_s,
+        is_kept=not broken,
+        broken_share=float(late.sum() / max(total.sum(), 1.0)),
+        broken=tuple(traffic.stretches[place].start_s for place in broken),
+        fewest=min(numbers),
+        most=max(numbers),
+        replica_hours=course.hours,
+        steps=course.steps,
+    )
+
+
+def _period_s(traffic: ExpectedTraffic) -> float:
+    return max(min(PERIOD_S, traffic.span_s / FEWEST_PERIODS), traffic.span_s / MOST_PERIODS)
+
+
+def _arrivals(
+    traffic: ExpectedTraffic, period_s: float, random: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """How many requests come in each period, and in which stretch it begins."""
+    number = math.ceil(traffic.span_s / period_s - 1e-9)
+    first_s = traffic.stretches[0].start_s
+    starts = first_s + np.arange(number) * period_s
+    begins = np.array([row.start_s for row in traffic.stretches])
+    places = np.searchsorted(begins, starts + 1e-9, side="right") - 1
+    if traffic.times_s is not None:
+        inside = np.minimum(((traffic.times_s - first_s) / period_s).astype(np.int64), number - 1)
+        return np.bincount(inside, minlength=number).astype(np.float64), places
+    rates = np.array([row.rate for row in traffic.stretches])
+    return random.poisson(rates[places] * period_s).astype(np.float64), places
+
+
+def _slack_s(replica: Replica, promise: Slo) -> float:
+    """How long a request may wait in a queue inside the tightest limit."""
+    limits = [term.limit / NS_PER_S for term in promise.terms if term.figure in TIMES]
+    return max(0.0, min(limits, default=1.0) - replica.alone_s)
+
+
+class _Inside:
+    """How many requests are in a replica, by how busy it is, if they come independently of each other."""
+
+    def __init__(self, replica: Replica, seed: int) -> None:
+        self._used = np.linspace(0.0, 0.95, 20)
+        self._inside = np.zeros(len(self._used))
+        for number, used in enumerate(self._used.tolist()):
+            if not used:
+                continue
+            random = np.random.default_rng((seed, number))
+            times = np.cumsum(random.exponential(1 / (used * replica.most_per_s), LOOKS))
+            inside = simulate(Fleet(replica, 1), times, random).inside[LOOKS // 10 :] - 1
+            self._inside[number] = float(inside.mean())  # those that come see what is there all the time
+
+    def at(self, used: float) -> float:
+        return float(np.interp(used, self._used, self._inside))

@@ -1,0 +1,173 @@
+"""What the classes of a scenario bring, as traffic: their rates over time, phase by phase.
+
+Replicas were measured with certain models, and get the classes of these models, and those that name none. A rate, also
+one that a shape or a phase changes, is taken as requests that come independently of each other; a ramp is cut into
+steps, each with its highest rate. Where a class replays a trace, its requests come when the trace says, and those of
+the others are drawn at random beside them. What waits for answers before it sends more has no rate, and is refused.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.capacity.traffic import MOST_STRETCHES, ExpectedTraffic, Stretch, Times
+from inferometer.dataset.replay import read_trace
+from inferometer.load.plan import parse_shape
+from inferometer.scenario.spec import ClassSpec, PhaseSpec, Scenario, read_scenario
+
+STEPS = 8  # of a ramp
+MOST_TIMES = 2_000_000  # requests of a scenario with a trace
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """The rate of a class goes evenly from one value to another."""
+
+    start_s: float
+    end_s: float
+    first: float  # requests per second
+    last: float
+
+    def at(self, times_s: Times) -> Times:
+        part = (times_s - self.start_s) / (self.end_s - self.start_s)
+        return self.first + part * (self.last - self.first)
+
+
+def of_scenario(path: str, models: Sequence[Collection[str]] = ()) -> ExpectedTraffic:
+    """Of the classes of the models that each option was measured with; of all where no option is given."""
+    scenario = read_scenario(Path(path))
+    classes = _of_models(path, scenario, models)
+    starts = list(accumulate((phase.seconds for phase in scenario.phases), initial=0.0))
+    slopes = [
+        slope for name, spec in classes.items() for slope in _slopes(name, spec, scenario.phases, starts)
+    ]
+    traces = [spec for spec in classes.values() if spec.replay is not None]
+    stretches = tuple(_stretches(path, slopes, starts))
+    name = Path(path).name
+    if len(classes) < len(scenario.classes):
+        name += f" ({', '.join(classes)})"
+    if not traces:
+        if not any(row.rate for row in stretches):
+            raise UsageError(
+                f"the scenario '{path}' has no traffic", remedy="give a load above 0 in some phase"
+            )
+        return ExpectedTraffic(name, "scenario", stretches)
+    times = _times(path, slopes, [_trace_s(path, spec, starts[-1]) for spec in traces])
+    return ExpectedTraffic(name, "scenario", _counted(stretches, times), times)
+
+
+def _of_models(path: str, scenario: Scenario, models: Sequence[Collection[str]]) -> Mapping[str, ClassSpec]:
+    known = sorted({"", *(name for names in models for name in names)})
+    found = {name: spec for name, spec in scenario.classes.items() if not models or spec.model in known}
+    if not found:
+        named = ", ".join(sorted({spec.model for spec in scenario.classes.values()}))
+        raise UsageError(
+            f"the results are of {', '.join(filter(None, known))}, and the classes of '{path}' of {named}",
+            remedy="give a result of one of these models",
+        )
+    if len({frozenset(names) for names in models}) > 1 and len({spec.model for spec in found.values()}) > 1:
+        raise UsageError(
+            f"the results are of different models, and '{path}' has classes of several of them",
+            remedy="plan for one model at a time",
+        )
+    return found
+
+
+def _slopes(
+    name: str, spec: ClassSpec, phases: Sequence[PhaseSpec], starts: Sequence[float]
+) -> Iterator[Slope]:
+    """The rate of a class over the whole scenario."""
+    if spec.shape is not None:
+        now_s = 0.0
+        for length_ns, first, last in parse_shape(spec.shape).pieces:
+            end_s = now_s + length_ns / NS_PER_S
+            yield from _until(Slope(now_s, end_s, first, last), starts[-1])
+            now_s = end_s
+    elif spec.rate is not None:
+        for phase, start_s in zip(phases, starts, strict=False):
+            change = phase.classes.get(name)
+            factors = phase.load if change is None or change.load is None else change.load
+            rate = spec.rate
+            if change is not None and change.rate is not None:
+                rate, factors = change.rate, (1.0, 1.0)
+            yield Slope(start_s, start_s + phase.seconds, rate * factors[0], rate * factors[1])
+    elif spec.replay is None:
+        raise UsageError(
+            f"the class '{name}' has {spec.load or 'no load'}, which is no rate: nothing says how many requests come",
+            remedy="give it a rate, a shape or a trace",
+        )
+
+
+def _until(slope: Slope, end_s: float) -> Iterator[Slope]:
+    """What of it is before the end."""
+    if slope.end_s <= end_s:
+        yield slope
+    elif slope.start_s < end_s:
+        yield Slope(slope.start_s, end_s, slope.first, float(slope.at(np.array([end_s]))[0]))
+
+
+def _stretches(path: str, slopes: Sequence[Slope], starts: Sequence[float]) -> Iterator[Stretch]:
+    """Cut where a phase or a slope begins or ends, and while the rate changes."""
+    cuts = {*starts}
+    for slope in slopes:
+        number = 1 if slope.first == slope.last else STEPS
+        cuts.update(np.linspace(slope.start_s, slope.end_s, number + 1).tolist())
+        if len(cuts) > MOST_STRETCHES:
+            raise UsageError(
+                f"'{path}' would be more than {MOST_STRETCHES:,} stretches",
+                remedy="give a shape with fewer pieces",
+            )
+    ordered = sorted(cuts)
+    edges = [ordered[0], *(after for before, after in pairwise(ordered) if after - before > 1e-6)]
+    rates = np.zeros(len(edges) - 1)
+    lefts, rights = np.array(edges[:-1]), np.array(edges[1:])
+    for slope in slopes:
+        inside = (lefts > slope.start_s - 1e-6) & (rights < slope.end_s + 1e-6)
+        rates[inside] += np.maximum(slope.at(lefts[inside]), slope.at(rights[inside]))
+    for left, right, rate in zip(lefts.tolist(), rights.tolist(), rates.tolist(), strict=True):
+        yield Stretch(left, right - left, max(rate, 0.0))
+
+
+# --- with a trace
+
+
+def _trace_s(path: str, spec: ClassSpec, end_s: float) -> Times:
+    """Its requests up to the end of the scenario; the file is looked for beside that of the scenario, too."""
+    given = str(spec.replay)
+    beside = Path(path).parent / given
+    name = str(beside) if not Path(given).exists() and beside.exists() else given
+    if not Path(name).is_file():
+        raise UsageError(f"the trace '{given}' of the scenario '{path}' is no file", remedy="check the name")
+    times = np.array([entry.time_ns for entry in read_trace(name, speed=spec.speed).entries]) / NS_PER_S
+    return times[times < end_s]
+
+
+def _times(path: str, slopes: Sequence[Slope], traces: Sequence[Times]) -> Times:
+    random = np.random.default_rng(SEED)
+    expected = sum((slope.first + slope.last) / 2 * (slope.end_s - slope.start_s) for slope in slopes)
+    if expected + sum(map(len, traces)) > MOST_TIMES:
+        raise UsageError(
+            f"'{path}' has more than {MOST_TIMES:,} requests",
+            remedy="replay shorter traces, or give their rates in its place",
+        )
+    found = list(traces)
+    for slope in slopes:
+        most, length_s = max(slope.first, slope.last), slope.end_s - slope.start_s
+        times = slope.start_s + length_s * random.random(random.poisson(most * length_s))
+        found.append(times[random.random(len(times)) * most < slope.at(times)])
+    return np.sort(np.concatenate(found))
+
+
+def _counted(stretches: Sequence[Stretch], times: Times) -> tuple[Stretch, ...]:
+    """With the rates of the single requests."""
+    counts = np.diff(np.searchsorted(times, [row.start_s for row in stretches]), append=len(times))
+    return tuple(
+        Stretch(row.start_s, row.length_s, count / row.length_s)
+        for row, count in zip(stretches, counts.tolist(), strict=True)
+    )

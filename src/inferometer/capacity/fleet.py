@@ -1,0 +1,140 @@
+"""Several replicas behind a balancer, simulated request by request.
+
+The requests with a place in a replica share its work evenly, so one clock is enough for all of them: it shows how much
+work each has got so far. A request ends when the clock shows its own work more than it did at its start.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.capacity.replica import Replica
+from inferometer.capacity.traffic import Times
+
+BALANCERS = ("round-robin", "random", "least-outstanding")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """So many replicas, and how requests are given to them."""
+
+    replica: Replica
+    count: int
+    balancer: str = BALANCERS[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRun:
+    """What became of requests: how long each took, and how many were in its replica when it came, itself included."""
+
+    latencies_s: NDArray[np.float64]
+    inside: NDArray[np.int64]
+
+
+def simulate(fleet: Fleet, times_s: Times, random: np.random.Generator) -> FleetRun:
+    """Requests at these times, in order."""
+    count = len(times_s)
+    queues = [_Queue(fleet.replica) for _ in range(fleet.count)]
+    arrivals, works = times_s.tolist(), fleet.replica.work(count, random).tolist()
+    if fleet.balancer == "least-outstanding":
+        _to_the_least(queues, arrivals, works)
+    else:
+        if fleet.balancer == "random":
+            chosen = random.integers(fleet.count, size=count).tolist()
+        else:
+            first = int(random.integers(fleet.count))
+            chosen = [(first + number) % fleet.count for number in range(count)]
+        for number, place in enumerate(chosen):
+            queues[place].take(number, arrivals[number], works[number])
+    ends, inside = np.zeros(count), np.zeros(count, dtype=np.int64)
+    for queue in queues:
+        queue.finish()
+        ends[queue.ended] = queue.ends_s
+        inside[queue.taken] = queue.inside
+    return FleetRun(ends - times_s + fleet.replica.delay_s, inside)
+
+
+def _to_the_least(queues: Sequence["_Queue"], arrivals: Sequence[float], works: Sequence[float]) -> None:
+    """To the replica with the fewest requests; of those the one that has waited longest for one."""
+    turn = 0
+    for number, (at_s, work) in enumerate(zip(arrivals, works, strict=True)):
+        for queue in queues:
+            if queue.next_s <= at_s:
+                queue.pass_time(at_s)
+        order = (*range(turn, len(queues)), *range(turn))
+        least = min(order, key=lambda place: queues[place].count)
+        queues[least].take(number, at_s, work)
+        turn = (least + 1) % len(queues)
+
+
+class _Queue:
+    """One replica with the requests in it."""
+
+    __slots__ = (
+        "_clock", "_last", "_now_s", "_places", "_served", "_speeds", "_waiting", "count", "ended", "ends_s", "inside",
+        "next_s", "taken",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica) -> None:
+        # Work that each request with a place gets done in a second, by how many requests are inside.
+        self._speeds = (
+            0.0, *(rate / min(number, replica.places) for number, rate in enumerate(replica.per_s, start=1))
+        )  # fmt: skip
+        self._last = len(self._speeds) - 1
+        self._places = replica.places
+        self._served: list[tuple[float, int]] = []  # (what the clock shows at its end, number)
+        self._waiting: deque[tuple[float, int]] = deque()
+        self._clock = self._now_s = 0.0
+        self.next_s = math.inf  # when the next request ends, if none comes before
+        self.count = 0
+        self.ended: list[int] = []
+        self.ends_s: list[float] = []
+        self.taken: list[int] = []
+        self.inside: list[int] = []
+
+    def take(self, number: int, at_s: float, work: float) -> None:
+        self.pass_time(at_s)
+        self.count += 1
+        self.taken.append(number)
+        self.inside.append(self.count)
+        if len(self._served) < self._places:
+            heappush(self._served, (self._clock + work, number))
+        else:
+            self._waiting.append((work, number))
+        self._look_ahead()
+
+    def pass_time(self, until_s: float) -> None:
+        served = self._served
+        while served:
+            end_s = self.next_s
+            if end_s > until_s:
+                self._clock += (until_s - self._now_s) * self._speeds[min(self.count, self._last)]
+                break
+            self._clock, number = heappop(served)
+            self._now_s = end_s
+            self.count -= 1
+            self.ended.append(number)
+            self.ends_s.append(end_s)
+            if self._waiting:
+                work, waited = self._waiting.popleft()
+                heappush(served, (self._clock + work, waited))
+            self._look_ahead()
+        else:
+            self._clock = 0.0
+        self._now_s = until_s
+
+    def _look_ahead(self) -> None:
+        if self._served:
+            left = self._served[0][0] - self._clock
+            self.next_s = self._now_s + left / self._speeds[min(self.count, self._last)]
+        else:
+            self.next_s = math.inf
+
+    def finish(self) -> None:
+        """Until all have ended."""
+        self.pass_time(float("inf"))

@@ -1,0 +1,257 @@
+"""Whether a fleet keeps a promise in a stretch of the traffic, and how many replicas that takes.
+
+A stretch is simulated many times, each with its own random service times, and random arrivals where single requests are
+not known. It counts as kept if the promise is broken at most one of fifty times, so that no answer holds by luck only.
+Longer stretches are simulated less often, as they are more alike; then none of them may be broken. Before a stretch the
+same traffic has gone on for a while: it does not begin with empty queues.
+
+A limit of time must hold with a margin of 3 %, or of half of what a request alone leaves of it where that is less: real
+machines do now and then what no simulation knows.
+
+More replicas help against queues, and against nothing else. Where requests break the promise that never meet another,
+no number keeps it, and none is looked for.
+
+Of a large fleet only a part is simulated, with its part of the traffic: the replicas of a smaller one meet the same
+load, a little less evenly.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.capacity.fleet import Fleet, FleetRun, simulate
+from inferometer.capacity.replica import Replica
+from inferometer.capacity.traffic import ExpectedTraffic, Stretch, Times
+from inferometer.stats.series import percentile, rank
+from inferometer.stats.slo import TIMES, Slo, Term
+
+MOST_REQUESTS = 20_000  # of a stretch that are simulated at a time: of a longer one, a part
+ALL_REQUESTS = 40_000  # of all times together, about,
+THOROUGH = 120_000  # and where the answer hangs on it
+BEYOND = 200  # requests beyond a percentile, at least, where the stretch has so many
+MOST_REPEATS = 400
+FEWEST_REPEATS = 4
+LUCK = 0.02  # share of the times that may be broken
+MARGIN = 0.03  # of a limit of time
+MOST_REPLICAS = 100_000
+WHOLE_FLEET = 100  # replicas: of more than that, so many are simulated, unless single requests are known
+SETTLING = 50  # requests of each replica before a stretch
+LEAST_SETTLING = 100
+
+_REMEDY = "limit latency, a percentile such as p99, errors or goodput"
+
+
+def check_promise(promise: Slo) -> None:
+    """Refuses limits of what is not simulated."""
+    for term in promise.terms:
+        if term.figure not in ("latency", "errors", "goodput"):
+            raise UsageError(
+                f"'{term.text}': `inferometer capacity` simulates whole requests, which have no {term.figure}",
+                remedy=_REMEDY,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTrial:
+    """What simulating a stretch with a number of replicas showed."""
+
+    is_kept: bool
+    values: tuple[float, ...]  # of each term: nanoseconds or a share; the middle one of all times
+    inside: int  # requests that a replica held when a new one came, itself included: 99 of 100 times no more
+    met_share: float  # of the requests: those that met another one in their replica
+
+
+class NoNumber(UsageError):
+    """No number of replicas keeps the promise; the message is the reason."""
+
+
+class Simulator:
+    """Asks a fleet of one kind of replica about a traffic; each answer is kept."""
+
+    def __init__(
+        self, replica: Replica, traffic: ExpectedTraffic, promise: Slo, *, balancer: str, seed: int
+    ) -> None:
+        self.replica = replica
+        self.traffic = traffic
+        self._promise = promise
+        self._balancer = balancer
+        self._seed = seed
+        self._known: dict[tuple[int, int, bool], FleetTrial] = {}
+        self._alone_values = self._values(self._alone(MOST_REQUESTS, np.random.default_rng(seed)), rate=0.0)
+        self._tight = tuple(_with_margin(term, value) for term, value in self._terms(self._alone_values))
+        self._kept_alone: dict[int, bool] = {}  # by how many requests a stretch has
+
+    def trial(self, place: int, count: int, *, is_thorough: bool = False) -> FleetTrial:
+        """The stretch of this number with so many replicas."""
+        key = place, count, is_thorough
+        if key not in self._known:
+            self._known[key] = self._run(place, count, THOROUGH if is_thorough else ALL_REQUESTS)
+        return self._known[key]
+
+    def is_kept(self, place: int, count: int) -> bool:
+        stretch = self.traffic.stretches[place]
+        if stretch.rate == 0:
+            return True
+        if self.traffic.times_s is None and stretch.rate >= count * self.replica.most_per_s:
+            return False
+        return self.trial(place, count).is_kept
+
+    def broken_alone(self) -> Term | None:
+        """A limit that not even requests without any company keep."""
+        terms = self._terms(self._alone_values)
+        return next((term for term, value in terms if not term.is_within(value)), None)
+
+    def surely_needed(self, place: int, start: int = 0) -> int:
+        """The same, looked at more thoroughly."""
+        count = self.needed(place, start)
+        while self.traffic.stretches[place].rate:
+            found = self.trial(place, count, is_thorough=True)
+            if found.is_kept:
+                break
+            self._check_hope(place, count, found)
+            count += max(1, count // 50)
+        return count
+
+    def needed(self, place: int, start: int = 0) -> int:
+        """How many replicas the stretch takes; `start` is a guess."""
+        rate = self.traffic.stretches[place].rate
+        busy = math.ceil(rate / self.replica.most_per_s)
+        least = max(1, busy) if self.traffic.times_s is None else 1
+        high = max(least, start, busy)
+        low = least - 1  # too few
+        step = 1
+        _check_size(high)
+        while not self.is_kept(place, high):
+            self._check_hope(place, high, self._known.get((place, high, False)))
+            low, high = high, high + step
+            step *= 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.is_kept(place, middle) else (middle, high)
+        return high
+
+    # --- no number
+
+    def _check_hope(self, place: int, count: int, found: FleetTrial | None) -> None:
+        """Refuses to look for more than so many replicas, which break the promise, where more would not help."""
+        _check_size(count + 1)
+        requests = self._requests(self.traffic.stretches[place])
+        if requests not in self._kept_alone:
+            self._kept_alone[requests] = self._is_kept_alone(requests)
+        shares = [term.share for term in self._promise.terms if term.figure in TIMES and term.share]
+        are_apart = found is not None and found.met_share < min(shares, default=0.01) / 10
+        if are_apart or not self._kept_alone[requests]:
+            raise NoNumber(
+                f"even requests that are alone break '{self._promise.text}' in more than one of fifty stretches of "
+                f"{requests:,} requests",
+                remedy="give a longer --stretch, or a promise with more room",
+            )
+
+    def _is_kept_alone(self, requests: int) -> bool:
+        random = np.random.default_rng((self._seed, requests))
+        repeats = _repeats(requests, THOROUGH)
+        broken = sum(
+            not self._holds(self._values(self._alone(requests, random), rate=0.0)) for _ in range(repeats)
+        )
+        return broken <= math.floor(LUCK * repeats)
+
+    def _alone(self, requests: int, random: np.random.Generator) -> FleetRun:
+        latencies_s = self.replica.work(requests, random) / self.replica.per_s[0] + self.replica.delay_s
+        return FleetRun(latencies_s, np.ones(requests, dtype=np.int64))
+
+    # --- one stretch
+
+    def _run(self, place: int, count: int, total: int) -> FleetTrial:
+        part = count if self.traffic.times_s is not None else min(count, WHOLE_FLEET)
+        fleet = Fleet(self.replica, part, self._balancer)
+        random = np.random.default_rng((self._seed, place, count))
+        requests = self._requests(self.traffic.stretches[place])
+        repeats = _repeats(requests, total)
+        allowed, broken = math.floor(LUCK * repeats), 0
+        runs: list[tuple[float, ...]] = []
+        inside: list[int] = []
+        met: list[float] = []
+        for _ in range(repeats):
+            times, settling = self._times(place, requests, part / count, part, random)
+            whole = simulate(fleet, times, random)
+            counted = FleetRun(whole.latencies_s[settling:], whole.inside[settling:])
+            runs.append(self._values(counted, rate=self.traffic.stretches[place].rate / count))
+            inside.append(int(np.partition(counted.inside, at := rank(99, len(counted.inside)))[at]))
+            met.append(float((counted.inside > 1).mean()))
+            broken += not self._holds(runs[-1])
+            if broken > allowed:
+                break
+        middle = tuple(
+            float(np.median([run[term] for run in runs])) for term in range(len(self._promise.terms))
+        )
+        return FleetTrial(broken <= allowed, middle, max(inside), max(met))
+
+    def _requests(self, stretch: Stretch) -> int:
+        """How many are simulated at a time."""
+        if self.traffic.times_s is not None:
+            return max(1, round(stretch.requests))
+        shares = [term.share for term in self._promise.terms if term.figure in TIMES and term.share]
+        most = max((MOST_REQUESTS, *(round(BEYOND / share) for share in shares)))
+        return max(1, min(round(stretch.requests), most))
+
+    def _times(
+        self, place: int, requests: int, part: float, count: int, random: np.random.Generator
+    ) -> tuple[Times, int]:
+        """When requests come to this part of the fleet, and how many of them come before the stretch."""
+        settling = max(LEAST_SETTLING, SETTLING * count)
+        known = self.traffic.times_s
+        if known is None:
+            rate = self.traffic.stretches[place].rate * part
+            return np.cumsum(random.exponential(1 / rate, settling + requests)), settling
+        first, last = self.traffic.numbers(place)
+        begin = max(0, first - settling)
+        return known[begin:last], first - begin
+
+    def _holds(self, values: Sequence[float]) -> bool:
+        return all(term.is_within(value) for term, value in zip(self._tight, values, strict=True))
+
+    def _terms(self, values: Sequence[float]) -> Iterator[tuple[Term, float]]:
+        return zip(self._promise.terms, values, strict=True)
+
+    def _values(self, run: FleetRun, *, rate: float) -> tuple[float, ...]:
+        """Of each term of the promise."""
+        latencies = np.round(run.latencies_s * NS_PER_S).astype(np.int64)
+        failed = max(self.replica.failed_share(rate), self.replica.failed_inside(run.inside))
+        found: list[float] = []
+        for term in self._promise.terms:
+            if term.figure == "errors":
+                found.append(failed)
+            elif term.figure == "goodput":
+                good = np.ones(len(latencies), dtype=np.bool_)
+                for other in self._promise.terms:
+                    if other.figure in TIMES:
+                        good &= other.is_each_within(latencies)
+                found.append(float(good.mean()) * (1 - failed))
+            elif term.percentile is None:
+                found.append(float(latencies.mean()))
+            else:
+                found.append(float(percentile(latencies, term.percentile)))
+        return tuple(found)
+
+
+def _with_margin(term: Term, alone: float) -> Term:
+    """`alone` is what requests without company have."""
+    if term.figure not in TIMES:
+        return term
+    room = min(MARGIN * term.limit, (term.limit - alone) / 2)
+    return replace(term, limit=term.limit - max(room, 0.0))
+
+
+def _repeats(requests: int, total: int) -> int:
+    return max(FEWEST_REPEATS, min(MOST_REPEATS, total // requests))
+
+
+def _check_size(count: int) -> None:
+    if count > MOST_REPLICAS:
+        raise NoNumber(
+            f"more than {MOST_REPLICAS:,} replicas would be needed", remedy="check the rate of the traffic"
+        )

@@ -1,0 +1,269 @@
+"""What one replica does with requests, as its measurements show.
+
+A replica has places. A request takes a free one, or waits in line for it. How fast work gets done depends on how many
+requests are in the replica: at concurrency n it completed X(n) of them in a second, so that with n inside, X(n) is
+shared by those that have a place. That holds for instances, batches, and cores that requests share alike, without
+knowing which of them it is. Between two measured concurrencies X is a straight line. The true curve bends downwards, so
+the line is never above it. Beyond the highest concurrency no more is expected than was measured there.
+
+There are as many places as it takes to reach the most that was measured. What one request needs varies as it did at the
+lightest load.
+
+Where the model's configuration has instances, and the throughput is what so many of them would do, each of them is a
+place. What a request alone takes longer than an instance is busy with it has no queue: the way to the server and back.
+
+At given rates, how many are inside is not known: the lightest rate says how long a request takes, the heaviest how many
+a second are done. Places are then the instances of the model's configuration, or one if it has none, which is the
+slowest way to do as many per second; the rest of the time has no queue.
+
+Where a figure has an interval, its worse end counts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S
+from inferometer.stats.measurement import Distribution, Level, Measurement
+from inferometer.stats.result import Result
+from inferometer.stats.series import BINS_PER_OCTAVE
+
+NEARLY_ALL = 0.98  # of the most per second: so many places are enough
+GROWING = 0.05  # more per second than at the level before: the most is not reached
+LEAST_PART = 0.5  # of a throughput, that counts however unsure it is
+NEAR = 0.03  # up to so far from a measured load a load counts as measured
+MOST_INSIDE = 4096
+REMEDY = "save one with: inferometer measure URL MODEL -c 1,2,4,8 --json machine.json"
+
+Draws = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLoad:
+    """A level that the behaviour was taken from."""
+
+    load: float  # concurrency, or requests per second
+    per_s: float  # requests that were answered
+    low_per_s: float  # the lower end of its interval, where it has one
+    sent_per_s: float  # those that failed included
+    failed_share: float
+    mean_s: float  # latency
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """`per_s[n - 1]` requests a second end while n are inside; with more than that, as many as with the last."""
+
+    mode: str  # concurrency or request_rate: how it was measured
+    places: int
+    per_s: tuple[float, ...]
+    edges: tuple[float, ...]  # of the work of a request, whose mean is 1,
+    shares: tuple[float, ...]  # and which share of requests has less than each
+    delay_s: float  # without a queue
+    loads: tuple[MeasuredLoad, ...]
+    is_growing: bool  # more load might have brought more
+
+    @property
+    def most_per_s(self) -> float:
+        return max(self.per_s)
+
+    @property
+    def alone_s(self) -> float:
+        """What a request takes that is alone, on average; no less than was measured."""
+        return 1 / self.per_s[0] + self.delay_s
+
+    @property
+    def most_inside(self) -> int:
+        """Requests at once that were measured."""
+        return int(self.loads[-1].load) if self.mode == "concurrency" else self.places
+
+    def work(self, count: int, random: np.random.Generator) -> Draws:
+        """What so many requests need; 1 is the mean."""
+        found: Draws = np.interp(random.random(count), self.shares, self.edges)
+        return found
+
+    def failed_share(self, rate: float) -> float:
+        """The largest share that failed at any load up to this one, and at the next above."""
+        above = next(
+            (number for number, row in enumerate(self.loads) if row.sent_per_s > rate), len(self.loads)
+        )
+        return max((row.failed_share for row in self.loads[: above + 1]), default=0.0)
+
+    def failed_inside(self, inside: NDArray[np.int64]) -> float:
+        """The share that fails of requests that find so many in the replica, themselves included.
+
+        Each counts as at the next concurrency above that was measured, and no better than at any below.
+        """
+        if self.mode != "concurrency":
+            return 0.0
+        loads = np.array([row.load for row in self.loads])
+        shares = np.maximum.accumulate([row.failed_share for row in self.loads])
+        return float(shares[np.minimum(np.searchsorted(loads, inside), len(loads) - 1)].mean())
+
+
+def replica_of(result: Result, name: str) -> Replica:
+    """What the levels of a result say."""
+    levels = [
+        (level, level.measurement)
+        for level in result.levels
+        if level.measurement is not None and level.measurement.request_count
+    ]
+    if not levels:
+        raise UsageError(f"'{name}' has no level with an answered request", remedy=REMEDY)
+    mode = levels[0][0].mode
+    if mode not in ("concurrency", "request_rate") or result.effective.mode in (
+        "fixed_schedule",
+        "replay",
+        "shape_load",
+        "periodic_concurrency",
+    ):
+        raise UsageError(
+            f"'{name}' was measured with a load that changes, which does not say what a replica does at a given one",
+            remedy=REMEDY,
+        )
+    levels.sort(key=lambda row: row[0].value)
+    if mode == "concurrency":
+        return _by_concurrency(levels, _instances(result.model))
+    return _by_rate(levels, _instances(result.model))
+
+
+_Levels = Sequence[tuple[Level, Measurement]]
+
+
+def _load(level: Level, found: Measurement) -> MeasuredLoad:
+    """Failed requests count as sent, not as done: a server that refuses some at once does no more by that."""
+    value, low = found.infer_per_s.value, found.infer_per_s.low
+    low_per_s = value if low is None else max(low, value * LEAST_PART)
+    return MeasuredLoad(
+        load=level.value,
+        per_s=value / found.batch,
+        low_per_s=low_per_s / found.batch,
+        sent_per_s=value / found.batch / max(1 - found.failed_share, 1e-9),
+        failed_share=found.failed_share,
+        mean_s=found.latency.mean_ns / NS_PER_S,
+    )
+
+
+def _by_concurrency(levels: _Levels, instances: int | None) -> Replica:
+    loads = tuple(_load(*row) for row in levels)
+    before = loads[-2].per_s if len(loads) > 1 else 0.0
+    is_growing = loads[-1].per_s > before * (1 + GROWING)
+    most = max(row.low_per_s for row in loads)
+    if instances is not None and _are_instances(loads, instances, most):
+        places = _Places(instances, most, alone_s=1 / loads[0].low_per_s)
+        return _with_instances(places, levels[0][1].latency, loads, is_growing=is_growing)
+    inside = np.arange(1, min(int(loads[-1].load), MOST_INSIDE) + 1)
+    points = {0.0: 0.0, **{row.load: row.low_per_s for row in loads}}
+    per_s = np.interp(inside, list(points), list(points.values()))
+    edges, shares = _work(levels[0][1].latency)
+    return Replica(
+        mode="concurrency",
+        places=int(np.argmax(per_s >= NEARLY_ALL * per_s.max())) + 1,
+        per_s=tuple(per_s.tolist()),
+        edges=edges,
+        shares=shares,
+        delay_s=0.0,
+        loads=loads,
+        is_growing=is_growing,
+    )
+
+
+def _are_instances(loads: Sequence[MeasuredLoad], instances: int, most: float) -> bool:
+    """At every concurrency as much is done as by so many instances, each of which takes one request at a time."""
+    alone = loads[0]
+    if alone.load != 1 or loads[-1].load < instances or most < NEARLY_ALL * instances * alone.low_per_s:
+        return False
+    return all(row.low_per_s >= NEARLY_ALL * min(row.load * alone.low_per_s, most) for row in loads)
+
+
+def _by_rate(levels: _Levels, instances: int | None) -> Replica:
+    loads = tuple(_load(*row) for row in levels)
+    lightest = levels[0][1].latency
+    places = _Places(
+        1 if instances is None else instances,
+        most=max(row.low_per_s for row in loads),
+        alone_s=max(lightest.mean_ns, 1) / NS_PER_S,
+    )
+    is_growing = (
+        not any(level.has_remark(Note.OVERLOADED, Note.NO_REPLY) for level, _ in levels)
+        and loads[-1].per_s > NEARLY_ALL * loads[-1].load
+    )
+    return _with_instances(places, lightest, loads, is_growing=is_growing, mode="request_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    count: int
+    most: float  # requests per second of all together
+    alone_s: float
+
+    @property
+    def service_s(self) -> float:
+        return min(self.count / self.most, self.alone_s)
+
+
+def _with_instances(
+    places: _Places,
+    latency: Distribution,
+    loads: tuple[MeasuredLoad, ...],
+    *,
+    is_growing: bool,
+    mode: str = "concurrency",
+) -> Replica:
+    edges, shares = _work(latency)
+    # Only the time in a place varies; what varies in all of it, varies in it more.
+    wider = places.alone_s / places.service_s
+    return Replica(
+        mode=mode,
+        places=places.count,
+        per_s=tuple(min(number / places.service_s, places.most) for number in range(1, places.count + 1)),
+        edges=tuple(max(1 + (edge - 1) * wider, 0.0) for edge in edges),
+        shares=shares,
+        delay_s=places.alone_s - places.service_s,
+        loads=loads,
+        is_growing=is_growing,
+    )
+
+
+def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """How what requests need is spread, as values and the share of requests below each; the mean is 1."""
+    step = 2.0 ** (-1 / BINS_PER_OCTAVE)
+    edges: list[float] = []
+    below: list[int] = []
+    seen = 0
+    for bound, count in latency.histogram:
+        low = max(bound * step, edges[-1] if edges else latency.min_ns)
+        high = max(min(bound, latency.max_ns), low)
+        edges += [low, high]
+        below += [seen, seen + count]
+        seen += count
+    if not seen:
+        return (1.0, 1.0), (0.0, 1.0)
+    middles = sum(
+        (edges[place] + edges[place + 1]) / 2 * (below[place + 1] - below[place])
+        for place in range(0, len(edges), 2)
+    )
+    mean = max(middles / seen, 1.0)
+    return tuple(edge / mean for edge in edges), tuple(count / seen for count in below)
+
+
+def _instances(model: Mapping[str, Any]) -> int | None:
+    """Of the model's configuration; none where it does not say, or puts requests together."""
+    config = model.get("config")
+    if not isinstance(config, Mapping) or "dynamic_batching" in config or "ensemble_scheduling" in config:
+        return None
+    groups = config.get("instance_group")
+    if not isinstance(groups, list | tuple):
+        return None
+    counts = [group.get("count", 1) for group in groups if isinstance(group, Mapping)]
+    return max(1, sum(count for count in counts if isinstance(count, int)))
+
+
+def is_near(rate: float, measured: float) -> bool:
+    return math.isclose(rate, measured, rel_tol=NEAR)

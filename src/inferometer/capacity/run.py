@@ -1,0 +1,291 @@
+"""From saved results, a traffic and a promise to a plan."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import inferometer
+from inferometer.base.errors import UsageError
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S, plain_number, share
+from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
+from inferometer.capacity.fleet import BALANCERS
+from inferometer.capacity.keeping import NoNumber, Simulator, check_promise
+from inferometer.capacity.over_time import MOST_SIMULATED, needed_over_time
+from inferometer.capacity.plan import (
+    BasedFigure,
+    Basis,
+    CapacityPlan,
+    FleetFigures,
+    PlannedOption,
+    PlannedTerm,
+    ReplicaFigures,
+)
+from inferometer.capacity.replica import Replica, is_near, replica_of
+from inferometer.capacity.traffic import ExpectedTraffic
+from inferometer.stats.result import Result
+from inferometer.stats.slo import Slo, Term
+
+WIDE = 0.05  # half of an interval, from which it may cost a replica
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOption:
+    """A measured kind of machine, with the price of one of it for an hour."""
+
+    name: str
+    result: Result
+    price_per_h: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRequest:
+    """What is to be planned."""
+
+    traffic: ExpectedTraffic
+    promise: Slo
+    options: tuple[SavedOption, ...]
+    scaler: Scaler
+    balancer: str = BALANCERS[0]
+    seed: int = 1
+
+
+def plan_capacity(request: CapacityRequest) -> CapacityPlan:
+    """The whole answer."""
+    check_promise(request.promise)
+    if not request.options:
+        raise UsageError("no saved result is given", remedy="give one with --options machine.json")
+    traffic = request.traffic
+    options = tuple(_planned(option, request) for option in request.options)
+    is_single = traffic.times_s is not None
+    return CapacityPlan(
+        tool=f"inferometer {inferometer.__version__}",
+        promise=request.promise.text,
+        traffic=traffic.name,
+        form=traffic.form,
+        stretches=traffic.stretches,
+        arrivals="as in the trace" if is_single else "independently of each other (Poisson)",
+        balancer=request.balancer,
+        spare=request.scaler.spare,
+        seed=request.seed,
+        options=options,
+        best=_best(options),
+    )
+
+
+def _best(options: Sequence[PlannedOption]) -> int | None:
+    """The cheapest; the one with the fewest replicas where not all have a price."""
+    able = [number for number, option in enumerate(options) if option.whole is not None]
+    if not able:
+        return None
+    costs = [options[number].cost_per_h for number in able]
+    if all(cost is not None for cost in costs):
+        return min(able, key=lambda number: options[number].cost_per_h or 0.0)
+    return min(able, key=lambda number: options[number].replicas)
+
+
+def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
+    replica = replica_of(option.result, option.name)
+    simulator = Simulator(
+        replica, request.traffic, request.promise, balancer=request.balancer, seed=request.seed
+    )
+    empty = PlannedOption(
+        name=option.name,
+        model=str(option.result.model.get("name", "")),
+        server=str(option.result.server.get("url", "")),
+        replica=_behaviour(replica),
+        price_per_h=option.price_per_h,
+        remarks=tuple(_remarks(option.result, replica)),
+    )
+    term = simulator.broken_alone()
+    if term is not None:
+        return replace(empty, reason=_reason(term, replica))
+    try:
+        return _sized(empty, simulator, request)
+    except NoNumber as reason:
+        return replace(empty, reason=str(reason))
+
+
+def _reason(term: Term, replica: Replica) -> str:
+    if term.figure == "errors":
+        return f"requests fail too often for '{term.text}' even at the lightest load"
+    if replica.mode == "concurrency" and replica.loads[0].load == 1:
+        return f"even a request that is alone breaks '{term.text}'"
+    words = "concurrency" if replica.mode == "concurrency" else "rate"
+    lightest = plain_number(replica.loads[0].load)
+    return f"requests break '{term.text}' at {words} {lightest}, and no lighter load was measured"
+
+
+def _sized(empty: PlannedOption, simulator: Simulator, request: CapacityRequest) -> PlannedOption:
+    """With the numbers of replicas."""
+    traffic, spare = request.traffic, request.scaler.spare
+    needed = needed_over_time(simulator)
+    most = max(needed)
+    hardest = max(range(len(needed)), key=lambda place: (needed[place], traffic.stretches[place].rate))
+    fewest = _figures(simulator, hardest, most, request.promise)
+    scaling = _scaling(request, simulator.replica, needed)
+    with_spare = tuple(number + spare for number in needed)
+    hours = [row.length_s / 3600 for row in traffic.stretches]
+    mean = sum(number * length for number, length in zip(with_spare, hours, strict=True)) / sum(hours)
+    price = empty.price_per_h
+    return replace(
+        empty,
+        fewest=fewest,
+        whole=_figures(simulator, hardest, most + spare, request.promise) if spare else fewest,
+        over_time=with_spare,
+        over_time_basis=_over_time_basis(traffic, fewest.basis),
+        cost_per_h=None if price is None else (most + spare) * price,
+        following_per_h=None if price is None else mean * price,
+        autoscaling=scaling,
+        scaled_per_h=None if price is None or scaling is None else scaling.replica_hours / sum(hours) * price,
+        by_balancer=tuple(
+            (name, number)
+            for name in BALANCERS
+            if (
+                number := most
+                if name == request.balancer
+                else _behind(name, simulator, request, hardest, most)
+            )
+        ),
+    )
+
+
+def _behind(
+    balancer: str, simulator: Simulator, request: CapacityRequest, place: int, guess: int
+) -> int | None:
+    other = Simulator(
+        simulator.replica, request.traffic, request.promise, balancer=balancer, seed=request.seed
+    )
+    try:
+        return other.needed(place, guess)
+    except NoNumber:
+        return None
+
+
+def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) -> Autoscaling | None:
+    """Nothing to scale where the traffic stays the same."""
+    if len(request.traffic.stretches) == 1:
+        return None
+    return autoscale(request.scaler, replica, request.traffic, needed, request.promise, request.seed)
+
+
+# --- where figures come from
+
+
+def _behaviour(replica: Replica) -> ReplicaFigures:
+    words = "concurrency" if replica.mode == "concurrency" else "rate"
+    best = max(replica.loads, key=lambda row: row.low_per_s)
+    lightest = replica.loads[0]
+    is_alone = replica.mode == "request_rate" or lightest.load == 1
+    return ReplicaFigures(
+        most_per_s=BasedFigure(replica.most_per_s, "measured", f"{words} {plain_number(best.load)}"),
+        alone_ns=BasedFigure(
+            lightest.mean_s * NS_PER_S,
+            "measured" if is_alone else "extrapolated",
+            f"{words} {plain_number(lightest.load)}",
+        ),
+        places=replica.places,
+        measured=tuple((row.load, row.per_s) for row in replica.loads),
+        mode=replica.mode,
+        is_growing=replica.is_growing,
+    )
+
+
+def _figures(simulator: Simulator, place: int, count: int, promise: Slo) -> FleetFigures:
+    rate, replica = simulator.traffic.stretches[place].rate, simulator.replica
+    trial = simulator.trial(place, count, is_thorough=True)
+    basis, source = _basis(replica, rate / count, trial.inside)
+    failed_basis, failed_source = _failed_basis(replica, rate / count)
+    terms = tuple(
+        PlannedTerm(
+            text=term.text,
+            name=term.label,
+            figure=term.figure,
+            limit=term.limit,
+            expected=BasedFigure(
+                value,
+                failed_basis if term.figure == "errors" else basis,
+                failed_source if term.figure == "errors" else source,
+            ),
+        )
+        for term, value in zip(promise.terms, trial.values, strict=True)
+    )
+    used = BasedFigure(rate / count / replica.most_per_s, *_used_basis(replica, rate / count))
+    return FleetFigures(count, rate / count, used, terms, basis, source)
+
+
+def _basis(replica: Replica, rate: float, inside: int) -> tuple[Basis, str]:
+    """Of what is simulated at a rate for each replica, in which 99 of 100 requests meet no more than `inside`."""
+    if replica.mode == "concurrency":
+        low, high = replica.loads[0].load, replica.most_inside
+        seen = f"up to {inside} requests in a replica"
+        if inside > high:
+            return "extrapolated", f"{seen}, and {high} were measured"
+        if low > 1:
+            return "extrapolated", f"{seen}, and fewer than {plain_number(low)} were not measured"
+        return "interpolated", f"{seen}, between concurrency 1 and {high}"
+    rates = sorted(row.load for row in replica.loads)
+    near = next((row for row in rates if is_near(rate, row)), None)
+    if near is not None:
+        return "measured", f"rate {plain_number(near)}"
+    if rate > rates[-1]:
+        return "extrapolated", f"above rate {plain_number(rates[-1])}"
+    return _between(rate, rates, "rate")
+
+
+def _between(rate: float, rates: Sequence[float], words: str) -> tuple[Basis, str]:
+    """Below the lightest load there is nothing but less of it."""
+    above = next(row for row in rates if row >= rate)
+    below = max((row for row in rates if row < rate), default=0.0)
+    ends = " and ".join(plain_number(round(row, 1)) for row in (below, above))
+    return "interpolated", f"between {ends} {words}" if words.endswith("/s") else f"between {words} {ends}"
+
+
+def _used_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
+    """Of a share of the most that was measured: the traffic is given, the most is not."""
+    best = max(replica.loads, key=lambda row: row.low_per_s)
+    if rate > best.per_s:
+        return "extrapolated", "above the most that was measured"
+    words = "concurrency" if replica.mode == "concurrency" else "rate"
+    return "measured", f"of the most at {words} {plain_number(best.load)}"
+
+
+def _failed_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
+    rates = sorted(row.per_s for row in replica.loads)
+    near = next((row for row in rates if is_near(rate, row)), None)
+    if near is not None:
+        return "measured", f"{plain_number(round(near, 1))} requests/s"
+    if rate > rates[-1]:
+        return "extrapolated", f"above {plain_number(round(rates[-1], 1))} requests/s"
+    return _between(rate, rates, "requests/s")
+
+
+def _over_time_basis(traffic: ExpectedTraffic, basis: Basis) -> Basis:
+    """Where not every rate was simulated, those between are interpolated at the best."""
+    is_whole = traffic.times_s is not None or len(traffic.stretches) <= MOST_SIMULATED
+    return basis if is_whole or basis == "extrapolated" else "interpolated"
+
+
+def _remarks(result: Result, replica: Replica) -> Iterator[str]:
+    if replica.is_growing:
+        last = plain_number(replica.loads[-1].load)
+        words = "concurrency" if replica.mode == "concurrency" else "rate"
+        yield (
+            f"Throughput was still growing at {words} {last}, the highest that was measured: fewer replicas may do. "
+            "Measure higher loads."
+        )
+    if replica.mode == "concurrency" and replica.loads[0].load > 1:
+        yield "Concurrency 1 was not measured: what a request takes alone is not known, and is taken as slower."
+    wide = [
+        half
+        for level in result.levels
+        if level.measurement is not None
+        and (half := level.measurement.infer_per_s.relative_half_width) is not None
+        and half > WIDE
+    ]
+    if wide:
+        yield (
+            f"A throughput is known to ±{share(max(wide))} only, and its lower end counts: fewer replicas may do. "
+            "Measure for longer."
+        )
+    if any(level.has_remark(Note.CLIENT_LIMITED) for level in result.levels):
+        yield "The client was the limit at some level: a replica may do more than was measured."

@@ -1,0 +1,230 @@
+"""The traffic that replicas are to be counted for: how many requests come, and when.
+
+    200/s, 12000/m       a rate that stays the same
+    trace.jsonl          single requests with their times, in any format that `measure --replay` reads
+    curve.csv            a daily curve: its first line names the columns time and rate (requests per second)
+
+`class_traffic` has the classes of a scenario.
+
+Traffic is cut into stretches, and the promise is to hold in each of them. Single requests come when the trace says,
+bursts and all; otherwise requests come independently of each other (Poisson) at the rate of their stretch.
+"""
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S
+from inferometer.dataset.dataset import read_bytes, split_lines
+from inferometer.dataset.replay import read_trace
+
+Times = NDArray[np.float64]
+
+STRETCH_S = 300.0
+PER_STRETCH = 1000  # requests of a trace, on average, where its stretches are not given: a p99 needs some
+RATE_S = 3600.0  # how long a rate is looked at
+MOST_STRETCHES = 10_000
+DAY_S = 24 * 3600.0
+_RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:/(?P<unit>s|m|min|h|d|day))?")
+_PER_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY_S, "day": DAY_S}
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
+FORMS = (
+    "give a rate such as 200/s, a trace that `inferometer measure --replay` reads, a CSV file with the columns time "
+    "and rate, or a scenario that ends in .yaml"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the time with its mean rate."""
+
+    start_s: float
+    length_s: float
+    rate: float  # requests per second
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.length_s
+
+    @property
+    def requests(self) -> float:
+        return self.rate * self.length_s
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTraffic:
+    """`times_s` are those of the single requests, in order; None where only rates are known."""
+
+    name: str
+    form: str  # rate, trace, daily curve or scenario
+    stretches: tuple[Stretch, ...]
+    times_s: Times | None = None
+
+    @property
+    def peak(self) -> int:
+        """Which stretch has the highest rate."""
+        return max(range(len(self.stretches)), key=lambda number: self.stretches[number].rate)
+
+    def numbers(self, place: int) -> tuple[int, int]:
+        """Which of the single requests come in a stretch: from the first number to before the second."""
+        if self.times_s is None:
+            return 0, 0
+        starts = [row.start_s for row in self.stretches[place : place + 2]]
+        cuts = np.searchsorted(self.times_s, starts).tolist()
+        return (cuts[0], cuts[1]) if len(cuts) == 2 else (cuts[0], len(self.times_s))
+
+    @property
+    def span_s(self) -> float:
+        return self.stretches[-1].end_s - self.stretches[0].start_s
+
+    @property
+    def requests(self) -> float:
+        return sum(row.requests for row in self.stretches)
+
+
+def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
+    """Which form it has, what was given says itself."""
+    if _RATE.fullmatch(given.strip()):
+        return of_rate(given)
+    if not Path(given).is_file():
+        raise UsageError(f"--traffic is '{given}', which is neither a rate nor a file", remedy=FORMS)
+    if _is_curve(given):
+        return of_curve(given)
+    return of_trace(given, stretch_s)
+
+
+def of_rate(given: str) -> ExpectedTraffic:
+    """Always the same: `200/s`, `200`, `12000/m`."""
+    found = _RATE.fullmatch(given.strip())
+    if found is None:
+        raise UsageError(f"'{given}' is no rate", remedy="write it like 200/s or 12000/m")
+    rate = float(found["number"]) / _PER_S[found["unit"] or "s"]
+    if rate <= 0:
+        raise UsageError(f"the rate '{given}' is no traffic", remedy="give a rate above 0, such as 200/s")
+    return ExpectedTraffic(given.strip(), "rate", (Stretch(0.0, RATE_S, rate),))
+
+
+def of_trace(path: str, stretch_s: float | None = None) -> ExpectedTraffic:
+    """Single requests with their times."""
+    entries = read_trace(path).entries
+    times = np.array([entry.time_ns for entry in entries], dtype=np.float64) / NS_PER_S
+    if len(times) < 2 or times[-1] <= 0:
+        raise UsageError(
+            f"the trace '{path}' has no two requests at different times", remedy="give a longer trace"
+        )
+    # The last request is followed by a gap, too.
+    span_s = float(times[-1]) * len(times) / (len(times) - 1)
+    usual_s = max(STRETCH_S, span_s * PER_STRETCH / len(times))
+    number = max(1, math.floor(span_s / (usual_s if stretch_s is None else stretch_s) + 1e-9))
+    if number > MOST_STRETCHES:
+        raise UsageError(
+            f"'{path}' would be {number:,} stretches",
+            remedy=f"{MOST_STRETCHES:,} are the most: give a longer --stretch",
+        )
+    length_s = span_s / number
+    starts = np.arange(number) * length_s
+    counts = np.diff(np.searchsorted(times, starts), append=len(times))
+    rows = tuple(
+        Stretch(start_s, length_s, count / length_s)
+        for start_s, count in zip(starts.tolist(), counts.tolist(), strict=True)
+    )
+    return ExpectedTraffic(Path(path).name, "trace", rows, times)
+
+
+def of_curve(path: str) -> ExpectedTraffic:
+    """A row for each change of the rate; the last one lasts as long as the one before it."""
+    lines = [line for line in split_lines(read_bytes(path)) if line.strip()]
+    header = _header(lines[0])
+    rows = [_curve_row(path, number, line, header) for number, line in enumerate(lines[1:], start=2)]
+    if not rows:
+        raise UsageError(
+            f"the curve '{path}' has no rows", remedy="write one for each time, such as 08:00,120"
+        )
+    starts = _ascending(path, [time for time, _ in rows])
+    lengths = [after - before for before, after in pairwise(starts)]
+    lengths.append(lengths[-1] if lengths else RATE_S)
+    if not any(rate for _, rate in rows):
+        raise UsageError(f"the curve '{path}' has no traffic", remedy="give a rate above 0 in some row")
+    stretches = tuple(
+        Stretch(start, length, rate) for start, length, (_, rate) in zip(starts, lengths, rows, strict=True)
+    )
+    return ExpectedTraffic(Path(path).name, "daily curve", stretches)
+
+
+# --- rows of a curve
+
+
+def _is_curve(path: str) -> bool:
+    lines = split_lines(read_bytes(path))
+    return bool(lines) and {"time", "rate"} <= set(_header(lines[0]))
+
+
+def _header(line: bytes) -> list[str]:
+    return [cell.strip().lower() for cell in _cells(line)]
+
+
+def _cells(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode("utf-8-sig", "replace")]), [])
+    except csv.Error:
+        return []
+
+
+def _curve_row(path: str, number: int, line: bytes, header: list[str]) -> tuple[float, float]:
+    where, cells = f"line {number} of '{path}'", _cells(line)
+    if len(cells) != len(header):
+        raise UsageError(
+            f"{where} has {len(cells)} cells, and the first line names {len(header)} columns",
+            remedy="give a whole file",
+        )
+    time, rate = cells[header.index("time")].strip(), cells[header.index("rate")].strip()
+    try:
+        per_s = float(rate)
+    except ValueError:
+        per_s = -1.0
+    if not 0 <= per_s < 1e9:
+        raise UsageError(
+            f"{where}: the rate is '{rate}'", remedy="it is a number of requests per second, 0 or more"
+        )
+    return _seconds(where, time), per_s
+
+
+def _seconds(where: str, text: str) -> float:
+    """Of a time of day, a date with a time, or a number of seconds."""
+    if clock := _CLOCK.fullmatch(text):
+        return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3] or 0)
+    try:
+        found = float(text)
+    except ValueError:
+        pass
+    else:
+        if math.isfinite(found):
+            return found
+    try:
+        return (datetime.fromisoformat(text).replace(tzinfo=None) - datetime(1970, 1, 1)) / timedelta(
+            seconds=1
+        )
+    except ValueError:
+        raise UsageError(
+            f"{where}: the time is '{text}'",
+            remedy="write a time of day such as 08:30, a date with a time, or a number of seconds",
+        ) from None
+
+
+def _ascending(path: str, times: list[float]) -> list[float]:
+    """From the first one on, but a time of day stays what it is."""
+    for number, (before, after) in enumerate(pairwise(times), start=3):
+        if after <= before:
+            raise UsageError(
+                f"line {number} of '{path}' is not after the line before it", remedy="sort the rows by time"
+            )
+    start = times[0] if 0 <= times[0] < DAY_S else math.fmod(times[0], DAY_S)
+    return [time - times[0] + start for time in times]

@@ -1,0 +1,352 @@
+"""A capacity plan as a document: how many replicas, when, at which cost, and where each figure comes from."""
+
+from collections.abc import Iterator, Sequence
+
+from inferometer.base.units import NS_PER_S
+from inferometer.capacity.plan import (
+    HOURS_PER_MONTH,
+    BasedFigure,
+    CapacityPlan,
+    FleetFigures,
+    PlannedOption,
+    PlannedTerm,
+)
+from inferometer.report.document import (
+    Column,
+    Depth,
+    Document,
+    Facts,
+    Figure,
+    Message,
+    Section,
+    Table,
+    Tone,
+    message_section,
+    text_columns,
+)
+from inferometer.report.documents.capacity_charts import clock, day_charts
+from inferometer.report.format import NONE, curve, duration, plain_number, plural, quantity, share, time_span
+
+CURVE_WIDTH = 60  # characters
+
+
+def capacity_document(plan: CapacityPlan) -> Document:
+    """The whole report."""
+    sections = (
+        _answer_section(plan),
+        _day_section(plan),
+        _scaling_section(plan),
+        _option_section(plan),
+        _basis_section(plan),
+        message_section("notes", "Notes", _notes(plan)),
+    )
+    return Document(
+        kind="Capacity",
+        title=plan.traffic,
+        facts=(plan.form, f"at most {quantity(plan.stretches[plan.peak].rate)} requests/s", plan.promise),
+        verdict=_verdict(plan),
+        sections=tuple(section for section in sections if section is not None),
+        tone=Tone.BAD if plan.best is None else Tone.GOOD,
+        figures=tuple(_figures(plan)),
+    )
+
+
+def money(value: float) -> str:
+    """Two decimals, or the whole number of a large sum."""
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _verdict(plan: CapacityPlan) -> str:
+    chosen = plan.chosen
+    if chosen is None or chosen.fewest is None or chosen.whole is None:
+        reasons = "; ".join(f"{option.name}: {option.reason}" for option in plan.options)
+        return f"No number of replicas keeps '{plan.promise}': {reasons}."
+    fewest, whole = chosen.fewest, chosen.whole
+    words = f"{plural(fewest.replicas, 'replica')} of {chosen.name} keep{'s' * (fewest.replicas == 1)} '{plan.promise}'"
+    words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s ({fewest.basis})"
+    if plan.spare:
+        lost = "one is" if plan.spare == 1 else f"{plan.spare} are"
+        words += (
+            f"; {whole.replicas} also when {lost} lost, each {share(whole.utilisation.value)} busy until then"
+        )
+    else:
+        words += f", each {share(fewest.utilisation.value)} busy"
+    if chosen.cost_per_h is not None:
+        words += f"; {money(chosen.cost_per_h)} per hour"
+    if len(plan.options) > 1:
+        least = "cheapest" if chosen.cost_per_h is not None else "fewest"
+        words += f", the {least} of {plural(len(plan.options), 'option')}"
+    return f"{words}. Assumed: {plan.balancer}."
+
+
+def _figures(plan: CapacityPlan) -> Iterator[Figure]:
+    chosen = plan.chosen
+    if chosen is None or chosen.fewest is None or chosen.whole is None:
+        return
+    yield Figure(
+        "Replicas",
+        str(chosen.whole.replicas),
+        f"{chosen.fewest.replicas} and {plan.spare} spare, {chosen.fewest.basis}",
+    )
+    used = chosen.whole.utilisation
+    yield Figure("Utilisation", share(used.value), f"of each at the peak, {used.basis}")
+    for term in chosen.fewest.terms:
+        if term.figure == "latency":
+            yield Figure(
+                term.name, duration(term.expected.value), f"without the spare ones, {term.expected.basis}"
+            )
+            break
+    if chosen.cost_per_h is not None:
+        yield Figure(
+            "Cost", f"{money(chosen.cost_per_h)}/h", f"{money(chosen.cost_per_h * HOURS_PER_MONTH)} a month"
+        )
+
+
+# --- at the peak
+
+
+def _answer_section(plan: CapacityPlan) -> Section | None:
+    rows = [row for option in plan.options for row in _option_rows(plan, option)]
+    if not rows:
+        return None
+    columns = (
+        *text_columns("Option"), Column("Replicas"), Column("Requests/s each"), Column("Utilisation"),
+        *(Column(name) for name in _term_names(plan)), Column("Cost per hour"), *text_columns("Basis"),
+    )  # fmt: skip
+    hardest = plan.stretches[plan.peak]
+    lead = (
+        f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
+        if len(plan.stretches) > 1
+        else "Requests come at this rate all the time."
+    )
+    lead += f" Requests come {plan.arrivals}, and a balancer gives them to replicas {_how(plan.balancer)}."
+    return Section("peak", "At the peak", lead, (Table("Replicas at the peak", columns, tuple(rows)),))
+
+
+def _how(balancer: str) -> str:
+    return {
+        "round-robin": "in turn (round robin)",
+        "random": "at random",
+        "least-outstanding": "with the fewest requests in them (least outstanding)",
+    }.get(balancer, balancer)
+
+
+def _option_rows(plan: CapacityPlan, option: PlannedOption) -> Iterator[tuple[str, ...]]:
+    if option.fewest is None or option.whole is None:
+        return
+    yield _row(plan, option, option.fewest, "the fewest" if plan.spare else "")
+    if plan.spare:
+        yield _row(plan, option, option.whole, f"with {plan.spare} spare")
+
+
+def _row(plan: CapacityPlan, option: PlannedOption, fleet: FleetFigures, words: str) -> tuple[str, ...]:
+    cost = None if option.price_per_h is None else option.price_per_h * fleet.replicas
+    name = f"{option.name}, {words}" if words else option.name
+    return (
+        name,
+        str(fleet.replicas),
+        quantity(fleet.per_replica),
+        share(fleet.utilisation.value),
+        *(_value(term) for term in fleet.terms),
+        NONE if cost is None else money(cost),
+        fleet.basis,
+    )
+
+
+def _term_names(plan: CapacityPlan) -> list[str]:
+    found = next((option.fewest for option in plan.options if option.fewest is not None), None)
+    return [] if found is None else [term.name for term in found.terms]
+
+
+def _value(term: PlannedTerm) -> str:
+    return duration(term.expected.value) if term.figure == "latency" else share(term.expected.value)
+
+
+# --- over the day
+
+
+def _day_section(plan: CapacityPlan) -> Section | None:
+    chosen = plan.chosen
+    if chosen is None or len(plan.stretches) == 1:
+        return None
+    hours = [row.length_s / 3600 for row in plan.stretches]
+    mean = sum(number * length for number, length in zip(chosen.over_time, hours, strict=True)) / sum(hours)
+    lead = (
+        f"Of {chosen.name}, between {min(chosen.over_time)} and {max(chosen.over_time)} replicas, {quantity(mean)} on "
+        f"average ({chosen.over_time_basis})"
+    )
+    if chosen.cost_per_h is not None and chosen.following_per_h is not None:
+        saved = 1 - chosen.following_per_h / chosen.cost_per_h
+        lead += f": {money(chosen.following_per_h)} per hour instead of {money(chosen.cost_per_h)}, {share(saved)} less"
+    return Section(
+        "day",
+        "Over time",
+        f"{lead}.",
+        (*day_charts(plan, chosen), _curves(plan, chosen), _day_table(plan, chosen)),
+    )
+
+
+def _curves(plan: CapacityPlan, chosen: PlannedOption) -> Facts:
+    """For where nothing can be drawn."""
+    return Facts(
+        "In one line",
+        (
+            ("Requests/s", _line([row.rate for row in plan.stretches])),
+            ("Replicas", _line([float(number) for number in chosen.over_time])),
+        ),
+    )
+
+
+def _line(values: Sequence[float]) -> str:
+    """Of as many values for each bar as it takes for one line; the highest counts."""
+    each = -(-len(values) // CURVE_WIDTH)
+    groups = [values[start : start + each] for start in range(0, len(values), each)]
+    return f"{curve([max(group) for group in groups], CURVE_WIDTH)} {plain_number(round(max(values), 1))} at most"
+
+
+def _day_table(plan: CapacityPlan, chosen: PlannedOption) -> Table:
+    rows = tuple(
+        (
+            clock(plan, stretch.start_s),
+            quantity(stretch.rate),
+            str(number),
+            share(stretch.rate / number / chosen.replica.most_per_s.value) if number else NONE,
+        )
+        for stretch, number in zip(plan.stretches, chosen.over_time, strict=True)
+    )
+    columns = (*text_columns("From"), Column("Requests/s"), Column("Replicas"), Column("Utilisation"))
+    return Table("Replicas over time, with the spare ones", columns, rows, Depth.DETAIL)
+
+
+def _scaling_section(plan: CapacityPlan) -> Section | None:
+    rows = []
+    for option in plan.options:
+        found = option.autoscaling
+        if found is None:
+            continue
+        rows.append(
+            (
+                option.name,
+                share(found.broken_share),
+                f"{found.fewest} to {found.most}",
+                quantity(found.replica_hours),
+                NONE if option.scaled_per_h is None else money(option.scaled_per_h),
+                option.over_time_basis,
+                "kept" if found.is_kept else "broken",
+            )
+        )
+    first = next((option.autoscaling for option in plan.options if option.autoscaling is not None), None)
+    if first is None:
+        return None
+    tones = tuple(Tone.GOOD if row[-1] == "kept" else Tone.BAD for row in rows)
+    columns = (
+        *text_columns("Option"), Column("Requests while broken"), Column("Replicas"),
+        Column("Replica hours"), Column("Cost per hour"), *text_columns("Basis", "Promise"),
+    )  # fmt: skip
+    lead = (
+        f"Simulated: a scaler that keeps to {first.rule}, whose replicas are ready {_span(first.startup_s)} after they "
+        f"are started. {_scaled(plan)}"
+    )
+    return Section(
+        "autoscaling",
+        "With an autoscaler",
+        lead.rstrip(),
+        (Table("Autoscaling", columns, tuple(rows), tones=tones),),
+    )
+
+
+def _scaled(plan: CapacityPlan) -> str:
+    chosen = plan.chosen
+    if chosen is None or chosen.autoscaling is None or chosen.autoscaling.is_kept:
+        return ""
+    found = chosen.autoscaling
+    times = ", ".join(clock(plan, start_s) for start_s in found.broken[:4])
+    more = f" and {len(found.broken) - 4} more" if len(found.broken) > 4 else ""
+    return f"Of {chosen.name} the promise is broken from {times}{more}: replicas come too late for the rise."
+
+
+def _span(seconds: float) -> str:
+    return time_span(seconds) if seconds >= 1 else duration(seconds * NS_PER_S)
+
+
+# --- what the options are
+
+
+def _option_section(plan: CapacityPlan) -> Section:
+    rows = []
+    for option in plan.options:
+        replica = option.replica
+        rows.append(
+            (
+                option.name,
+                option.model or NONE,
+                _based(replica.most_per_s, f"{quantity(replica.most_per_s.value)}"),
+                _based(replica.alone_ns, duration(replica.alone_ns.value)),
+                str(replica.places),
+                NONE if option.price_per_h is None else money(option.price_per_h),
+                _by_balancer(option),
+            )
+        )
+    columns = (
+        *text_columns("Option", "Model"), Column("Most requests/s"), Column("Latency alone"), Column("At once"),
+        Column("Price per hour"), *text_columns("Fewest replicas by balancer"),
+    )  # fmt: skip
+    lead = "What one replica does, from its saved result; the lower end of an interval counts."
+    return Section("options", "One replica", lead, (Table("Options", columns, tuple(rows)),))
+
+
+def _based(figure: BasedFigure, text: str) -> str:
+    return f"{text} ({figure.basis})"
+
+
+def _by_balancer(option: PlannedOption) -> str:
+    return ", ".join(f"{name} {count}" for name, count in option.by_balancer) or option.reason
+
+
+def _basis_section(plan: CapacityPlan) -> Section:
+    rows = [
+        ("Traffic", f"given: {plan.traffic} ({plan.form}); requests come {plan.arrivals}"),
+        ("Balancer", f"assumed: {plan.balancer}"),
+    ]
+    for option in plan.options:
+        words = "concurrency" if option.replica.mode == "concurrency" else "rate"
+        levels = ", ".join(
+            f"{plain_number(load)}: {quantity(per_s)}/s" for load, per_s in option.replica.measured
+        )
+        rows.append((f"{option.name}, measured", f"requests/s by {words}: {levels}"))
+        for fleet in filter(None, (option.fewest, option.whole if plan.spare else None)):
+            rows.append(
+                (f"{option.name}, {plural(fleet.replicas, 'replica')}", f"{fleet.basis}: {fleet.source}")
+            )
+            used = fleet.utilisation
+            rows.append((f"{option.name}, utilisation of {fleet.replicas}", f"{used.basis}: {used.source}"))
+            rows += [
+                (
+                    f"{option.name}, {term.name} of {fleet.replicas}",
+                    f"{term.expected.basis}: {term.expected.source}",
+                )
+                for term in fleet.terms
+            ]
+        if option.over_time and len(plan.stretches) > 1:
+            rows.append((f"{option.name}, over time", option.over_time_basis))
+    lead = (
+        "Measured: at a load that was measured. Interpolated: between such loads. Extrapolated: beyond them. Costs "
+        "rest on the numbers of replicas and the price that was given."
+    )
+    return Section(
+        "basis", "Where the figures come from", lead, (Facts("Basis", tuple(rows)),), is_detail=True
+    )
+
+
+def _notes(plan: CapacityPlan) -> Iterator[Message]:
+    for option in plan.options:
+        if option.reason:
+            yield Message(f"{option.name}: {option.reason}.", tone=Tone.BAD)
+        for remark in option.remarks:
+            yield Message(f"{option.name}: {remark}")
+        counts = [count for _, count in option.by_balancer]
+        if counts and max(counts) > min(counts) + 1:
+            yield Message(
+                f"{option.name}: the balancer matters: {_by_balancer(option)}.",
+                f"The answer is for {plan.balancer}. Several that do not know of each other are nearly random.",
+            )

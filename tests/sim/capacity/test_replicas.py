@@ -1,0 +1,93 @@
+"""The number of replicas is right or one too many, never too few: against a simulation that knows what is planted.
+
+Servers are measured on a simulated clock, as `inferometer measure` does it, and planned for from what was measured.
+"""
+
+import json
+from functools import cache
+
+import pytest
+
+from inferometer import api
+from inferometer.capacity.keeping import NoNumber, Simulator
+from inferometer.capacity.replica import replica_of
+from inferometer.capacity.traffic import ExpectedTraffic, Stretch
+from inferometer.stats.slo import parse_slo
+from tests.support.replicas import exponential, fixed, measured, replicas_it_takes, spread
+
+SECONDS = 6.0
+ONE = fixed("one instance", 1, 20.0)
+TWO = fixed("two instances", 2, 40.0)
+UNEVEN = spread("uneven", 1, 5.0, 25.0)
+WILD = exponential("exponential", 2, 20.0)
+FAR = fixed("far away", 1, 10.0, outside_ms=5.0)
+LOADS = (1, 2, 4, 8)
+
+CASES = [
+    (ONE, 200.0, 60, "round-robin"),
+    (TWO, 120.0, 120, "round-robin"),
+    (UNEVEN, 150.0, 80, "round-robin"),
+    (WILD, 150.0, 150, "round-robin"),
+    (FAR, 200.0, 40, "round-robin"),
+    (ONE, 60.0, 60, "random"),
+    (UNEVEN, 150.0, 60, "least-outstanding"),
+]
+
+
+measured_once = cache(measured)
+
+
+def planned(result, rate, limit_ms, balancer, seconds=SECONDS):
+    """The fewest, for a rate that lasts for a few seconds."""
+    traffic = ExpectedTraffic("a few seconds", "rate", (Stretch(0.0, seconds, rate),))
+    promise = parse_slo(f"p99<{limit_ms}ms")
+    return Simulator(replica_of(result, ""), traffic, promise, balancer=balancer, seed=1).surely_needed(0)
+
+
+@pytest.mark.parametrize(
+    ("server", "rate", "limit_ms", "balancer"), CASES, ids=lambda value: getattr(value, "name", str(value))
+)
+def test_right_or_one_too_many(server, rate, limit_ms, balancer):
+    said = planned(measured_once(server, LOADS), rate, limit_ms, balancer)
+    truth = replicas_it_takes(server, rate, SECONDS, limit_ms, balancer)
+    assert truth <= said <= truth + 1
+    assert truth > 1
+
+
+@pytest.mark.parametrize("server", [TWO, UNEVEN], ids=lambda server: server.name)
+def test_rates_say_it_too(server):
+    """A result of rates up to more than it can do, as `find` makes them, with the instances of its configuration."""
+    result = measured(server, (5, 20, 40, 100), by_rate=True)
+    said = planned(result, 120.0, 120, "round-robin")
+    truth = replicas_it_takes(server, 120.0, SECONDS, 120, "round-robin")
+    assert truth <= said <= truth + 1
+
+
+def test_bursts_of_a_trace_count(tmp_path):
+    """Twenty requests at once, every second: what a mean rate of 20/s hides."""
+    trace = tmp_path / "bursts.jsonl"
+    rows = [json.dumps({"timestamp": 1000 * second}) for second in range(60) for _ in range(20)]
+    trace.write_text("\n".join(rows))
+    result = measured_once(ONE, LOADS)
+    plan = api.capacity(result, traffic=trace, slo="p99<100ms")
+    assert plan.chosen.fewest.replicas == 5  # four rounds of 20 ms fit into the limit, the fifth ends at it
+    assert (
+        planned(result, 20.0, 100, "round-robin", seconds=60.0) == 1
+    )  # as many in the same minute, without bursts
+
+
+def test_fewer_measured_loads_never_make_it_too_few():
+    truth = replicas_it_takes(TWO, 120.0, SECONDS, 120, "round-robin")
+    for loads in ((1,), (1, 8)):
+        assert planned(measured_once(TWO, loads), 120.0, 120, "round-robin") >= truth, loads
+
+
+def test_without_a_light_load_no_number_is_made_up():
+    """At concurrency 8 a request takes 160 ms; how long it takes alone was not measured."""
+    result = measured_once(TWO, (8,))
+    with pytest.raises(NoNumber, match="alone"):
+        planned(result, 120.0, 120, "round-robin")
+    (option,) = api.capacity(result, traffic="120/s", slo="p99<120ms").options
+    assert option.reason == "requests break 'p99<120ms' at concurrency 8, and no lighter load was measured"
+    truth = replicas_it_takes(TWO, 120.0, SECONDS, 400, "round-robin")
+    assert planned(result, 120.0, 400, "round-robin") >= truth

@@ -1,0 +1,158 @@
+"""Plans: promises, prices, options and their errors, and where figures come from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferometer import api
+from inferometer.base.errors import UsageError
+from inferometer.capacity.fleet import Fleet, simulate
+from inferometer.capacity.replica import replica_of
+from inferometer.capacity.run import _basis, _best
+from inferometer.capacity.saved import priced
+from tests.support.capacity_plans import sample_capacity
+from tests.support.reports import sample_result
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return api.capacity(sample_result(), traffic="100/s", slo="p99<200ms", price="720/month")
+
+
+def test_a_plan_has_headroom_and_a_price(plan):
+    option = plan.chosen
+    assert option.whole.replicas == option.fewest.replicas + 1
+    assert option.whole.utilisation.value < option.fewest.utilisation.value < 1
+    assert option.cost_per_h == pytest.approx(option.replicas * 720 / 730)
+    assert option.over_time == (option.replicas,)
+    assert option.autoscaling is None  # of traffic that stays the same
+    assert (
+        dict(option.by_balancer)["random"]
+        >= dict(option.by_balancer)["round-robin"]
+        == option.fewest.replicas
+    )
+
+
+def test_every_figure_says_where_it_comes_from(plan):
+    option = plan.chosen
+    figures = [option.replica.most_per_s, option.replica.alone_ns]
+    for fleet in (option.fewest, option.whole):
+        figures += [fleet.utilisation, *(term.expected for term in fleet.terms)]
+    assert all(
+        figure.basis in ("measured", "interpolated", "extrapolated") and figure.source for figure in figures
+    )
+
+
+def test_beyond_what_was_measured_is_extrapolated():
+    replica = replica_of(sample_result(), "a")
+    assert [_basis(replica, 10.0, inside)[0] for inside in (1, 4, 5)] == [
+        "interpolated",
+        "interpolated",
+        "extrapolated",
+    ]
+    rates = replace(
+        replica, mode="request_rate", loads=tuple(replace(row, load=10 * row.load) for row in replica.loads)
+    )
+    assert [_basis(rates, rate, 1)[0] for rate in (20.0, 25.0, 50.0)] == [
+        "measured",
+        "interpolated",
+        "extrapolated",
+    ]
+
+
+def test_a_promise_that_a_single_request_breaks_has_no_number():
+    plan = api.capacity(sample_result(), traffic="100/s", slo="p99<5ms")
+    assert plan.chosen is None
+    assert plan.options[0].reason == "even a request that is alone breaks 'p99<5ms'"
+    assert "No number of replicas" in api.to_markdown(plan)
+
+
+def test_failures_count_where_they_were_measured():
+    base = sample_result()
+    last = base.levels[-1]
+    failing = replace(last.measurement, failed_count=last.measurement.request_count)
+    result = replace(base, levels=(*base.levels[:-1], replace(last, measurement=failing)))
+    replica = replica_of(result, "a")
+    assert replica.failed_share(10.0) == 0.0
+    assert replica.failed_share(1000.0) == pytest.approx(0.5)
+
+
+def test_the_cheapest_option_is_chosen():
+    options = sample_capacity().options
+    assert _best(options) == 0
+    dear = replace(options[0], cost_per_h=100.0)
+    assert _best((dear, *options[1:])) == 1
+    unpriced = replace(options[0], cost_per_h=None)
+    assert _best((unpriced, *options[1:])) == 1  # has fewer replicas
+    assert _best(options[2:]) is None
+
+
+def test_options_are_called_like_their_files():
+    results = [("a/small.json", sample_result()), ("b/large.json", sample_result())]
+    found = priced(results, (("", 1.0), ("large", 2.0)))
+    assert [(option.name, option.price_per_h) for option in found] == [("small", 1.0), ("large", 2.0)]
+    alike = priced([("a/x.json", sample_result()), ("b/x.json", sample_result())], ())
+    assert [option.name for option in alike] == ["a/x", "b/x"]
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"slo": "ttft<1s"}, "which have no ttft"),
+        ({"slo": "throughput>5"}, "which have no throughput"),
+        ({"price": {"other": 2.0}}, "--price names 'other'"),
+        ({"price": "cheap"}, "cheap"),
+        ({"scale_on": "heat:5"}, "no rule for scaling"),
+        ({"scale_on": "utilisation:150%"}, "up to 100 %"),
+        ({"scale_on": "queue:5%"}, "a number of requests"),
+        ({"balancer": "best"}, "best"),
+        ({"traffic": "0/s"}, "no traffic"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(more, complaint):
+    asked = {"traffic": "10/s", "slo": "p99<1s"} | more
+    with pytest.raises(UsageError, match=complaint) as refused:
+        api.capacity(sample_result(), **asked)
+    assert refused.value.remedy
+
+
+def test_results_of_changing_load_are_refused():
+    base = sample_result()
+    for result in (replace(base, effective=replace(base.effective, mode="replay")), replace(base, levels=())):
+        with pytest.raises(UsageError) as refused:
+            api.capacity(result, traffic="10/s", slo="p99<1s")
+        assert "inferometer measure" in refused.value.remedy
+
+
+def test_the_same_seed_gives_the_same_plan(plan):
+    assert plan == api.capacity(sample_result(), traffic="100/s", slo="p99<200ms", price="720/month")
+
+
+# --- the fleet
+
+
+def exact(places, per_s):
+    """Every request needs the same."""
+    base = replica_of(sample_result(), "a")
+    return replace(base, places=places, per_s=per_s, edges=(1.0, 1.0), shares=(0.0, 1.0), delay_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("places", "per_s", "latencies"),
+    [
+        (1, (10.0,), [0.1, 0.2, 0.3, 0.1]),  # in turn
+        (2, (10.0, 20.0), [0.1, 0.1, 0.2, 0.1]),  # two at a time
+        (2, (10.0, 10.0), [0.2, 0.2, 0.3, 0.1]),  # two that share the work of one: the third is alone at last
+    ],
+)
+def test_three_requests_at_once_and_one_later(places, per_s, latencies):
+    found = simulate(Fleet(exact(places, per_s), 1), np.array([0.0, 0.0, 0.0, 5.0]), np.random.default_rng(1))
+    assert found.latencies_s.tolist() == pytest.approx(latencies)
+    assert found.inside.tolist() == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize("balancer", ["round-robin", "least-outstanding"])
+def test_balancers_spread_what_comes_at_once(balancer):
+    found = simulate(Fleet(exact(1, (10.0,)), 4, balancer), np.zeros(8), np.random.default_rng(1))
+    assert sorted(found.latencies_s.tolist()) == pytest.approx([0.1] * 4 + [0.2] * 4)
