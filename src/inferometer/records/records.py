@@ -1,11 +1,12 @@
 """Requests as numpy columns, in the order in which they ended."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base import status
+from inferometer.base.frozen import frozen
 from inferometer.records.ring import CAPACITY, HEADER, PART, READ, ROW, STAMPS, STAMPS_READ, WRITTEN
 
 Column = NDArray[np.int64]
@@ -13,7 +14,7 @@ Column = NDArray[np.int64]
 NO_TIMES: Column = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Records:
     """What happened to each request; times are `time.monotonic_ns`, and a time that never came is 0."""
 
@@ -163,7 +164,7 @@ def _between(ring: Column, start: int, stop: int) -> Column:
     return np.concatenate((ring[first:], ring[:last]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """Every request of a load, counted by how it ended: since the load began, over all workers it ever had."""
 

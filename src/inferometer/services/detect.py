@@ -7,10 +7,10 @@ also sees a server behind the other one of TLS and plain text.
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from inferometer.base.errors import MissingError, PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.base.units import plain_number
 from inferometer.services.endpoint import Connection, Endpoint
@@ -21,7 +21,7 @@ LONGEST_TEXT = 4000  # of a page, to see what it is
 _NOBODY = "inferometer-looks-around"  # a model that no server has
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeAnswer:
     """What came back: an HTTP status with the JSON document, if it was one, and how the text began; over gRPC status
     200, or 0 for an error."""

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
-from inferometer.model.spec import ModelSpec, TensorSpec
+from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import RESPONSE, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import JsonCalls
 
 OUTPUT = TensorSpec(RESPONSE, "JSON", (1,))
 """What comes back, as text."""
@@ -31,6 +35,12 @@ class PlainHttp(Service):
         bodies = [read_body(text) for text in self._options.bodies]
         requests = tuple(map(self._render, bodies if bodies else [None]))
         return Traffic(Wiring(self._connection.endpoint), requests)
+
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
+        """What a step calls is a path here, with a body or without one."""
+        from inferometer.services.calls import JsonCalls
+
+        return JsonCalls(self._connection, self._path, method=self._options.method)
 
     @property
     def _path(self) -> str:

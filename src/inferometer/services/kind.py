@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the command line reads the table and must not wait for what
     from inferometer.services.endpoint import Connection
     from inferometer.services.shared_memory import Placement
     from inferometer.services.traffic import Steps, Traffic
+    from inferometer.services.visit_plan import StepCaller
 
 Document = Mapping[str, Any]
 
@@ -66,6 +67,14 @@ class Answering(Protocol):
 
     def infer(self, request: bytes) -> "Mapping[str, Tensor]":
         """The outputs that come back for a rendered request, by name."""
+
+
+@runtime_checkable
+class Visited(Protocol):
+    """A service whose requests can be made while the load runs, as visits need it."""
+
+    def caller(self, model: "ModelSpec", sample: "Sequence[Tensor]") -> "StepCaller":
+        """Makes the requests of one model; inputs that a call does not give are those of the sample."""
 
 
 class Kind(NamedTuple):

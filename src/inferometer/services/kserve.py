@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REQUEST_ID, PARAMETERS = 3, 4  # fields of ModelInferRequest, and of ModelInferResponse
 OUTPUTS, RAW_CONTENTS = 5, 6  # of ModelInferResponse
+RAW_INPUTS = 7  # of ModelInferRequest
 NAME = 1  # of InferOutputTensor
 KEY, VALUE = 1, 2  # of a map's entry
 BOOL, INT64 = 1, 2  # of InferParameter
@@ -62,6 +63,11 @@ def _parameter(name: bytes, kind: int, value: int) -> bytes:
     inner = varint(kind << 3 | VARINT) + varint(value)
     entry = _chunk(KEY, name) + _chunk(VALUE, inner)
     return _chunk(PARAMETERS, entry)
+
+
+def raw_input(data: bytes) -> bytes:
+    """The values of an input as they stand at the end of a ModelInferRequest."""
+    return _chunk(RAW_INPUTS, data)
 
 
 def _chunk(number: int, data: bytes) -> bytes:

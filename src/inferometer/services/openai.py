@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import encode_json
@@ -26,6 +26,9 @@ from inferometer.services.openai_media import (
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Reply, Steps, Traffic, Wiring, render_http
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import JsonCalls
 
 PAYLOAD = TensorSpec("payload", "JSON", (1,))
 """The one input: the JSON body of a request. Data may instead hold `prompt`, `messages`, or `query` and `documents`, of
@@ -79,6 +82,12 @@ class OpenAi(Service):
             asked.append(asked_tokens(body))
             requests.append(render_http(self._connection, self.path, body))
         return Traffic(wiring, tuple(requests), asked_tokens=tuple(asked))
+
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
+        """A body names its model; answers come whole."""
+        from inferometer.services.calls import JsonCalls
+
+        return JsonCalls(self._connection, self.path, {"model": model.name})
 
     @property
     def path(self) -> str:

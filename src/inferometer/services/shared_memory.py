@@ -18,13 +18,14 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.services.traffic import Steps
 from inferometer.services.undo import Undo, guarded
@@ -154,7 +155,7 @@ class Registry(Protocol):
     def unregister_memory(self, kind: str, region: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """The tensors to share and where each one goes."""
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -25,6 +25,9 @@ from inferometer.services.http_control import HttpControl
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import JsonCalls
 
 # --- messages
 #
@@ -355,6 +358,15 @@ class TfServingRest(Service):
         """The outputs that come back for a rendered request, by name."""
         return self._outputs.tensors(self._control.infer(request)[1])
 
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
+        """Bodies as its REST interface takes them: `instances` or `inputs`."""
+        from inferometer.services.calls import JsonCalls
+
+        return JsonCalls(self._connection, self._predict(model), {"signature_name": self._options.signature})
+
+    def _predict(self, model: ModelSpec) -> str:
+        return f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}:predict"
+
     def _render(self, model: ModelSpec, step: Sequence[Tensor]) -> bytes:
         """Tensors by name, each whole: the form that also fits inputs without a batch dimension."""
         document = {
@@ -362,8 +374,7 @@ class TfServingRest(Service):
             "inputs": {tensor.name: _nested(tensor) for tensor in step},
         }
         body = json.dumps(document, separators=(",", ":")).encode()
-        path = f"{self._connection.endpoint.prefix}{_path(model.name, model.version)}:predict"
-        return render_http(self._connection, path, body)
+        return render_http(self._connection, self._predict(model), body)
 
 
 def _path(name: str, version: str) -> str:

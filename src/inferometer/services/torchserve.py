@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
@@ -27,6 +27,9 @@ from inferometer.services.shared_memory import Placement
 from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, WholeBody, Wiring, render_http
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import JsonCalls
 
 FILE = TensorSpec("TORCHSERVE_INPUT", "BYTES", (1,), optional=True)
 DATA = TensorSpec("data", "BYTES", (1,), optional=True)
@@ -127,9 +130,17 @@ class TorchServe(Service):
             requests = tuple(self._render(model, *_form(*_part(step))) for step in steps)
         return Traffic(wiring, requests, findings=(*self._about_workers(model), *self._about_metrics()))
 
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "JsonCalls":
+        """Bodies of JSON."""
+        from inferometer.services.calls import JsonCalls
+
+        return JsonCalls(self._connection, self._path(model))
+
+    def _path(self, model: ModelSpec) -> str:
+        return f"{self._connection.endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
+
     def _render(self, model: ModelSpec, content_type: str, body: bytes) -> bytes:
-        path = f"{self._connection.endpoint.prefix}/predictions/{_tail(model.name, model.version)}"
-        return render_http(self._connection, path, body, (("Content-Type", content_type),))
+        return render_http(self._connection, self._path(model), body, (("Content-Type", content_type),))
 
     # --- the management API
 

@@ -12,6 +12,7 @@ from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
     from inferometer.model.spec import Tensor  # workers do without it, unless they read replies
+    from inferometer.services.visit_plan import VisitPlan
 
 Steps = Sequence[Sequence["Tensor"]]
 """The tensors of each request."""
@@ -241,6 +242,9 @@ class Traffic(NamedTuple):
     asked_tokens: tuple[
         int, ...
     ] = ()  # by step, the most tokens that its request asks for; 0 where it does not
+    visits: "VisitPlan | None" = (
+        None  # makes the requests while the load runs; `requests` are empty, one for each step
+    )
 
 
 def render_http(

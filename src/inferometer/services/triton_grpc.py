@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec, Tensor
 from inferometer.options.options import Options
@@ -14,10 +15,13 @@ from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
 from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
 from inferometer.services.kind import Document, Service
-from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages
+from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages, raw_input
 from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
 from inferometer.services.traffic import Steps, Traffic
 from inferometer.services.undo import TraceSettings
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import TensorCalls
 
 service_pb2 = load_messages()
 
@@ -114,6 +118,13 @@ class TritonGrpc(Service):
         )
         return Traffic(wiring, requests, findings=(plain_sentence(self),) if model.is_plain else ())
 
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "TensorCalls":
+        """Makes requests while the load runs; inputs that a call does not give are those of the sample."""
+        from inferometer.services.calls import KeptHeads, TensorCalls
+
+        rendering = KeptHeads(_Rendering(model, self._options.request_parameters), raw_input)
+        return TensorCalls(model, rendering, {tensor.name: tensor for tensor in sample})
+
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a ModelInferResponse; those in shared memory are not in it."""
         return grpc_outputs(body)
@@ -125,6 +136,17 @@ class TritonGrpc(Service):
     def message_types(self) -> tuple[Any, Any]:
         reply = "ModelStreamInferResponse" if self._options.streaming else "ModelInferResponse"
         return service_pb2.ModelInferRequest, getattr(service_pb2, reply)
+
+
+@frozen
+class _Rendering:
+    """Requests for one model."""
+
+    model: ModelSpec
+    parameters: tuple[tuple[str, str, str], ...]
+
+    def __call__(self, step: Sequence[Tensor]) -> bytes:
+        return render_request(self.model, [(tensor, None) for tensor in step], None, self.parameters)
 
 
 def render_request(

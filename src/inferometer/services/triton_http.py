@@ -3,11 +3,12 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.model import answers
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
@@ -19,6 +20,9 @@ from inferometer.services.kserve import ID_PLACE, PLACE, http_outputs, http_tens
 from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
 from inferometer.services.traffic import Steps, Traffic, Wiring, render_http
 from inferometer.services.undo import TraceSettings
+
+if TYPE_CHECKING:  # only visits need these
+    from inferometer.services.calls import TensorCalls
 
 BINARY, JSON = "binary", "json"
 _TRACE_PATH = "/v2/trace/setting"
@@ -32,6 +36,9 @@ class TritonHttp(Service):
         self._connection = connection
         self._options = Options() if options is None else options
         self._control = HttpControl(connection)
+        self._taken: dict[
+            str, tuple[Options, tuple[str, ...]]
+        ] = {}  # by model: formats, and what to say of them
 
     # --- control calls
 
@@ -114,6 +121,15 @@ class TritonHttp(Service):
         wiring = Wiring(self._connection.endpoint, has_ids=has_ids)
         return Traffic(wiring, requests, findings=findings)
 
+    def caller(self, model: ModelSpec, sample: Sequence[Tensor]) -> "TensorCalls":
+        """Makes requests while the load runs; inputs that a call does not give are those of the sample."""
+        from inferometer.services.calls import KeptHeads, TensorCalls
+
+        formats = self._formats_taken(model, sample)[0] if model.is_plain else self._options
+        chosen = Options(input_format=formats.input_format, output_format=formats.output_format)
+        rendering = KeptHeads(_Rendering(self._connection, model, chosen, None), bytes)
+        return TensorCalls(model, rendering, {tensor.name: tensor for tensor in sample})
+
     def read_outputs(self, body: bytes, header_length: int | None) -> dict[str, bytes]:
         """The raw values in a reply; those in shared memory are not in it."""
         return http_outputs(body, None if header_length is None else str(header_length))
@@ -125,6 +141,11 @@ class TritonHttp(Service):
 
     def _formats_taken(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         """A server without model configurations is no Triton: binary tensors are sent only if it takes them."""
+        if model.name not in self._taken:
+            self._taken[model.name] = self._find_formats(model, step)
+        return self._taken[model.name]
+
+    def _find_formats(self, model: ModelSpec, step: Sequence[Tensor]) -> tuple[Options, tuple[str, ...]]:
         asked = self._options
         if asked.is_dry:
             return asked, (
@@ -152,7 +173,7 @@ class TritonHttp(Service):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rendering:
     """Requests for one model, with tensors in these formats."""
 
@@ -161,6 +182,9 @@ class _Rendering:
     formats: Options
     placement: Placement | None
     has_ids: bool = False
+
+    def __call__(self, step: Sequence[Tensor]) -> bytes:
+        return self.whole([(tensor, None) for tensor in step])
 
     def whole(self, step: Sequence[Placed]) -> bytes:
         headers, body = self.parts(step)

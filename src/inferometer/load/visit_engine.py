@@ -1,0 +1,405 @@
+"""The loop that sends visits: requests that depend on the answers before them.
+
+A **visitor** is one unit of concurrency, as a slot of the plain engine is: it has at most one request outstanding, and
+makes one visit after the other. By rate a visit takes a visitor when it is due, and its time counts from then on. The
+links, plans, records and rules of failures are those of the plain engine (engine.py); what differs is that a request is
+made when its turn comes, from the answers before it, and that every reply is read.
+
+* A step that fails ends its visit, which has failed; the visitor goes on with the next visit.
+* A visitor who thinks is active, and has nothing outstanding.
+* A plan with fewer visitors lets the others go after the request they carry. Their visits are not over, and count
+  neither as good nor as failed.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from inferometer.base import status as outcome
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.units import NS_PER_MS, Clock, plain_number
+from inferometer.load.engine import (
+    BURST,
+    FIRST_PAUSE_NS,
+    LONGEST_PAUSE_NS,
+    LOOK_EVERY,
+    PACE_NS,
+    PATIENCE,
+    PREPARED,
+    Reactor,
+)
+from inferometer.load.link import Callbacks, OpenLink, always_finish
+from inferometer.load.plan import NEVER, Closed, Open, Plan
+from inferometer.load.visits import VisitError, VisitMessages, VisitRun
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
+from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
+from inferometer.services.visit_plan import VisitPlan
+
+
+class _Visitor:
+    """What one visitor is doing."""
+
+    __slots__ = (
+        "due_ns", "failures", "first_sent_ns", "is_active", "is_busy", "lead_ns", "number", "run", "slot",
+        "started_ns", "step", "thought_ns", "until_ns", "visit_due_ns",
+    )  # fmt: skip
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.is_active = False  # has a visit, or will begin one
+        self.is_busy = False  # a request is outstanding
+        self.run: VisitRun | None = None  # the visit that goes on
+        self.number = 0  # of that visit
+        self.visit_due_ns = self.first_sent_ns = self.thought_ns = 0
+        self.lead_ns = 0  # a pause before its first request
+        self.due_ns = self.started_ns = self.step = 0  # of the request
+        self.until_ns = 0  # of the pause; 0 when there is none
+        self.failures = 0  # visits in a row
+
+
+class VisitEngine:
+    """Applies plans to a link, as `Engine` does, and writes one row per finished request."""
+
+    def __init__(
+        self,
+        *,
+        plan: VisitPlan,
+        messages: VisitMessages,
+        open_link: OpenLink,
+        reactor: Reactor,
+        ring: RingWriter,
+        clock: Clock,
+        on_crowded: Callable[[], None],
+        first: int = 0,
+        stride: int = 1,
+        timeout_ns: int = 0,
+    ) -> None:
+        self.examples: dict[int, str] = {}  # of each failure status, what was said first
+        self.is_interrupted = False  # set by whoever wants run() to return
+        self.begun = 0  # visits
+        self._visits = plan
+        self._messages = messages
+        self._reactor = reactor
+        self._ring = ring
+        self._clock = clock
+        self._on_crowded = on_crowded
+        self._next_number, self._stride = first, stride
+        self._timeout_ns = timeout_ns
+        self._visitors: list[_Visitor] = []
+        self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
+        self._remaining = -1  # visits still to begin; below 0 there is no end
+        self._concurrency = 0
+        self._last_start_ns = 0  # when the last visitor of a closed plan begins
+        self._open: Open | None = None
+        self._start_ns = self._number = 0
+        self._next_due = NEVER
+        self._free: list[_Visitor] = []
+        self.link = open_link(Callbacks(self.finish, always_finish(self.finish), self._explain))
+
+    # --- what the worker asks for
+
+    @property
+    def active(self) -> int:
+        return sum(visitor.is_active for visitor in self._visitors)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(visitor.is_busy for visitor in self._visitors)
+
+    @property
+    def sent(self) -> int:
+        """Requests, ever."""
+        return self._ring.written + self.outstanding
+
+    def apply(self, plan: Plan, start_ns: int = 0) -> None:
+        """Change to this plan at once; surplus visitors leave after the request they carry."""
+        self._remaining = -1 if plan.count is None else plan.count
+        if isinstance(plan, Closed):
+            self._apply_closed(plan)
+        elif isinstance(plan, Open):
+            self._apply_open(plan, start_ns)
+        else:
+            raise LocalError(f"visits follow a concurrency or a schedule, and {plan} is neither")
+
+    def _apply_closed(self, plan: Closed) -> None:
+        self._open, self._next_due = None, NEVER
+        self._concurrency = plan.concurrency
+        for visitor in self._visitors[plan.concurrency :]:
+            if visitor.is_active and not visitor.is_busy:
+                self._leave(visitor)
+        self._drop_ended_pauses()
+        while len(self._visitors) < plan.concurrency:
+            self._visitors.append(_Visitor(len(self._visitors)))
+        idle = [visitor for visitor in self._visitors[: plan.concurrency] if not visitor.is_active]
+        start_ns = self._last_start_ns = self._clock()
+        for visitor in idle:
+            visitor.is_active = True
+        for first in range(0, len(idle), BURST):
+            # Connections that are open take their requests at once; new ones are opened a burst at a time.
+            if first and self.link.opening:
+                self._last_start_ns = start_ns + first // BURST * PACE_NS
+            for visitor in idle[first : first + BURST]:
+                if self._last_start_ns > start_ns:
+                    self._rest(visitor, self._last_start_ns)
+                else:
+                    self._begin_next(visitor)
+
+    def _apply_open(self, plan: Open, start_ns: int) -> None:
+        self._open, self._concurrency, self._last_start_ns = plan, 0, 0
+        for visitor in self._visitors:
+            if visitor.is_active and visitor.run is None:
+                self._leave(visitor)
+        self._drop_ended_pauses()
+        self._free = [visitor for visitor in self._visitors if not visitor.is_active]
+        self._start_ns, self._number = start_ns, plan.first
+        # Of a small count some workers get nothing.
+        self._next_due = NEVER if plan.count == 0 else self._due_time(plan)
+        self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
+
+    def _due_time(self, plan: Open) -> int:
+        after_ns = plan.schedule.due_ns(self._number)
+        return NEVER if after_ns >= NEVER else self._start_ns + after_ns
+
+    @property
+    def is_applied(self) -> bool:
+        """As many visitors are there as the plan asks for (fewer once its count is used up)."""
+        if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
+            return False
+        return self._open is not None or self._remaining == 0 or self.active == self._concurrency
+
+    @property
+    def is_finished(self) -> bool:
+        """Every request has ended and none will follow."""
+        return self.active == 0 and (self._open is None or self._next_due >= NEVER)
+
+    def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
+        """Run the loop until the given time, or until `stop` says so, or until interrupted."""
+        clock, ring, pauses = self._clock, self._ring, self._pauses
+        end = NEVER if until_ns is None else until_ns
+        next_tick, next_look = self._next_tick(), 0
+        while not self.is_interrupted and not (stop is not None and stop()):
+            wake = min(end, next_tick, pauses[0][0] if pauses else NEVER)
+            if self._next_due < wake and self._has_room():
+                wake = self._next_due
+            self._reactor.wait(None if wake >= NEVER else wake)
+            ring.publish()
+            now = clock()
+            if self._next_due <= now:
+                self._begin_due(now)
+            if pauses and pauses[0][0] <= now:
+                self._resume(now)
+            if next_tick <= now:
+                self._cancel_late(now)
+                next_tick = self._next_tick()
+            if now >= end:
+                break
+            if ring.written >= next_look:
+                next_look = ring.written + LOOK_EVERY
+                if ring.crowded:
+                    self._on_crowded()
+
+    def cancel_all(self) -> int:
+        """Give up whatever is outstanding and begin nothing more; how many requests that cut off."""
+        self.apply(Closed(0, 0))
+        cut = [visitor for visitor in self._visitors if visitor.is_busy]
+        for visitor in cut:
+            self.link.cancel(visitor.slot, outcome.CANCELLED, "still running at the end")
+        self._ring.publish()
+        return len(cut)
+
+    # --- visits
+
+    def _begin_next(self, visitor: _Visitor) -> None:
+        """Closed: the visitor's next visit, if there is one."""
+        if visitor.slot >= self._concurrency or self._remaining == 0:
+            self._leave(visitor)
+            self.link.close(visitor.slot)
+            return
+        self._begin(visitor, self._clock())
+
+    def _begin(self, visitor: _Visitor, due_ns: int) -> None:
+        """A visit, from when it was due."""
+        if self._remaining > 0:
+            self._remaining -= 1
+        visitor.number, visitor.visit_due_ns = self._next_number, due_ns
+        visitor.thought_ns = visitor.lead_ns = visitor.first_sent_ns = 0
+        self._next_number += self._stride
+        self.begun += 1
+        try:
+            visitor.run = VisitRun(self._visits, visitor.number)
+            following = visitor.run.following(None)
+        except VisitError as error:
+            raise self._useless(str(error)) from error
+        if following.is_over:
+            raise self._useless("it is over before its first request")
+        self._messages.put(visitor.slot, following.step, following.request)
+        visitor.step = following.step
+        if following.pause_ns:
+            visitor.thought_ns = visitor.lead_ns = following.pause_ns
+            self._rest(visitor, due_ns + following.pause_ns)
+        else:
+            self._send(visitor, due_ns)
+
+    def _useless(self, why: str) -> UsageError:
+        return UsageError(
+            f"{self._visits.origin or 'the visit'} cannot begin: {why}",
+            remedy="a visit must send a request; try the function by itself",
+        )
+
+    def _send(self, visitor: _Visitor, due_ns: int) -> None:
+        """The request that was put for the visitor."""
+        now = self._clock()
+        visitor.due_ns, visitor.started_ns = due_ns, now
+        visitor.is_busy = True
+        # What links call a step is the slot here: that is where they find its request.
+        self.link.send(visitor.slot, visitor.slot, now, None)
+
+    def finish(
+        self,
+        slot: int,
+        status: int,
+        sent_ns: int,
+        wrote_ns: int,
+        first_ns: int,
+        end_ns: int,
+        received: int,
+        responses: int = 1,
+        *_: object,
+        **__: object,
+    ) -> None:
+        """Called by the link, once per request. Visits have no streams: what else is told is about those."""
+        visitor = self._visitors[slot]
+        visitor.is_busy = False
+        visitor.first_sent_ns = visitor.first_sent_ns or sent_ns
+        step, due_ns = visitor.step, visitor.due_ns
+        is_surplus = self._open is None and slot >= self._concurrency
+        over, pause_ns = NO_VISIT, 0
+        if status != outcome.CANCELLED:
+            over, pause_ns = self._after(visitor, status, end_ns)
+        ring = self._ring
+        pack_row(
+            ring.cells, ring.position,
+            due_ns, sent_ns, wrote_ns, first_ns, end_ns, status, step, received, responses,
+            over.sequence, over.started_ns, over.tokens, over.prompt_tokens, 0,
+        )  # fmt: skip
+        position = ring.position + ROW_BYTES
+        ring.position = position if position != ring.end else FIRST_BYTE
+        ring.written += 1
+        if is_surplus:
+            self._leave(visitor)
+        elif over is not NO_VISIT:
+            self._ended(visitor, bool(received), pause_ns, end_ns)
+        elif pause_ns:
+            visitor.thought_ns += pause_ns
+            self._rest(visitor, end_ns + pause_ns)
+        else:
+            self._send(visitor, self._clock())
+
+    def _after(self, visitor: _Visitor, status: int, end_ns: int) -> tuple[VisitCells, int]:
+        """What the row says of the visit, and the pause; where the visit goes on, its next request is put."""
+        assert visitor.run is not None
+        pause_ns = 0
+        if not status:
+            try:
+                following = visitor.run.following(self._messages.answers.pop(visitor.slot, None))
+                pause_ns = following.pause_ns
+                if not following.is_over:
+                    visitor.step = following.step
+                    self._messages.put(visitor.slot, following.step, following.request)
+                    return NO_VISIT, pause_ns
+            except VisitError as error:
+                status = outcome.VISIT
+                self._explain(status, str(error))
+        late_ns = max((visitor.first_sent_ns or end_ns) - visitor.visit_due_ns - visitor.lead_ns, 0)
+        cells = visit_cells(visitor.number, visitor.visit_due_ns, visitor.thought_ns, late_ns, status)
+        visitor.failures = visitor.failures + 1 if status else 0
+        self._close(visitor)
+        return cells, pause_ns
+
+    def _ended(self, visitor: _Visitor, is_answered: bool, pause_ns: int, end_ns: int) -> None:
+        """The visit is over: the next one, or a pause before it."""
+        if self._open is not None:
+            visitor.is_active = False
+            self._free.append(visitor)
+            return
+        if visitor.failures and (not is_answered or visitor.failures >= PATIENCE):
+            longer = FIRST_PAUSE_NS << min(visitor.failures - 1, 16)
+            pause_ns = max(pause_ns, FIRST_PAUSE_NS if is_answered else min(longer, LONGEST_PAUSE_NS))
+        if pause_ns and self._remaining != 0:
+            self._rest(visitor, end_ns + pause_ns)
+        else:
+            self._begin_next(visitor)
+
+    def _close(self, visitor: _Visitor) -> None:
+        run, visitor.run = visitor.run, None
+        if run is not None:
+            try:
+                run.close()
+            except VisitError as error:
+                self._explain(outcome.VISIT, str(error))
+
+    def _leave(self, visitor: _Visitor) -> None:
+        """Not a visitor any more, whatever its visit has come to."""
+        visitor.is_active = False
+        visitor.until_ns = 0
+        self._close(visitor)
+
+    # --- times
+
+    def _rest(self, visitor: _Visitor, until_ns: int) -> None:
+        visitor.until_ns = until_ns
+        heappush(self._pauses, (until_ns, visitor.slot))
+
+    def _drop_ended_pauses(self) -> None:
+        """Of visitors who have left."""
+        self._pauses[:] = [pause for pause in self._pauses if self._visitors[pause[1]].until_ns]
+        heapify(self._pauses)
+
+    def _resume(self, now_ns: int) -> None:
+        """A limited number at a time, so that replies are read in between."""
+        for _ in range(BURST):
+            if not self._pauses or self._pauses[0][0] > now_ns:
+                return
+            until_ns, slot = heappop(self._pauses)
+            visitor = self._visitors[slot]
+            visitor.until_ns = 0
+            if visitor.run is None:
+                self._begin_next(visitor)
+            else:
+                self._send(visitor, until_ns if self._open is not None else self._clock())
+
+    def _has_room(self) -> bool:
+        return self._open is None or self._open.cap is None or self.active < self._open.cap
+
+    def _begin_due(self, now_ns: int) -> None:
+        """Visits that are due, a limited number at a time so that replies are read in between."""
+        plan = self._open
+        assert plan is not None
+        for _ in range(BURST):
+            if self._next_due > now_ns or not self._has_room():
+                return
+            if self._free:
+                visitor = self._free.pop()
+            else:
+                visitor = _Visitor(len(self._visitors))
+                self._visitors.append(visitor)
+            visitor.is_active = True
+            due_ns = self._next_due
+            self._number += plan.stride
+            self._next_due = NEVER if self._remaining == 1 else self._due_time(plan)
+            self._begin(visitor, due_ns)
+
+    # --- failures
+
+    def _explain(self, status: int, text: str) -> None:
+        self.examples.setdefault(status, text)
+
+    def _next_tick(self) -> int:
+        return self._clock() + max(self._timeout_ns // 20, NS_PER_MS) if self._timeout_ns else NEVER
+
+    def _cancel_late(self, now_ns: int) -> None:
+        limit = now_ns - self._timeout_ns
+        text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
+        for visitor in list(self._visitors):
+            if visitor.is_busy and visitor.started_ns <= limit:
+                self.link.cancel(visitor.slot, outcome.TIMEOUT, text)

@@ -1,0 +1,64 @@
+"""A visit that is written in Python, as workers get it: by the file it stands in."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
+
+_LOADED: dict["VisitFile", Callable[..., Any]] = {}
+
+
+@frozen
+class VisitFile:
+    """File and function. The file is run once in a process, under a name of its own: it is not the main program."""
+
+    file: str
+    function: str
+
+    def __call__(self, number: int) -> Any:
+        return self.load()(number)
+
+    def load(self) -> Callable[..., Any]:
+        """UsageError where the file cannot be run, or has no such function."""
+        if self not in _LOADED:
+            _LOADED[self] = _function(Path(self.file).resolve(), self.function)
+        return _LOADED[self]
+
+
+def _function(path: Path, name: str) -> Callable[..., Any]:
+    try:
+        found: Any = _module(path)
+    except Exception as error:  # the user's code, whatever it raises
+        raise UsageError(
+            f"{path} cannot be run: {type(error).__name__}: {error}", remedy=f"try it: python {path}"
+        ) from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"{path} has no function '{name}'", remedy="check the name")
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _module(path: Path) -> Any:
+    """Of a package by its name there, so that it finds its neighbours."""
+    folder, parts = path.parent, [path.stem]
+    while (folder / "__init__.py").exists():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # as when it is run itself
+    if len(parts) > 1:
+        return importlib.import_module(".".join(parts))
+    name = f"inferometer_visit_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

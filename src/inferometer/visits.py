@@ -1,0 +1,5 @@
+"""For visits written in Python: what a visit of a scenario may yield (docs/scenarios.md)."""
+
+from inferometer.model.visit import Call, Pause, VisitAnswer, call, pause
+
+__all__ = ["Call", "Pause", "VisitAnswer", "call", "pause"]
