@@ -6,6 +6,7 @@ from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
 from benchmarks.merge import merge_bar
+from benchmarks.mixed import mixed_cpu
 from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
@@ -57,6 +58,14 @@ BARS = (
         rival=PERF_ANALYZER,
         rounds=5,
         open=contests.cpu_per_request(1, "grpc"),
+    ),
+    Bar(
+        name="mixed-cpu",
+        title="CPU per request, HTTP, two models by weight 3:1, concurrency 8",
+        unit="us",
+        target=1.1,
+        rival="ours with one model",
+        open=mixed_cpu,
     ),
     Bar(
         name="shm-cpu",

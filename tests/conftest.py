@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import gc
 import os
+from collections.abc import Generator
 from itertools import groupby
 from typing import Any
 
@@ -32,6 +34,7 @@ workers.start_process = lambda command, fds: fork_worker(fork_server_address(), 
 # Files with tests that take long, longest first.
 LONG = (
     *("live/test_docs.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_contract.py"),
+    *("live/test_ray.py", "live/test_tune_ray.py", "live/test_originals.py"),
     *("unit/cli/test_walk.py", "live/test_ui.py", "sim/test_find.py", "e2e/test_ui_kills.py"),
     *("sim/tune/test_smart.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
     *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
@@ -73,6 +76,17 @@ def pytest_configure(config: pytest.Config) -> None:
     shared = getattr(config, "workerinput", {}).get(SHARED)
     if shared is not None:
         os.environ[SHARED] = shared
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: to look through them for what is not needed any more takes time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -23,16 +24,19 @@ RANK = {
     "cluster": 5,
     "measure": 6,
     "find": 7,
+    "scenario": 7,
     "compare": 7,
     "diagnose": 7,
     "tune": 7,
-    "report": 8,
-    "store": 9,
-    "api": 10,
-    "selftest": 10,
-    "ui": 11,
-    "dialects": 11,
-    "cli": 12,
+    "capacity": 8,
+    "twin": 8,
+    "report": 9,
+    "store": 10,
+    "api": 11,
+    "selftest": 11,
+    "ui": 12,
+    "dialects": 12,
+    "cli": 13,
 }
 MODELS = (("server", "models"), ("server", "vocoder"))  # of the embedded server, which runs them itself
 NEVER = {("stats", lower) for lower in ("load", "services", "wire")} | {
@@ -44,10 +48,20 @@ KNOWN_CIRCLES: set[tuple[str, str]] = set()
 KNOWN_DOUBLES: set[str] = set()
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
 def imported(path: Path) -> set[str]:
     """Packages of ours that a module imports, wherever in it; the bare package itself is only a version."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -83,7 +97,7 @@ def imported_modules(path: Path, known: Iterable[str]) -> set[str]:
     """Modules of ours that a module imports: also inside functions, and for type checks only. Both kinds are
     counted, since neither of two modules can then be understood, or moved, without the other."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -115,7 +129,7 @@ def test_no_module_imports_one_that_imports_it():
 def test_a_class_name_stands_for_one_thing():
     places = defaultdict(list)
     for _, path in modules():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(SOURCE)))
     doubles = {name: found for name, found in places.items() if len(found) > 1}

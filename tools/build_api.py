@@ -15,10 +15,12 @@ HEAD = '''"""What type checkers see of the Python functions. Made by tools/build
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from inferometer.api import aio as aio
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.interference import Interference
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
@@ -27,9 +29,20 @@ from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 '''
-COMMANDS = ("measure", "find", "tune", "compare", "diagnose")
-OTHERS = ("inspect", "load", "save", "to_html", "to_markdown")
+COMMANDS = ("measure", "scenario", "interfere", "find", "tune", "compare", "diagnose")
+OTHERS = (
+    "capacity",
+    "twin_fit",
+    "twin_predict",
+    "twin_check",
+    "inspect",
+    "load",
+    "save",
+    "to_html",
+    "to_markdown",
+)
 
 
 def stub(*, is_async: bool) -> str:
@@ -38,7 +51,9 @@ def stub(*, is_async: bool) -> str:
     head = HEAD.replace("from inferometer.api import aio as aio\n", "") if is_async else HEAD
     parts = [_function(name, is_async=is_async) for name in names]
     text = "\n".join([head, *parts])
-    return re.sub(r"from \S+ import (?:Report|Inspection)\n", "", text) if is_async else text
+    return (
+        re.sub(r"from \S+ import (?:Report|Inspection|CapacityPlan|Twin)\n", "", text) if is_async else text
+    )
 
 
 def _function(name: str, *, is_async: bool) -> str:

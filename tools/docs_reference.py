@@ -1,16 +1,21 @@
 """Hooks of mkdocs: the tables of both references, made from the table of options, and offline pages."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from griffe import Module, ModuleFinder
 
 from inferometer.api.arguments import REFUSED, arguments
 from inferometer.cli import (
+    capacity,
     clients,
     compare,
     demo,
     diagnose,
     find,
     inspect,
+    interfere,
     measure,
     selftest,
     serve,
@@ -22,7 +27,31 @@ from inferometer.options.command_line import Command
 from inferometer.options.option import Groups, Option
 
 PAGE, PYTHON = "command-line.md", "python-api.md"
-MODULES = (measure, find, inspect, view, compare, diagnose, tune, serve, selftest, clients, demo)
+MODULES = (
+    measure,
+    find,
+    capacity,
+    inspect,
+    view,
+    compare,
+    interfere,
+    diagnose,
+    tune,
+    serve,
+    selftest,
+    clients,
+    demo,
+)
+
+
+def on_startup(**_: object) -> None:
+    """Only the package that a page shows is looked at, not the four hundred modules beside it."""
+    every = ModuleFinder.submodules
+
+    def shown(self: ModuleFinder, module: Module) -> list[tuple[tuple[str, ...], Path]]:
+        return [(parts, path) for parts, path in every(self, module) if parts[0] == "api"]
+
+    ModuleFinder.submodules = shown  # type: ignore[method-assign]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:

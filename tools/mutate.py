@@ -30,6 +30,7 @@ TESTS = {
     "records/*.py": ("tests/unit/records", "tests/unit/load", "tests/sim"),
     "wire/http1.py": ("tests/unit/wire", "tests/fuzz/test_http1_fuzz.py"),
     "diagnose/queueing.py": ("tests/unit/diagnose",),
+    "diagnose/simulation.py": ("tests/unit/diagnose",),
     "tune/scoring.py": ("tests/unit/tune", "tests/sim/tune"),
 }
 

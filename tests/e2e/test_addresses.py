@@ -1,5 +1,6 @@
 """Any address gives the truth or an error: what is there is named, with the command to type, before any load."""
 
+import gc
 import re
 import shlex
 import ssl
@@ -102,6 +103,7 @@ def fake(made: Any) -> Iterator[Peer]:
 
 def forgive(server: GrpcServer) -> None:
     """Whoever asks what a port is breaks the rules of those that it is not."""
+    gc.collect()  # a command that ran in this process may have left its connections to that
     server.wait_for(lambda: all(wire.is_closed for wire in server.wires))
     for wire in server.wires:
         wire.faults.clear()

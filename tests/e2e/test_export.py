@@ -87,7 +87,7 @@ def test_an_interrupted_run_has_what_was_measured(start: Callable, tmp_path: Pat
             *("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000"),
             *("--profile-export-file", str(path), "--json", str(tmp_path / "r.json")),
         )
-        assert fake.wait_for_inferences(1000)
+        assert fake.wait_for_inferences(400)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0

@@ -80,7 +80,7 @@ def marks(tab, section, chart=0):
 def test_nothing_goes_wrong_on_the_page(kind, shown):
     tab = shown(KINDS[kind]())
     assert complaints(tab) == []
-    assert evaluate(tab, "document.querySelectorAll('.plot.wide').length") > 0
+    assert evaluate(tab, "document.querySelectorAll('.plot.wide, .differences').length") > 0
     assert evaluate(
         tab, "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
     )

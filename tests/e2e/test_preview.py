@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from inferometer.cli.measure import COMMAND, measure_options
+from inferometer.cli.asking import asked_load
+from inferometer.cli.measure import COMMAND
 from inferometer.load.single import messages_of
 from inferometer.measure.prepare import Setup, prepare
 from inferometer.measure.preview import first_of
@@ -52,7 +53,7 @@ OVER_GRPC = (
 def prepared(*words: str) -> Setup:
     given = read(words, COMMAND)
     assert isinstance(given, dict)
-    return prepare(measure_options(given), command="measure")
+    return prepare(asked_load(given)[0], command="measure")
 
 
 def words_of(fake: FakeTriton | FakeGrpcTriton, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def test_the_first_signal_reports_what_was_measured(
             *("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000"),
             *("--json", str(tmp_path / "r.json")),
         )
-        assert fake.wait_for_inferences(2000)
+        assert fake.wait_for_inferences(400)
         workers = family(process)
         os.killpg(process.pid, number)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
@@ -77,7 +77,7 @@ def test_our_own_command_says_by_its_exit_code_that_it_was_interrupted(number: s
     with FakeTriton() as fake:
         process = subprocess.Popen([*command, fake.server.address, "fake"], stdout=subprocess.PIPE, text=True)
         try:
-            assert fake.wait_for_inferences(500)
+            assert fake.wait_for_inferences(200)
             process.send_signal(number)
             stdout, _ = process.communicate(timeout=DEADLINE_S)
         finally:
@@ -259,10 +259,10 @@ def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start
     """A signal to the group reaches both; as a worker alone gets it here, the load goes on."""
     with FakeTriton() as fake:
         process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
-        assert fake.wait_for_inferences(500)
+        assert fake.wait_for_inferences(200)
         for worker in family(process):
             worker.send_signal(number)
-        assert fake.wait_for_inferences(len(fake.inferences) + 500)
+        assert fake.wait_for_inferences(len(fake.inferences) + 200)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
@@ -273,7 +273,7 @@ def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start
 def test_a_worker_that_was_killed_is_reported_with_the_signal(start: Callable) -> None:
     with FakeTriton() as fake:
         process = start("-m", "fake", "-u", fake.server.address, "-p", "200", "-s", "0", "-r", "1000000")
-        assert fake.wait_for_inferences(500)
+        assert fake.wait_for_inferences(200)
         for worker in family(process):
             worker.send_signal(signal.SIGABRT)
         _, stderr = process.communicate(timeout=DEADLINE_S)

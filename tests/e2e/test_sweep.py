@@ -1,6 +1,7 @@
 """A sweep and a search against servers that make text, the whole command line and from Python."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,14 +9,16 @@ import pytest
 
 from inferometer import api
 from tests.support.openai import FakeOpenAi, counted
-from tests.support.servers import ScriptedServer, answer, late
+from tests.support.servers import ScriptedServer, answer, serviced
 
 CHAT = ("--service-kind", "openai", "--streaming")
 
 
 def test_a_sweep_chooses_its_levels_and_draws_what_a_user_gets(run: Callable, tmp_path: Path) -> None:
     saved, page = tmp_path / "result.json", tmp_path / "page.html"
-    with FakeOpenAi(lambda number, request: late(0.03, counted(("one", "two", "three")))) as fake:
+    places = threading.Semaphore(4)
+    spoken = counted(("one", "two", "three"))
+    with FakeOpenAi(lambda number, request: serviced(spoken, places, 0.03)) as fake:
         words = ("inferometer", "measure", fake.server.address, "tiny", *CHAT, "--sweep", "-d", "200ms")
         ended = run(*words, "--json", str(saved), "--html", str(page))
     assert ended.code == 0, ended.stderr
@@ -62,7 +65,7 @@ def test_what_a_sweep_chooses_itself_is_refused(run: Callable, words: tuple[str,
 
 
 def test_from_python() -> None:
-    with FakeOpenAi() as fake:
+    with FakeOpenAi(is_queue=True) as fake:
         address = fake.server.address
         result = api.measure(
             "tiny", url=address, service_kind="openai", streaming=True, sweep=True, duration_s=0.2

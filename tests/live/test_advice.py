@@ -46,7 +46,7 @@ def texts(result: Result, note: Note) -> list[str]:
 
 
 def test_a_busy_machine_is_named_with_the_cores_and_the_time(triton: EmbeddedTriton, tmp_path: Path) -> None:
-    words = ("-m", "ens", "-u", triton.http_address, "--duration", "2s", "--json", str(tmp_path / "r.json"))
+    words = ("-m", "ens", "-u", triton.http_address, "--duration", "1s", "--json", str(tmp_path / "r.json"))
     with busy_loops():
         done = call("inferometer", "measure", *words)
     assert done.code == 0, done.stderr
@@ -68,7 +68,7 @@ def test_no_step_is_blamed_on_a_busy_machine(triton: EmbeddedTriton, tmp_path: P
     data = DataOptions(sources=(str(write_input(tmp_path)),))
     with busy_loops():
         found = api.diagnose(
-            "ensemble_image", url=triton.http_address, data=data, concurrency=(2, 2), duration_s=2.0
+            "ensemble_image", url=triton.http_address, data=data, concurrency=(2, 2), duration_s=1.0
         )
     assert (found.verdict.kind, found.verdict.step, found.suggestions) == (CPU, None, ())
     assert "The machine is busy with other programs: they use" in found.verdict.sentence

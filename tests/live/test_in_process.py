@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,12 @@ def test_all_requests_are_counted(tmp_path: Path) -> None:
     assert measured.server is not None
 
 
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("ending", [None, signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left(ending: signal.Signals | None) -> None:
     words = (
@@ -69,17 +76,16 @@ def test_nothing_is_left(ending: signal.Signals | None) -> None:
         "--model-repository",
         str(example_repository()),
     )
-    span = ("--duration", "1s" if ending is None else "600s")
+    span = ("--duration", "1s") if ending is None else ("--duration", "600s", "-v")
     command = [sys.executable, "-m", "inferometer.cli.main", "measure", *words, *span]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "concurrency 1: " in process.stderr.readline()
+        assert any("concurrency 1: " in line for line in process.stderr)
         if ending is not None:
+            wait_for(lambda: bool(traces(process.pid)))
             process.send_signal(ending)
         process.communicate(timeout=DEADLINE_S)
-    deadline = time.monotonic() + DEADLINE_S  # after a kill the guard cleans up, when it gets to it
-    while traces(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: not traces(process.pid))  # after a kill the guard cleans up, when it gets to it
     assert not traces(process.pid)
 
 

@@ -13,9 +13,11 @@ from tests.support.commands import call
 pytestmark = pytest.mark.live
 
 COMMAND = "tune simple --ray local --servers 2 --instances 1:2 --max-batch 1:8"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tune.md"
 
 
 def test_two_servers_with_cores_of_their_own_measure_at_the_same_time(tmp_path: Path) -> None:
+    assert f"inferometer {COMMAND} " in DOCUMENT.read_text()  # test_docs.py leaves it to this test
     study = tmp_path / "study.json"
     words = [*COMMAND.split(), "--budget", "12s", "--journal", str(tmp_path / "j"), "--json", str(study)]
     ended = call("inferometer", *words)

@@ -1,6 +1,7 @@
 """One level on a simulated clock: every figure is exact."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -590,3 +591,42 @@ def test_stalls_are_seen_through(rig, level_settings):
     latency = level.measurement.latency
     for p, expected_ms in ((90, 300), (95, 400), (99, 480)):
         assert abs(latency.percentile_ns(p) / NS_PER_MS - expected_ms) < 10
+
+
+@dataclass
+class SlowSearch:
+    """Watches this machine; to find the server's processes takes it a while."""
+
+    rig: Any
+    sent_before: int | None = None
+    gpu_share: float | None = None
+
+    def begin(self):
+        self.sent_before = self.rig.server.number
+        self.rig.instrument.load.wait(self.rig.clock() + 300 * NS_PER_MS)
+
+    def look(self):
+        pass
+
+    def end(self):
+        return None
+
+    def ended(self):
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("more", "count", "sent_before"),
+    [
+        pytest.param({}, None, 4, id="after the first requests and before the first window"),
+        pytest.param({"window_count": 100, "is_whole": True}, 100, 0, id="before any that counts"),
+    ],
+)
+def test_the_server_is_looked_for_while_no_request_counts(
+    rig, level_settings, constant, more, count, sent_before
+):
+    made = rig(constant(2))
+    host = SlowSearch(made)
+    level = measure_level(replace(made.instrument, host=host), level_settings(**more), closed(4, count))
+    assert host.sent_before == sent_before
+    assert {window.infer_per_s for window in level.windows} == {2000}

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import io
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.reports import classic_report
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
 MODEL = ModelSpec("fake", "", (), ())
 FAILURES = (status.CONNECT, status.RESET, status.TIMEOUT, status.MISMATCH, status.HTTP + 500)
@@ -404,7 +407,7 @@ RULES: tuple[Callable[[Seen], Iterator[str]], ...] = (
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(runs())
 def test_no_report_contradicts_itself(run: Run) -> None:
     this = seen(run)

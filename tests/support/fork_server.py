@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import inferometer
+from inferometer.capacity import keeping
 from inferometer.load import workers
 from inferometer.load.worker import GROUP_SIGNALS
 from tests.support.fork_client import WORKER, fork_worker
@@ -90,6 +91,8 @@ def _import_all() -> None:
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
+    # A plan of the documentation takes seconds; what it says is tested elsewhere.
+    keeping.ALL_REQUESTS, keeping.THOROUGH = 4_000, 8_000
 
 
 def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

@@ -163,11 +163,11 @@ class _Workers(SimulatedLoad):
             len(asked.spool_fds),
         )
 
-    def apply(self, plan: Plan) -> int:
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
         self._observer.hand(plan)
         if self._observer.is_halted:
             raise LoadReached
-        return super().apply(plan)
+        return super().apply(plan, start_ns)
 
     def resize(self, count: int) -> None:
         self.count = count
@@ -178,6 +178,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     from inferometer.diagnose import run as _diagnose  # noqa: F401 - those whose clock is replaced
     from inferometer.measure import run as measure
     from inferometer.report import progress as _progress  # noqa: F401
+    from inferometer.scenario import run as _scenario  # noqa: F401
     from inferometer.tune import deployment as deployments
     from inferometer.tune import session
 

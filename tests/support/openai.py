@@ -5,7 +5,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from tests.support.servers import Act, Request, ScriptedServer, Wire, answer, answer_json, both, raw
+from tests.support.servers import (
+    ANYWHERE,
+    Act,
+    Request,
+    ScriptedServer,
+    Wire,
+    answer,
+    answer_json,
+    both,
+    raw,
+    serviced,
+)
 
 DONE = b"data: [DONE]\n\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -96,12 +107,14 @@ class FakeOpenAi:
         *,
         models: tuple[str, ...] = ("tiny",),
         metrics: str = "",  # the text at /metrics
+        is_queue: bool = False,  # usual answers are made one after the other
     ) -> None:
         self.server = ScriptedServer(self._act)
         self.calls: list[Request] = []
         self._models = models
         self._metrics = metrics
         self._speak = speak
+        self._place = threading.Lock() if is_queue else ANYWHERE
         self._counting = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -126,7 +139,7 @@ class FakeOpenAi:
             number = len(self.calls)
             self.calls.append(request)
         act = self._speak(number, request)
-        return _usual(request) if act is None else act
+        return serviced(_usual(request), self._place) if act is None else act
 
 
 def _usual(request: Request) -> Act:

@@ -6,17 +6,21 @@ from tempfile import TemporaryDirectory
 
 from inferometer.report.chromium import Tab, browsing, picture
 from inferometer.report.saved import Report, write_page
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
     sample_inspection,
+    sample_interference,
     sample_ramp,
     sample_regression,
     sample_result,
+    sample_scenario,
     sample_search,
     sample_study,
     sample_text,
 )
+from tests.support.twins import sample_twin
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT = 1000, 1120
@@ -30,6 +34,10 @@ PAGES: dict[str, Callable[..., Report]] = {
     "tune": sample_study,
     "inspect": sample_inspection,
     "gate": sample_regression,
+    "capacity": sample_capacity,
+    "scenario": sample_scenario,
+    "interfere": sample_interference,
+    "twin": sample_twin,
 }
 """What each picture is of, by the command, or by what is special about it."""
 

@@ -125,8 +125,14 @@ def plant(folder: Path, pipelines: tuple[Planted, ...] = PLANTED) -> Path:
     for pipeline in pipelines:
         (folder / pipeline.name / "1").mkdir(parents=True)
         (folder / pipeline.name / "config.pbtxt").write_text(pipeline.config())
-        for step in pipeline.steps:
-            (folder / step.name / "1").mkdir(parents=True)
-            (folder / step.name / "1" / "model.py").write_text(_CODE)
-            (folder / step.name / "config.pbtxt").write_text(step.config())
+        plant_steps(folder, pipeline.steps)
+    return folder
+
+
+def plant_steps(folder: Path, steps: Sequence[PlantedStep]) -> Path:
+    """The same with single models."""
+    for step in steps:
+        (folder / step.name / "1").mkdir(parents=True)
+        (folder / step.name / "1" / "model.py").write_text(_CODE)
+        (folder / step.name / "config.pbtxt").write_text(step.config())
     return folder

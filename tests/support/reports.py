@@ -19,6 +19,14 @@ from inferometer.compare.comparison import (
     Turn,
     Variant,
 )
+from inferometer.compare.interference import (
+    CORES,
+    NOTHING,
+    Interference,
+    ServerTimes,
+    SharedModel,
+    SharedUse,
+)
 from inferometer.compare.regression import RegressionCheck, RunsToJudge, judged
 from inferometer.dataset.contents import Contents
 from inferometer.diagnose import diagnosis as diagnoses
@@ -39,6 +47,7 @@ from inferometer.stats.figures import LATENCY_P99, THROUGHPUT
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.inspection import Inspection, inspection
 from inferometer.stats.measurement import (
+    ClassFigures,
     ClientCost,
     Distribution,
     Estimate,
@@ -47,7 +56,11 @@ from inferometer.stats.measurement import (
     Lane,
     Level,
     Measurement,
+    Outage,
+    PromiseOutcome,
+    Rates,
     Streaming,
+    TermOutcome,
     TokenFigures,
     UserRates,
     WindowFigures,
@@ -519,3 +532,84 @@ def sample_regression(model: str = "classifier") -> RegressionCheck:
 
     past, new = histories(slice(20)), histories(slice(20, None))
     return judged(RunsToJudge("measure", model, "x86_64, 4 x a processor", new, past))
+
+
+def sample_interference(one: str = "detector", two: str = "classifier") -> Interference:
+    """Two models of which the first pays for sharing."""
+    measured = [level.measurement for level in sample_result().levels if level.measurement is not None]
+    alone, together = measured[0], measured[-1]
+    slower = (
+        Difference("throughput", 50.0, 40.0, Estimate(-20.0, -22.0, -18.0), comparisons.SLOWER),
+        Difference("p99", 20e6, 30e6, Estimate(50.0, 40.0, 60.0), comparisons.SLOWER),
+    )
+    same = (
+        Difference("throughput", 50.0, 50.0, Estimate(0.0, -1.0, 1.0), comparisons.NO_DIFFERENCE),
+        Difference("p99", 20e6, 20e6, Estimate(0.0), comparisons.NO_DIFFERENCE, "needs 400 requests"),
+    )
+    use, times = SharedUse(2, 1.0, 0.8, 0.05), ServerTimes(100, 20_000, 4_000_000)
+    return Interference(
+        tool=TOOL,
+        started_at=STARTED_AT,
+        mode="concurrency",
+        value=2.0,
+        seconds=10.0,
+        rounds=20,
+        confidence=0.98,
+        host={"cores": 2},
+        models=(
+            SharedModel(
+                one, one, "http://localhost:8000", alone, together, slower, use, times,
+                ServerTimes(80, 30_000, 6_000_000), CORES, "1.98 of 2 cores were busy",
+            ),
+            SharedModel(
+                two, two, "http://localhost:8000", alone, together, same, use, None, None, NOTHING,
+                "no figure is worse than alone",
+            ),
+        ),
+        use=SharedUse(2, 1.98, 1.7, 0.6, gpu_share=0.1, gpu_memory_share=0.02),
+        notes=("a note",),
+    )  # fmt: skip
+
+
+def sample_scenario(name: str = "shop", one: str = "detector", two: str = "classifier") -> Result:
+    """Two classes through two phases; the second one's server was gone for a while, and it broke its promise."""
+    base = sample_result()
+    level = next(row for row in base.levels if row.measurement is not None and row.windows)
+    found = level.measurement
+    assert found is not None
+    outcome = PromiseOutcome(
+        "p99<5ms",
+        "broken",
+        (TermOutcome("p99", "p99<5ms", 5e6, Estimate(float(found.latency.percentile_ns(99))), "broken"),),
+    )
+    classes = (
+        ClassFigures(
+            one, "m", "http://a", "request_rate", 30.0, None, 0.75, found, level.windows,
+            rates=Rates(30.0, 30.0, 30.0, 30.0),
+            promise=replace(outcome, verdict="kept", terms=(replace(outcome.terms[0], verdict="kept"),)),
+        ),
+        ClassFigures(
+            two, "n", "http://b", "concurrency", 2.0, None, 0.25, replace(found, server=None), level.windows,
+            promise=outcome, outages=(Outage(1.9, 2.0, 4.0, 4.5, 20), Outage(7.0, 7.1, None, None, 3)),
+        ),
+    )  # fmt: skip
+    levels = tuple(
+        replace(
+            level,
+            mode=f"phase {phase}",
+            value=float(number),
+            name=phase,
+            classes=classes,
+            promise=None,
+            measurement=replace(found, server=None),
+        )
+        for number, phase in enumerate(("ramp", "peak"), start=1)
+    )
+    return replace(
+        base,
+        levels=levels,
+        finding=None,
+        effective=replace(base.effective, mode="scenario", schedule=name),
+        model={"name": name, "mixed": [dict(base.model)]},
+        scenario={"classes": {one: {"rate": 30.0}, two: {"concurrency": 2}}},
+    )

@@ -12,13 +12,17 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 DEADLINE_S = 30.0
+# Of a usual answer. Who answers at once keeps two cores busy, and other tests run beside.
+SERVICE_S = 0.002
 PIECE = 64 * 1024
 TLS_HELLO = b"\x16\x03"
+ANYWHERE = contextlib.nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,19 @@ def held(until: threading.Event, act: Act) -> Act:
 def late(delay_s: float, act: Act) -> Act:
     """The act after so long."""
     return both(lambda wire: wire.ended.wait(delay_s), act)
+
+
+def serviced(
+    act: Act, place: contextlib.AbstractContextManager[Any] = ANYWHERE, service_s: float = SERVICE_S
+) -> Act:
+    """The act after this time, which it spends at a place that it may have to wait for."""
+
+    def wait_and_act(wire: Wire) -> None:
+        with place:
+            time.sleep(service_s)
+        act(wire)
+
+    return wait_and_act
 
 
 def both(first: Act, second: Act) -> Act:
@@ -359,7 +376,7 @@ class FakeTriton:
         self._extensions = extensions
         self._infer = infer
         self._control = control
-        self._usual = raw(usual)
+        self._usual = serviced(raw(usual))
         self._good = self._bad = 0
         self._counting = threading.Lock()
 

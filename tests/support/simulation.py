@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from typing import Any
 
 from inferometer.base import status as outcome
 from inferometer.load.cancellation import Cancellation
@@ -17,9 +18,12 @@ from inferometer.load.engine import Engine
 from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Plan
 from inferometer.load.sequences import Mark, Sequences
+from inferometer.load.visit_engine import VisitEngine
+from inferometer.load.visits import VisitMessages
 from inferometer.load.workers import ROUND_NS, Collected, Cost
 from inferometer.records.records import Records, RingReader, Totals, join
 from inferometer.records.ring import CELLS, RingWriter
+from inferometer.services.visit_plan import VisitPlan
 from tests.support.clock import FakeClock
 
 
@@ -157,6 +161,24 @@ class _FakeNetwork:
                 self.send(slot, step, due_ns, None)
 
 
+class _Echoes(dict[int, Any]):
+    """What a slot asked for is what it is answered."""
+
+    def __init__(self, requests: dict[int, bytes]) -> None:
+        self._requests = requests
+
+    def pop(self, slot: int, default: Any = None) -> Any:  # type: ignore[override]
+        return self._requests.get(slot)
+
+
+class FakeMessages(VisitMessages):
+    """Every answer is the request itself: the simulated network carries no bytes."""
+
+    def __init__(self, plan: VisitPlan) -> None:
+        super().__init__(plan)
+        self.answers = _Echoes(self._requests)
+
+
 def new_cells() -> memoryview:
     """Of a ring; memory that nobody writes to costs nothing."""
     return memoryview(mmap(-1, CELLS * 8, flags=MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
@@ -176,6 +198,7 @@ class SimulatedLoad:
         cancellation: Cancellation | None = None,
         index: int = 0,
         parts: int = 1,
+        visits: VisitPlan | None = None,
     ) -> None:
         self._clock = clock
         cells = new_cells()
@@ -193,6 +216,21 @@ class SimulatedLoad:
             def wait(self, until_ns: int | None) -> None:
                 networks[0].wait(until_ns)
 
+        self._engine: Engine | VisitEngine
+        if visits is not None:
+            self._engine = VisitEngine(
+                plan=visits,
+                messages=FakeMessages(visits),
+                open_link=open_link,
+                reactor=_Reactor(),
+                ring=self._ring,
+                clock=clock,
+                on_crowded=self._drain,
+                first=index,
+                stride=parts,
+                timeout_ns=timeout_ns,
+            )
+            return
         self._engine = Engine(
             steps=requests,
             open_link=open_link,
@@ -208,8 +246,8 @@ class SimulatedLoad:
         )
         self.marks = networks[0].marks
 
-    def apply(self, plan: Plan) -> int:
-        engine, start_ns = self._engine, self._clock()
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
+        engine, start_ns = self._engine, self._clock() if start_ns is None else start_ns
         engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
         return start_ns
@@ -227,7 +265,14 @@ class SimulatedLoad:
         return Collected(
             records=taken,
             seen_ns=self._clock(),
-            cost=Cost(cpu_ns=(0,), sent=engine.sent, reconnects=0, connects=0, connect_ns=0),
+            cost=Cost(
+                cpu_ns=(0,),
+                sent=engine.sent,
+                reconnects=0,
+                connects=0,
+                connect_ns=0,
+                visits=engine.begun if isinstance(engine, VisitEngine) else 0,
+            ),
             is_finished=engine.is_finished,
             outstanding=engine.outstanding,
             heard=engine.link.heard,

@@ -5,28 +5,40 @@ What type checkers see of it is in `__init__.pyi`, made by tools/build_api.py.
 
 from inferometer.api import aio
 from inferometer.api.functions import (
+    capacity,
     compare,
     diagnose,
     find,
     inspect,
+    interfere,
     load,
     measure,
     save,
+    scenario,
     to_html,
     to_markdown,
     tune,
+    twin_check,
+    twin_fit,
+    twin_predict,
 )
 
 __all__ = [
     "aio",
+    "capacity",
     "compare",
     "diagnose",
     "find",
     "inspect",
+    "interfere",
     "load",
     "measure",
     "save",
+    "scenario",
     "to_html",
     "to_markdown",
     "tune",
+    "twin_check",
+    "twin_fit",
+    "twin_predict",
 ]

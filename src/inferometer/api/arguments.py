@@ -26,6 +26,7 @@ from inferometer.options.commands import (
 )
 from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.groups import WINDOWS
+from inferometer.options.mixing import INTERFERE_REFUSED, SCENARIO_REFUSED
 from inferometer.options.option import Option, rows
 from inferometer.options.options import DURATION_S, OPTIONS, REQUEST_TIMEOUT_S, DataOptions, Options, Tls
 from inferometer.options.values import Range
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "measure": {},
+    "interfere": INTERFERE_REFUSED,
+    "scenario": SCENARIO_REFUSED,
     "find": FIND_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
     "compare": COMPARE_REFUSED,

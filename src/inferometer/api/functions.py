@@ -1,6 +1,6 @@
 """What the commands do, as functions. Their arguments are those of the commands: see `arguments`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -16,22 +16,29 @@ from inferometer.options.commands import (
 )
 from inferometer.options.finding import FindOptions
 from inferometer.options.options import DURATION_S
+from inferometer.options.planning import CapacityOptions
+from inferometer.options.prices import read_price
 
 if TYPE_CHECKING:
+    from inferometer.capacity.plan import CapacityPlan
     from inferometer.compare.comparison import Comparison
+    from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.measure.mix import WeightedModel
     from inferometer.report.saved import Report
     from inferometer.stats.inspection import Inspection
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
+    from inferometer.twin.twin import Twin, TwinLoad
 
 _FIND, _TUNE, _DIAGNOSE, _COMPARE = FindOptions(), TuneOptions(), DiagnoseOptions(), CompareOptions()
+_CAPACITY = CapacityOptions()
 
 
 @named("measure")
 def measure(
-    model: str = "",
+    model: str | Mapping[str, float] = "",
     *,
     duration_s: float | str | None = DURATION_S,
     watcher: "Watcher | None" = None,
@@ -41,21 +48,87 @@ def measure(
 
     One request at a time unless asked otherwise. A list is levels; a tuple (start, end[, step]) is a range of them.
     Each level stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic
-    rule. `watcher` is told how it goes on, and may end it.
+    rule. `watcher` is told how it goes on, and may end it. Several models with their weights, {"a": 3, "b": 1}, take
+    turns on the same connections.
     """
+    from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run
     from inferometer.report.export import exportable, write_export
     from inferometer.stats.watcher import completed
 
-    options = asked("measure", given | {"model": model, "duration_s": duration_s})
+    models = _weights(model)
+    first = models[0].model if models else model
+    options = asked("measure", given | {"model": first, "duration_s": duration_s})
     if options.profile_export is not None:
         exportable(Path(options.profile_export))
-    setup = prepare(options, command="measure", habits=OWN_HABITS)
+    if len(models) > 1:
+        setup = prepare_mix(options, models, command="measure", habits=OWN_HABITS)
+    else:
+        setup = prepare(options, command="measure", habits=OWN_HABITS)
     results = list(run(setup, completed(watcher)))
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return results[-1] if results else setup.result
+
+
+def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
+    from inferometer.measure.mix import WeightedModel
+
+    if not isinstance(model, Mapping):
+        return ()
+    for name, weight in model.items():
+        expect("the name of a model", name, str)
+        expect(f"the weight of '{name}'", weight, int, float)
+        if not 0 < weight < 1e9:
+            raise UsageError(f"the weight of '{name}' is {weight!r}", remedy="give a number above 0")
+    if not model:
+        raise UsageError("no model is given", remedy='name them with their weights: {"detector": 3}')
+    return tuple(WeightedModel(name, float(weight)) for name, weight in model.items())
+
+
+@named("scenario")
+def scenario(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    model: str | Mapping[str, float] = "",
+    duration_s: float | str | None = None,
+    watcher: "Watcher | None" = None,
+    **given: Any,
+) -> "Result":
+    """Classes of traffic that go through phases together: a YAML file, the name of a ready scenario, or what such a
+    file holds as a mapping, where the `visit` of a class may be a function.
+
+    `model` and `url` are for classes that name none; the other arguments hold for all classes. `duration_s` is the time
+    of all phases together, instead of the one they say. Each phase is a level of the result, with its classes.
+    """
+    from inferometer.measure.mix import WeightedModel
+    from inferometer.options.options import AUTO
+    from inferometer.scenario.ready import open_scenario
+    from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
+    from inferometer.scenario.spec import checked_scenario
+    from inferometer.scenario.visit_code import with_written_visits
+    from inferometer.stats.watcher import completed
+
+    expect("scenario", scenario, str, Path, Mapping)
+    is_file = not isinstance(scenario, Mapping)
+    found = (
+        checked_scenario(with_written_visits(scenario), "the scenario")
+        if isinstance(scenario, Mapping)
+        else open_scenario(str(scenario))
+    )
+    models = _weights(model) or ((WeightedModel(model),) if isinstance(model, str) and model else ())
+    given.setdefault("service_kind", AUTO)
+    seconds = None if duration_s is None else float(read("duration_s", duration_s))
+    request = ScenarioRequest(
+        scenario=found,
+        options=asked("scenario", given | {"model": models[0].model if models else model}),
+        models=models,
+        duration_s=seconds,
+        folder=Path(str(scenario)).parent if is_file and Path(str(scenario)).is_file() else None,
+    )
+    setup = prepare_scenario(request)
+    return list(run_scenario(setup, completed(watcher)))[-1]
 
 
 @named("find")
@@ -191,6 +264,30 @@ def compare(
     return compare_live(CompareRequest(chosen, options, terms, own.outputs), completed(watcher))
 
 
+@named("interfere", "model")
+def interfere(
+    *models: str,
+    duration_s: float | str = DURATION_S,
+    watcher: "Watcher | None" = None,
+    **given: Any,
+) -> "Interference":
+    """What models that share a server cost each other: each alone and all together, in turns.
+
+    Models are names or NAME@URL. `duration_s` is the time for each alone, and for all together; every model has the
+    same load, `concurrency` or `rate`.
+    """
+    from inferometer.compare.interfere import InterfereRequest
+    from inferometer.compare.interfere import interfere as run_interfere
+    from inferometer.compare.live import variants_of
+    from inferometer.stats.watcher import completed
+
+    for model in models:
+        expect("a model", model, str)
+    chosen = variants_of(models, ())
+    options = asked("interfere", given | {"model": chosen[0].model, "duration_s": duration_s})
+    return run_interfere(InterfereRequest(chosen, options), completed(watcher))
+
+
 @named("diagnose")
 def diagnose(
     model: str = "",
@@ -218,6 +315,165 @@ def diagnose(
     if outcome.error is not None:
         raise outcome.error
     return outcome.diagnosis
+
+
+@worded
+def capacity(
+    *options: "str | Path | Result",
+    traffic: str | Path,
+    slo: str,
+    price: float | str | Mapping[str, float | str] | None = None,
+    spare: int = _CAPACITY.spare,
+    balancer: str = _CAPACITY.balancer,
+    stretch_s: float | str | None = None,
+    scale_on: str = _CAPACITY.scale_on,
+    startup_s: float | str = _CAPACITY.startup_s,
+    seed: int = _CAPACITY.seed,
+) -> "CapacityPlan":
+    """How many replicas a traffic takes inside a promise, from results of `measure` or `find`, or their files.
+
+    `traffic` is a rate such as "200/s", a trace, a daily curve or a scenario. A `price` is for an hour, or a text such
+    as "1800/month"; with several options a mapping of their names, which are those of the files without .json, and of
+    results option1, option2 and so on. `spare` replicas may be lost. A simulated autoscaler keeps to `scale_on`.
+    """
+    from inferometer.capacity.request import request_of
+    from inferometer.capacity.run import plan_capacity
+    from inferometer.capacity.saved import named_options
+    from inferometer.report.saved import consistent
+    from inferometer.stats.result import Result
+
+    for option in options:
+        expect("an option", option, str, Path, Result)
+    expect("traffic", traffic, str, Path)
+    expect("slo", slo, str)
+    own = checked(
+        CapacityOptions,
+        traffic=str(traffic),
+        slo=slo,
+        price=_prices(price),
+        spare=spare,
+        balancer=balancer,
+        stretch_s=stretch_s,
+        scale_on=scale_on,
+        startup_s=startup_s,
+        seed=seed,
+    )
+    with consistent("the options"):
+        return plan_capacity(request_of(own, named_options(options, own.price)))
+
+
+def _prices(given: object) -> tuple[tuple[str, float], ...]:
+    """Of each option, or of all where it has no name; texts are read as on the command line."""
+    expect("price", given, int, float, str, Mapping, NoneType)
+    named_prices = given if isinstance(given, Mapping) else {} if given is None else {"": given}
+    return tuple((str(name), read_price("price", str(value))[1]) for name, value in named_prices.items())
+
+
+@worded
+def twin_fit(*results: "Result | Diagnosis", cores: float | None = None) -> "Twin":
+    """A simulation of the server, made out of measured runs of one model or several.
+
+    `cores` is how many the server's machine has, where that was not seen. The forecasts are of the measured loads, each
+    as the others predict it.
+    """
+    from inferometer.diagnose.diagnosis import Diagnosis
+    from inferometer.options.twin import TwinOptions
+    from inferometer.stats.result import Result
+    from inferometer.twin.fit import fit_twin
+
+    for result in results:
+        expect("a result", result, Result, Diagnosis)
+    own = checked(TwinOptions, cores=cores)
+    rows = [row for found in results for row in (found.results if isinstance(found, Diagnosis) else (found,))]
+    return fit_twin(rows, cores=own.cores)
+
+
+@worded
+def twin_predict(
+    twin: "Twin | str | Path",
+    *,
+    models: str | Sequence[str] = (),
+    concurrency: float | Sequence[float] = (),
+    rate: float | Sequence[float] = (),
+    arrivals: str = "constant",
+    settings: str | Sequence[str] = (),
+) -> "Twin":
+    """The twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
+
+    Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; without any,
+    each model of the twin runs by itself. `settings` are such as "a.instances=2" or "a.batching=on".
+    """
+    from inferometer.twin.predict import predict_twin
+
+    made = _twin(twin)
+    given = {"models": models, "concurrency": concurrency, "rate": rate, "arrivals": arrivals}
+    return predict_twin(made, _twin_loads(made, given, settings))
+
+
+@worded
+def twin_check(
+    twin: "Twin | str | Path",
+    *results: "Result",
+    models: str | Sequence[str] = (),
+    concurrency: float | Sequence[float] = (),
+    rate: float | Sequence[float] = (),
+    arrivals: str = "constant",
+    url: str | None = None,
+    duration_s: float | None = None,
+    watcher: "Watcher | None" = None,
+) -> "Twin":
+    """The twin with forecasts beside what was measured: in these results, or else now, at these loads.
+
+    What is measured now is measured as in the runs of the fit, for `duration_s` each, at `url` if that is given.
+    """
+    from inferometer.options.twin import TwinOptions
+    from inferometer.stats.result import Result
+    from inferometer.stats.watcher import completed
+    from inferometer.twin.check import CheckRequest, check_twin
+
+    made = _twin(twin)
+    for result in results:
+        expect("a result", result, Result)
+    own = checked(TwinOptions, url=url, duration_s=duration_s)
+    given = {"models": models, "concurrency": concurrency, "rate": rate, "arrivals": arrivals}
+    loads = () if results else _twin_loads(made, given, ())
+    return check_twin(made, CheckRequest(loads, own.url, own.duration_s, results), completed(watcher))
+
+
+def _twin(given: "Twin | str | Path") -> "Twin":
+    from inferometer.base.answer_file import read as read_answer
+    from inferometer.twin.twin import Twin
+
+    expect("twin", given, Twin, str, Path)
+    return given if isinstance(given, Twin) else read_answer(Path(given), Twin)
+
+
+def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[str]) -> "tuple[TwinLoad, ...]":
+    from inferometer.options.twin import TwinOptions
+    from inferometer.twin.loads import AskedLoads, loads_of, setting_of
+
+    own = checked(TwinOptions, arrivals=given["arrivals"])
+    asked_loads = AskedLoads(
+        models=items("models", given["models"]),
+        concurrency=_numbers("concurrency", given["concurrency"]),
+        rates=_numbers("rate", given["rate"]),
+        arrivals=own.arrivals,
+        settings=tuple(map(setting_of, items("settings", settings))),
+    )
+    return loads_of(twin, asked_loads)
+
+
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
+    """One number or several, all above 0."""
+    found = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise UsageError(
+                f"{name} must be above 0, but is {value!r}", remedy="give such as 4, or [1, 2, 4]"
+            )
+        if name == "concurrency" and value != int(value):
+            raise UsageError(f"{name} must be whole, but is {value!r}", remedy="give such as 4, or [1, 2, 4]")
+    return tuple(map(float, found))
 
 
 @worded

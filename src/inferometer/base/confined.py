@@ -14,11 +14,11 @@ VARIABLE = "INFEROMETER_CONFINED"
 _REMEDY = "run it in a terminal, if you trust the file"
 
 
-def check_command(where: str) -> None:
-    """Refuses a command that a file names."""
+def check_command(where: str, what: str = "a command") -> None:
+    """Refuses a command, or code, that a file names."""
     if os.environ.get(VARIABLE):
         raise UsageError(
-            f"{where} names a command, and a run that a browser asked for starts none", remedy=_REMEDY
+            f"{where} names {what}, and a run that a browser asked for starts none", remedy=_REMEDY
         )
 
 

@@ -1,7 +1,8 @@
 """Every warning the tool can give, each with its advice."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from inferometer.base.frozen import frozen
 
 
 class Note(Enum):
@@ -61,6 +62,7 @@ class Note(Enum):
     CLIENT_CLOCK = (
         "due times are common to all clients only within that: use clients that are nearer to this machine"
     )
+    COMMAND_FAILED = "run the command of the phase by itself and see what it says"
     FEW_FILES = "raise the hard limit of open files (ulimit -Hn), or share the load out with --workers"
 
     @property
@@ -78,7 +80,7 @@ class Note(Enum):
         return {"type": "string", "enum": list(cls.__members__)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """One note about one result, with the figures that caused it."""
 

@@ -10,6 +10,7 @@ MISMATCH = 6
 CANCELLED = 7
 REFUSED = 8  # the reply has a good status, and an error inside
 WITHDRAWN = 9  # cancelled by the client because it was asked to: --cancel-after
+VISIT = 10  # of a visit: its own code, or a value that it took from an answer, was wrong
 HTTP = 1000  # HTTP + 503 is a reply with status 503
 GRPC = 2000  # GRPC + 14 is a call that ended with UNAVAILABLE
 
@@ -37,6 +38,7 @@ _KINDS = {
     CANCELLED: "cancelled",
     REFUSED: "error in the reply",
     WITHDRAWN: "cancelled by the client",
+    VISIT: "visit",
 }
 
 

@@ -10,7 +10,8 @@ from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.cli.asking import addresses_of, measure_options
+from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import COMPARE_REFUSED, CompareOptions

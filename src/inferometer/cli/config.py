@@ -92,7 +92,7 @@ def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -
 
 def _options_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[tuple[str, ...]]:
     """For each word the options that it stands for. Where only the model is missing, a word alone is the model."""
-    from inferometer.cli.measure import addresses_of
+    from inferometer.cli.asking import addresses_of
 
     url, model = (
         command.by_name[name].field if name in command.by_name else "" for name in ("--url", "--model")

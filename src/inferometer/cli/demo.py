@@ -10,7 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
-from inferometer.cli.measure import progress_shown
+from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import DemoOptions

@@ -9,7 +9,8 @@ from inferometer.base.errors import UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
-from inferometer.cli.measure import exit_code, measure_options, progress_shown
+from inferometer.cli.asking import measure_options
+from inferometer.cli.reporting import exit_code, progress_shown
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, Command, own_options
 from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.messages import messages_shown
-from inferometer.cli.measure import measure_options, run_and_report
+from inferometer.cli.asking import measure_options
+from inferometer.cli.reporting import run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.finding import FIND_REFUSED, FindOptions

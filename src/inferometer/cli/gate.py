@@ -255,6 +255,8 @@ def _problems(row: _JudgedRun) -> list[str]:
     most = float(result.effective.max_error_rate or 0.0)
     if not result.fails_too_often(most):
         return []
+    if result.failed_visits_share > result.failed_share:
+        return [f"run {run.id}: {result.failed_visits_share:.1%} of the visits failed"]
     return [f"run {run.id}: {result.failed_share:.1%} of the requests failed"]
 
 

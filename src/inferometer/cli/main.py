@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from inferometer import __version__
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 COMMANDS = {
     "measure": "load levels: latency, throughput, where the time goes",
     "find": "the most load inside a promise, such as p99<50ms",
+    "capacity": "how many replicas for a traffic inside a promise, and what they cost",
     "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
     "runs": "what was measured before: list, show, tag, remove and export runs",
     "view": "the report of a saved result or a run: a page, Markdown, a picture",
     "compare": "variants side by side: which is faster, how alike their outputs are",
+    "interfere": "what models that share a server cost each other, and by which resource",
     "gate": "is the last run worse than those before it? For CI",
     "diagnose": "what limits a model, what would help, and with --apply whether it does",
+    "twin": "a simulation made of measured runs: fit it, predict other loads and mixes, check it",
     "tune": "the best configuration of a model inside a promise, in minutes",
     "ui": "runs in a browser: watch, start, compare, their trend",
     "profile": "all of the tuner, with the options and YAML files of model-analyzer",
@@ -41,7 +45,7 @@ COMMANDS = {
     "help": "this text, the help of a command, or a page about a topic",
 }
 
-KEPT = ("measure", "find", "compare", "diagnose", "tune", "demo")  # whose runs are kept
+KEPT = ("measure", "find", "compare", "interfere", "diagnose", "tune", "demo")  # whose runs are kept
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
 OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
@@ -75,7 +79,7 @@ def _run(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        from inferometer.cli.measure import is_address
+        from inferometer.cli.asking import is_address
 
         close = nearest(name, COMMANDS)
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
@@ -103,6 +107,9 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command, partial(_completed, name, words))
         if given is None:
             return 0
+        if (told := _maybe_told(module, given)) is not None:
+            print(told)
+            return 0
         if given.keys() & {"dry_run", "show_reply"}:
             code: int = _preview(name, given)
         elif name in KEPT:
@@ -113,6 +120,12 @@ def _run_command(name: str, words: list[str]) -> int:
         to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
         return command.usage_code
     return code
+
+
+def _maybe_told(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
+    """What a command only shows, where it has such a thing."""
+    told: str | None = module.maybe_told(given) if hasattr(module, "maybe_told") else None
+    return told
 
 
 def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:

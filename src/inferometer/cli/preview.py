@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.text import to_stderr
 from inferometer.options.options import Options
 from inferometer.report.delivery import FORMS
+
+if TYPE_CHECKING:
+    from inferometer.measure.prepare import Setup
 
 BAD_REPLY = 1
 
@@ -28,9 +31,14 @@ def preview(name: str, given: dict[str, Any]) -> int:
     if unwritten := [f"--{form}" for form in FORMS if form in given]:
         to_stderr(f"{' and '.join(unwritten)}: not written, since nothing is measured")
     is_good = True
-    for title, options in _loads(name, given):
+    for title, load in _loads(name, given):
+        options = load if isinstance(load, Options) else load.options
         with messages_shown(options.verbose):
-            setup = prepare(replace(options, is_dry=is_dry), command=name)
+            setup = (
+                prepare(replace(options, is_dry=is_dry), command=name)
+                if isinstance(load, Options)
+                else load.prepared(is_dry=is_dry)
+            )
             if not options.quiet:
                 for message in setup.messages:
                     to_stderr(message)
@@ -45,7 +53,17 @@ def preview(name: str, given: dict[str, Any]) -> int:
     return 0 if is_good else BAD_REPLY
 
 
-def _loads(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
+class PreparedLoad(Protocol):
+    """A load whose first request is not made of options alone."""
+
+    @property
+    def options(self) -> Options: ...
+    def prepared(self, *, is_dry: bool) -> "Setup": ...
+
+
+def _loads(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Options | PreparedLoad]]:
     """What would be loaded, each with its name where there are several."""
-    loads: Iterator[tuple[str, Options]] = import_module(f"inferometer.cli.{name}").loads(dict(given))
+    loads: Iterator[tuple[str, Options | PreparedLoad]] = import_module(f"inferometer.cli.{name}").loads(
+        dict(given)
+    )
     return loads

@@ -11,7 +11,8 @@ from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, writable, write_file
-from inferometer.cli.measure import addresses_of, measure_options, progress_shown
+from inferometer.cli.asking import addresses_of, measure_options
+from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import TUNE_REFUSED, TuneOptions

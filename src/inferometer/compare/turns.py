@@ -11,7 +11,7 @@ from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.compare.comparison import Turn
-from inferometer.load.plan import Closed, Periodic, Plan
+from inferometer.load.plan import Closed, Open, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.host import host_remarks, together
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
@@ -93,7 +93,7 @@ class PilotRun:
 
 def with_count(plan: Plan, count: int | None) -> Plan:
     """The plan with so many requests, where it can have a number of them."""
-    return plan if isinstance(plan, Periodic) else plan._replace(count=count)
+    return plan._replace(count=count) if isinstance(plan, Closed | Open) else plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
         if candidate.instrument.metrics is not None
         else None,
     )
-    shifted = _without_gaps(windows, is_alone=candidate.is_alone)
+    shifted = without_gaps(windows, is_alone=candidate.is_alone)
     found = measurement(join_windows(shifted), subject, was_reset=counters_were_reset(shifted))
     host = together(series.hosts)
     remarks = [
@@ -297,7 +297,8 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
     )
 
 
-def _without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
+def without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
+    """The windows of turns as if they had followed each other."""
     shifted = []
     end_ns = windows[0].start_ns
     for window in windows:

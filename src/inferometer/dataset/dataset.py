@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.model.spec import Tensor
 from inferometer.model.unique import Unique
 
@@ -17,7 +17,7 @@ MALFORMED = "Input data file is malformed."
 UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dataset:
     """`origin` is random, zero, json, directory, files or trace. Generated steps repeat to fill a batch, given ones
     follow on.

@@ -21,11 +21,11 @@ seen at lower ones as proof that it is broken.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.binomial import at_least, at_most
 from inferometer.stats.intervals import allowed, correlation
 from inferometer.stats.measurement import Keeping
@@ -57,7 +57,7 @@ FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedo
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """One figure in the sections of a run: how many requests, how many beyond its limit, their durations added up.
 
@@ -71,7 +71,7 @@ class Counts:
     are_requests: bool = True  # not gaps between tokens, of which each request has many
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadRun:
     """What one measurement at a load says about each term of the promise."""
 
@@ -89,7 +89,7 @@ class LoadRun:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """Of all runs at a load, in the light of all others."""
 
@@ -105,7 +105,7 @@ class Judgement:
         return not self.is_within or self.verdict == "broken"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judge:
     """What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
 

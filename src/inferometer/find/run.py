@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import Judge, Judgement, LoadRun, needed_requests
@@ -55,7 +56,7 @@ SPOILT = {
 ENOUGH_LEVELS = 8  # that a search needs the requests of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchGoal:
     """What to find and in how much time."""
 

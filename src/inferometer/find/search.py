@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.find.keeping import Judgement
 
 LOWEST = 1024  # so many times less than the first load is not tried
 WORTH = 0.25  # share of the interval's length, by its logarithm, that the next load must promise to take off
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bracket:
     """The highest load that keeps a promise and the lowest that breaks it, where known."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base import status
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import PARTS, Counts, Floats, LoadRun, section_count
 from inferometer.load.plan import Arrivals, Closed, Open
@@ -26,7 +27,7 @@ RECENT = 0.25  # share of a run whose requests are left out at most, because the
 QUICK = 0.1  # share of requests that are quicker than a quick one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Piece:
     """Requests that ended: when they were due or sent, whether they failed, and each figure (-1 where it has none).
 

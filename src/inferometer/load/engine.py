@@ -145,6 +145,7 @@ class Engine:
         elif isinstance(plan, Open):
             self._apply_open(plan, start_ns)
         else:
+            assert isinstance(plan, Periodic)
             self._apply_periodic(plan)
         self._close_idle_lanes()
 

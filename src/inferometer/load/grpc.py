@@ -88,6 +88,17 @@ def _render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
     return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
 
+class MadeCalls:
+    """Unary calls of messages that are made while the load runs."""
+
+    def __init__(self, wiring: Wiring, messages: Sequence[Request]) -> None:
+        self._wiring = wiring
+        self._messages = messages
+
+    def __getitem__(self, step: int) -> Http2Request:
+        return render_call(self._wiring.block, self._messages[step], compression=self._wiring.compression)
+
+
 class _Call:
     """What a slot is doing."""
 
@@ -194,8 +205,10 @@ class GrpcLink(SocketLink):
             if wiring.has_ids and not wiring.is_streaming and wiring.compression is None
             else None
         )
-        rendered = _render(wiring, requests) if self._numbered is None else []
-        self._requests: NumberedCalls | list[Http2Request | Request] = self._numbered or rendered
+        rendered = _render(wiring, requests) if self._numbered is None and not setup.are_made else []
+        self._requests: NumberedCalls | MadeCalls | list[Http2Request | Request] = (
+            MadeCalls(wiring, requests) if setup.are_made else self._numbered or rendered
+        )
         self.plain_requests: Steps = self._numbered or [
             request for request in rendered if isinstance(request, Http2Request)
         ]

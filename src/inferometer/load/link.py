@@ -216,14 +216,26 @@ class SendCost:
         self.ns = sum(usual) // len(usual)
 
 
+class ReplyReading(Protocol):
+    """What links ask of `Replies`, and of those who read the replies of visits."""
+
+    def wants(self, slot: int) -> bool: ...
+    def judge_http(
+        self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
+    ) -> tuple[int, str]: ...
+    def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str: ...
+    def keep(self, slot: int, now_ns: int, message: Buffer) -> None: ...
+
+
 class LinkSetup(NamedTuple):
     """What a link is made of."""
 
     wiring: Wiring
     requests: Sequence[Request]  # by step
-    replies: Replies | None  # None where replies are only counted
+    replies: ReplyReading | None  # None where replies are only counted
     reactor: EpollReactor
     clock: Clock
+    are_made: bool = False  # while the load runs: a request is there when it is sent, and not before
 
 
 class LinkBase:

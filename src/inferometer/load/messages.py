@@ -1,6 +1,6 @@
 """What a controller and its workers say to each other."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import InferometerError
 from inferometer.load.cancellation import Cancellation
@@ -8,6 +8,9 @@ from inferometer.load.plan import Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.services.traffic import Validation, Wiring
+
+if TYPE_CHECKING:
+    from inferometer.services.visit_plan import VisitPlan
 
 
 class Job(NamedTuple):
@@ -25,6 +28,7 @@ class Job(NamedTuple):
     spool_fd: int | None = None  # where requests are kept for the export
     cancellation: Cancellation | None = None
     verbose: int = 0  # from ALOUD on it tells of every message
+    visits: "VisitPlan | None" = None  # requests are made by visits, and not from the requests' memory
 
 
 class Apply(NamedTuple):
@@ -69,6 +73,7 @@ class Synced(NamedTuple):
     is_finished: bool
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are
+    visits: int = 0  # that have begun
 
 
 class Stopped(NamedTuple):

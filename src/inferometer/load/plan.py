@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
 NEVER = 1 << 62
@@ -98,7 +98,40 @@ class Periodic(NamedTuple):
         return Closed(0, 0) if index else self
 
 
-Plan = Closed | Open | Periodic
+class Stairs(NamedTuple):
+    """A concurrency that changes: (nanoseconds after the start, requests outstanding from then on), in order."""
+
+    steps: tuple[tuple[int, int], ...]
+
+    def at(self, after_ns: int) -> int:
+        """The requests outstanding at this time."""
+        return next(
+            (concurrency for start_ns, concurrency in reversed(self.steps) if start_ns <= after_ns), 0
+        )
+
+
+class Joint(NamedTuple):
+    """A plan for each class of traffic; they begin together. `Together` gives each to the workers of its class."""
+
+    plans: tuple["Closed | Open | Stairs", ...]
+    count: None = None  # type: ignore[assignment]
+
+    def share(self, index: int, parts: int) -> "Plan":
+        raise LocalError("a joint plan is for groups of workers, and one group was given it")
+
+
+Plan = Closed | Open | Periodic | Joint
+
+
+def open_plans(plan: Plan) -> "tuple[Open, ...]":
+    """Those of its parts whose requests are due at a time."""
+    parts = plan.plans if isinstance(plan, Joint) else (plan,)
+    return tuple(part for part in parts if isinstance(part, Open))
+
+
+def is_all_open(plan: Plan) -> bool:
+    """Whether all its requests are due at a time."""
+    return isinstance(plan, Open) or (isinstance(plan, Joint) and len(open_plans(plan)) == len(plan.plans))
 
 
 def _share(total: int, index: int, parts: int) -> int:
@@ -203,6 +236,28 @@ def _time_of(wanted: float, duration_s: float, start: float, end: float) -> floa
     if abs(slope) < 1e-9:
         return wanted / start
     return float((-start + (max(0.0, start * start + 2 * slope * wanted)) ** 0.5) / slope)
+
+
+class Excerpt:
+    """Of a longer schedule, what is due from one time on up to another; times count from the first of these."""
+
+    def __init__(self, schedule: Schedule, from_ns: int, until_ns: int) -> None:
+        self.schedule = schedule
+        self.from_ns = from_ns
+        self.until_ns = until_ns
+        self.first = self._due_before(from_ns)  # number of its first request in the whole schedule
+
+    def _due_before(self, time_ns: int) -> int:
+        return bisect.bisect_left(range(NEVER), time_ns, key=self.schedule.due_ns)
+
+    @property
+    def count(self) -> int:
+        """Requests in all."""
+        return self._due_before(self.until_ns) - self.first
+
+    def due_ns(self, number: int) -> int:
+        due_ns = self.schedule.due_ns(self.first + number)
+        return due_ns - self.from_ns if due_ns < self.until_ns else NEVER
 
 
 # --- how a rate changes over time, in a few words: `ramp 10..500 over 60s then hold 500 for 2m`

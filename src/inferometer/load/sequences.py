@@ -33,6 +33,7 @@ class SequencePlan(NamedTuple):
     seed: int = 0
     is_once: bool = False  # each stream is one session, played once; one that is cut short needs no last word
     delays_ns: tuple[int, ...] = ()  # of each step: how long its lane pauses after the answer
+    is_repeated: bool = False  # sessions are played again when all were
 
 
 BASE_LENGTH = 20
@@ -113,7 +114,8 @@ class Sequences:
     @property
     def is_over(self) -> bool:
         """No lane can begin another sequence."""
-        return self.plan.is_once and self._begun >= len(self.plan.streams)
+        plan = self.plan
+        return plan.is_once and not plan.is_repeated and self._begun >= len(plan.streams)
 
     def has_next(self, lane_number: int) -> bool:
         """Whether the lane has a further request."""

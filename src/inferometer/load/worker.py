@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 from inferometer.base.errors import InferometerError, maybe_shortage
 from inferometer.base.messages import ALOUD, messages_shown
@@ -30,6 +31,10 @@ from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
 from inferometer.services.traffic import IN_PROCESS, Checker
+
+if TYPE_CHECKING:
+    from inferometer.load.visit_engine import VisitEngine
+    from inferometer.services.visit_plan import VisitPlan
 
 FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
 # Sent to the whole process group: the controller decides when a worker ends.
@@ -77,8 +82,9 @@ def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
 
 def _requests(job: Job) -> list[Request]:
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
-    views = [whole[start:stop] for start, stop in job.spans]
-    return [bytes(view) if len(view) <= SMALL else view for view in views]
+    views = {span: whole[span[0] : span[1]] for span in job.spans}  # each once: a mixture names many often
+    requests = {span: bytes(view) if len(view) <= SMALL else view for span, view in views.items()}
+    return [requests[span] for span in job.spans]
 
 
 class _Worker:
@@ -92,6 +98,14 @@ class _Worker:
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
         self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
+        # A server in this process has threads of its own; what the client costs is this one.
+        self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
+        self._pending_apply = False
+        self._stop: Stop | None = None
+        self._has_visits = job.visits is not None
+        if job.visits is not None:
+            self._engine: Engine | VisitEngine = self._visit_engine(job, job.visits)
+            return
         requests, replies = _requests(job), _maybe_replies(job, self._spool)
         setup = LinkSetup(job.wiring, requests, replies, self._reactor, monotonic_ns)
         sequences = job.sequences
@@ -110,14 +124,34 @@ class _Worker:
             cancellation=job.cancellation,
             log=None if job.verbose < ALOUD else RequestLog(requests),
         )
-        # A server in this process has threads of its own; what the client costs is this one.
-        self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
-        self._pending_apply = False
-        self._stop: Stop | None = None
+
+    def _visit_engine(self, job: Job, plan: "VisitPlan") -> "VisitEngine":
+        from inferometer.load.visit_engine import VisitEngine
+        from inferometer.load.visits import VisitMessages
+
+        messages = VisitMessages(plan)
+        setup = LinkSetup(job.wiring, messages, messages, self._reactor, monotonic_ns, are_made=True)
+        return VisitEngine(
+            plan=plan,
+            messages=messages,
+            open_link=_open_link(setup),
+            reactor=self._reactor,
+            ring=self._ring,
+            clock=monotonic_ns,
+            on_crowded=self._wait_for_room,
+            first=job.first_step,
+            stride=job.stride,
+            timeout_ns=job.timeout_ns,
+        )
 
     def run(self) -> None:
         self._reactor.add(self._controller.fileno(), READ, self._message)
-        gc.disable()
+        if self._has_visits:  # their code is the user's, and may leave garbage
+            gc.collect()
+            gc.freeze()
+            gc.enable()
+        else:
+            gc.disable()
         while self._stop is None:
             self._engine.run(None, self._is_applied if self._pending_apply else None)
             self._engine.is_interrupted = False
@@ -151,6 +185,7 @@ class _Worker:
                 self._pending_apply = self._engine.is_interrupted = True
                 self._engine.apply(plan, start_ns)
             case Adjust(timing, more, cap):
+                assert isinstance(self._engine, Engine)
                 self._engine.adjust(timing, more, cap)
             case Sync():
                 self._reactor.do_later(partial(self._answer, monotonic_ns()))
@@ -181,6 +216,7 @@ class _Worker:
             is_finished=engine.is_finished,
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,
+            visits=engine.begun if self._has_visits else 0,  # type: ignore[union-attr]
         )
 
     def _wait_for_room(self) -> None:

@@ -53,6 +53,8 @@ class Cost(NamedTuple):
     files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
     file_limit: int = 0
     stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
+    parts: tuple["Cost", ...] = ()  # of each class of traffic, where each has its own workers
+    visits: int = 0  # begun, where requests are parts of visits
 
 
 class Collected(NamedTuple):
@@ -257,6 +259,7 @@ class Workers:
             cancellation=self.cancellation,
             verbose=self.verbose,
             spool_fd=spool_fd,
+            visits=self.traffic.visits,
         )
         control.send(job)
         return _Worker(child, control, ring)
@@ -273,7 +276,7 @@ class Workers:
     # --- Load
 
     def apply(self, plan: Plan, start_ns: int | None = None) -> int:
-        """`start_ns` is given where other machines begin at the same time."""
+        """`start_ns` is given where other workers or machines begin at the same time."""
         start_ns = monotonic_ns() + HEAD_START_NS if start_ns is None else start_ns
         numbers = range(self.first, self.first + self.count)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
@@ -324,6 +327,7 @@ class Workers:
                 sum(answer.connects for answer in answers),
                 sum(answer.connect_ns for answer in answers),
                 *self._around,
+                visits=sum(answer.visits for answer in answers),
             ),
             is_finished=all(answer.is_finished for answer in answers),
             loop_lag_ns=max(answer.seen_ns + answer.behind_ns for answer in answers) - asked_ns,
@@ -453,10 +457,13 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
     fd = os.memfd_create("inferometer-requests")
     spans = []
     position = 0
+    known: dict[int, tuple[int, int]] = {}  # a mixture has the same request many times
     with os.fdopen(os.dup(fd), "wb") as file:
         for request in requests:
-            file.write(request)
-            spans.append((position, position + len(request)))
-            position += len(request)
+            if id(request) not in known:
+                file.write(request)
+                known[id(request)] = (position, position + len(request))
+                position += len(request)
+            spans.append(known[id(request)])
         file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
     return fd, tuple(spans)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import PeerError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
-from inferometer.load.plan import Closed, Open, Plan
+from inferometer.load.plan import Closed, Open, Plan, is_all_open
 from inferometer.measure.host import host_remarks
 from inferometer.measure.instrument import LevelSettings, LoadPoint
 from inferometer.model.spec import ModelSpec
@@ -21,6 +22,7 @@ from inferometer.stats.clients import ClientFigures
 from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
+    ClassFigures,
     CoreUse,
     Doubt,
     Estimate,
@@ -106,7 +108,7 @@ def _at_the_end(durations: Series) -> float:
 _UNSURE = (Note.NOT_PRECISE, Note.NOT_STABLE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawLevel:
     """A level as it went."""
 
@@ -126,6 +128,8 @@ class RawLevel:
     host: HostUse | None = None
     server_end: str = ""  # in words, if it ended by itself
     clients: tuple[ClientFigures, ...] = ()  # where load came from several machines
+    classes: tuple[ClassFigures, ...] = ()
+    has_own_plan: bool = True  # a class that shares its workers with others has no rate of its own
 
 
 def is_capped(settings: LevelSettings, plan: Plan) -> bool:
@@ -152,6 +156,8 @@ def conclude(raw: RawLevel) -> Level:
     ended = raw.whole.count or raw.whole.failures or raw.whole.cancelled_count
     pressed = raw.timing.pressed(raw.whole) if raw.timing is not None and ended else None
     found = measurement(raw.whole, subject, was_reset=raw.were_counters_reset) if ended else None
+    if found is not None and settings.classes:
+        found = replace(found, server=None)  # what the server counted is told of each class
     rates = None if found is None else _maybe_rates(raw, found)
     if found is not None and rates is not None and raw.timing is not None:
         found = _as_scheduled(raw, found, rates)
@@ -168,6 +174,8 @@ def conclude(raw: RawLevel) -> Level:
         rates=rates,
         host=raw.host,
         clients=raw.clients,
+        name=raw.point.name,
+        classes=raw.classes,
     )
     return replace(level, promise=_maybe_outcome(raw, level))
 
@@ -188,7 +196,7 @@ def _maybe_outcome(raw: RawLevel, level: Level) -> PromiseOutcome | None:
 def _maybe_rates(raw: RawLevel, found: Measurement) -> Rates | None:
     """By rate, what was asked, sent and answered."""
     point = raw.point
-    if not isinstance(point.plan, Open):
+    if not is_all_open(point.plan) or not raw.has_own_plan:
         return None
     asked = point.value if point.asked_per_s is None else point.asked_per_s
     answered_per_s = raw.whole.answered_count * NS_PER_S / found.duration_ns
@@ -245,7 +253,7 @@ def _remarks(
         if pressed is not None and rates is not None:
             yield _rate_remark(pressed, rates)
     elif rates is not None:
-        yield from _rate_remarks(rates, found, is_from_start=raw.whole.start_ns == raw.start_ns)
+        yield from _rate_remarks(rates, found, raw)
     ours = None if raw.host is None else raw.host.ours
     yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours)
     if found.server is None:
@@ -283,7 +291,7 @@ def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
         yield Remark(Note.STATISTICS_MISSING, text)
 
 
-def _rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> Iterator[Remark]:
+def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[Remark]:
     """By rate: whether requests were sent when they were due, and ended as sent, well or badly.
 
     What is due is what the schedule had in the measured time: random arrivals and gaps from a file are more or fewer
@@ -293,22 +301,25 @@ def _rate_remarks(rates: Rates, found: Measurement, *, is_from_start: bool) -> I
     slack = SLACK * sent + 2 * NS_PER_S / found.duration_ns  # one request at either end may be cut
     # Requests in flight are not a queue that grows: a load that has just begun fills up with rate x service time
     # (Little's law). In a queue that grows for the whole time, they are half of what is missing.
-    in_flight = sent * found.service.percentile_ns(50) / found.duration_ns if is_from_start else 0.0
+    is_from_start = raw.whole.start_ns == raw.start_ns
+    takes_ns = found.service.percentile_ns(50) + raw.whole.thought_ns // max(raw.whole.count, 1)
+    in_flight = sent * takes_ns / found.duration_ns if is_from_start else 0.0
+    noun = "visits" if raw.settings.has_visits else "requests"
     if ended < sent - slack - in_flight:
-        yield _rate_remark(Note.OVERLOADED, rates)
+        yield _rate_remark(Note.OVERLOADED, rates, noun)
     elif sent < (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack:
-        yield _rate_remark(Note.NOT_OFFERED, rates)
+        yield _rate_remark(Note.NOT_OFFERED, rates, noun)
 
 
-def _rate_remark(note: Note, rates: Rates) -> Remark:
+def _rate_remark(note: Note, rates: Rates, noun: str = "requests") -> Remark:
     """Overloaded, or not sent as asked: the figures that show it."""
     sent, answered = quantity(rates.sent_per_s), quantity(rates.answered_per_s)
     if note is Note.OVERLOADED:
-        return Remark(note, f"overloaded: {sent} requests/s were sent and {answered} answered")
+        return Remark(note, f"overloaded: {sent} {noun}/s were sent and {answered} answered")
     if rates.due_per_s is None:
-        return Remark(note, f"asked for {quantity(rates.asked_per_s)} requests/s, sent {sent}")
+        return Remark(note, f"asked for {quantity(rates.asked_per_s)} {noun}/s, sent {sent}")
     return Remark(
-        note, f"{quantity(rates.due_per_s)} requests/s were due by the schedule, and {sent} were sent"
+        note, f"{quantity(rates.due_per_s)} {noun}/s were due by the schedule, and {sent} were sent"
     )
 
 

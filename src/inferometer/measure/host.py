@@ -11,7 +11,6 @@ from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S, Clock, monotonic_ns, rough, share
 from inferometer.observe.host import Gpu, HostMeter, HostSample, busiest
 from inferometer.observe.processes import Process, command_line, family, maybe_process
-from inferometer.server.guarded import ending, last_line
 from inferometer.server.ports import listeners
 from inferometer.stats.doubts import client_limit
 from inferometer.stats.measurement import CoreUse, GpuFigures, HostUse, Measurement
@@ -39,6 +38,14 @@ class ProcessTable:
     def family(self, pids: Iterable[int]) -> frozenset[int]:
         """These processes and all that they started."""
         return family(pids)
+
+    def allowed(self, pids: Iterable[int]) -> frozenset[int]:
+        """Numbers of the cores they may run on."""
+        found = frozenset[int]()
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                found |= os.sched_getaffinity(pid)
+        return found
 
     def used(self, pids: Iterable[int]) -> dict[int, Used]:
         """Without those that ended."""
@@ -78,16 +85,17 @@ def maybe_stub(words: list[str]) -> str | None:
 
 
 class LocalServer:
-    """The processes that listen on a port of this machine, and the file that they write to."""
+    """The processes that listen on these ports of this machine, and the file that they write to."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
         self._processes: tuple[Process, ...] = ()
         self._log: Path | None = None
-        self.find()
 
     def find(self) -> None:
-        self._processes = tuple(filter(None, map(maybe_process, listeners(self._port))))
+        """Looks through all processes, which takes long where there are many."""
+        pids = dict.fromkeys(pid for port in self._ports for pid in listeners(port))
+        self._processes = tuple(filter(None, map(maybe_process, pids)))
         self._log = next(filter(None, (_maybe_log(process.pid) for process in self._processes)), None)
 
     @property
@@ -98,6 +106,8 @@ class LocalServer:
         """In words, how it ended, with its last line; nothing while it runs, or where it was never seen."""
         if not self._processes or any(process.is_running for process in self._processes):
             return ""
+        from inferometer.server.guarded import last_line
+
         pid = self._processes[0].pid
         words = f"the server's process {pid} {_maybe_ending(pid) or 'has ended'}"
         line = "" if self._log is None else last_line(self._log)
@@ -112,6 +122,8 @@ def _maybe_ending(pid: int) -> str | None:
         return None
     if found is None:
         return None
+    from inferometer.server.guarded import ending
+
     return ending(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
 
 
@@ -167,11 +179,13 @@ class HostWatch:
         clock: Clock = monotonic_ns,
     ) -> None:
         """Without a server, it runs on another machine. Ours are this process and the workers, not all its children."""
-        allowed = os.sched_getaffinity(0)
+        self._allowed = frozenset(os.sched_getaffinity(0))
         self._server = server
         self._workers = workers
-        self._cores = len(allowed) if cores is None else cores
-        self._meter = HostMeter(allowed) if meter is None else meter
+        self._cores = len(self._allowed) if cores is None else cores
+        self._watched = self._allowed
+        self._server_cores: int | None = None
+        self._meter = HostMeter(self._allowed) if meter is None else meter
         self._table = ProcessTable() if table is None else table
         self._clock = clock
         self._gpus: list[Mapping[str, Gpu]] = []
@@ -186,6 +200,7 @@ class HostWatch:
             self._server.find()
         self._crowded_s, self._crowded_core_s = 0.0, 0.0
         self._find_families()
+        self._find_cores()
         self._first = self._last = self._look()
         self._gpus = []  # their utilisation is of the time before
 
@@ -215,7 +230,7 @@ class HostWatch:
         return HostUse(
             cores=self._cores,
             busy=last.busy(first, self._cores),
-            server=self._server_cores(first, last),
+            server=self._used_by_server(first, last),
             models=models,
             gpu_share=max((gpu.utilization for gpu in gpus if gpu.utilization is not None), default=None),
             ours=last.use(first, self._ours),
@@ -224,6 +239,7 @@ class HostWatch:
             crowded_s=self._crowded_s,
             crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
             gpus=gpus,
+            server_cores=self._server_cores,
         )
 
     def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
@@ -249,7 +265,18 @@ class HostWatch:
         self._gpus.append(look.host.gpus)
         return look
 
-    def _server_cores(self, before: _Look, after: _Look) -> float | None:
+    def _find_cores(self) -> None:
+        """A server may be kept to other cores than we are: both are watched then."""
+        pids = () if self._server is None else self._server.pids
+        theirs = self._table.allowed(pids)
+        is_apart = bool(theirs) and theirs != self._allowed
+        self._server_cores = len(theirs) if is_apart else None
+        if is_apart and self._allowed | theirs != self._watched:
+            self._watched = self._allowed | theirs
+            self._cores = len(self._watched)
+            self._meter.choose(self._watched)
+
+    def _used_by_server(self, before: _Look, after: _Look) -> float | None:
         """None once it has ended: what it used until then is known to nobody."""
         pids = () if self._server is None else self._server.pids
         is_there = self._theirs and all(pid in after.used for pid in pids)
@@ -264,7 +291,7 @@ class HostWatch:
         part = HostUse(
             self._cores,
             look.busy(before, self._cores),
-            self._server_cores(before, look),
+            self._used_by_server(before, look),
             ours=look.use(before, self._ours),
             is_local=self._server is not None,
         )
@@ -290,6 +317,7 @@ def together(uses: Iterable[HostUse | None]) -> HostUse | None:
             sum(use.ours.waiting * use.seconds for use in known) / seconds,
         ),
         is_local=known[0].is_local,
+        server_cores=known[0].server_cores,
         seconds=seconds,
         crowded_s=crowded_s,
         crowded_cores=sum(use.crowded_cores * use.crowded_s for use in known) / crowded_s

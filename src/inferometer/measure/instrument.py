@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S, Clock
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Collected, Load, ResizableLoad
@@ -25,7 +26,7 @@ FEWEST_ENDED = 30  # requests in a window that is no classic one, where there is
 GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the server is taken for gone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelSettings:
     """How each level is measured, in windows of a time or of a count.
 
@@ -48,9 +49,25 @@ class LevelSettings:
     is_serial: bool = False  # a request of a sequence waits for the answer to the one before it
     promise: Slo | None = None  # that each request is held to
     judges_promise: bool = False  # of the whole level, too
+    is_timed: bool = False  # lasts for its time, whatever the server does
+    classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
+    class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to; below 0 none
+    has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ClassSettings:
+    """One class of traffic: what it is called, and how its requests are counted."""
+
+    name: str
+    url: str
+    level: LevelSettings
+    weight: float | None = None  # where classes share their workers
+    share: float | None = None
+    has_own_counters: bool = True  # no other class has requests for its model
+
+
+@frozen
 class LoadPoint:
     """A level to measure: what it is called and how it is loaded."""
 
@@ -59,9 +76,11 @@ class LoadPoint:
     plan: Plan
     asked_per_s: float | None = None  # requests; None by concurrency
     before: Plan | None = None  # to warm up with; None takes the first requests of the plan
+    name: str = ""  # of a phase
+    classes: tuple["LoadPoint", ...] = ()  # of each class, where each has a plan of its own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instrument:
     """Load, clock, the server's counters and its metrics (None where there are none).
 
@@ -79,6 +98,7 @@ class Instrument:
     host: HostWatch | None = None  # None where nobody asks how busy this machine is
     clients: "ByClient | None" = None  # None where load comes from this machine alone
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
+    examples_of: Callable[[int], dict[int, str]] | None = None  # of one class, where each has its own workers
 
 
 @dataclass(slots=True)

@@ -60,10 +60,7 @@ def measure_level_windows(
 ) -> tuple[Level, tuple[Window, ...]]:
     """The level with the windows it is made of, for those who merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
-    host = instrument.host
-    if host is not None:
-        host.begin()
-    clients = instrument.clients
+    host, clients = instrument.host, instrument.clients
     if clients is not None:
         clients.begin(
             WindowRules(is_open=isinstance(point.plan, Open), drops_empty=settings.model.is_decoupled)

@@ -15,7 +15,9 @@ from inferometer.base import status
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
-from inferometer.load.plan import NEVER, Arrivals, Open
+from inferometer.load.plan import NEVER, Arrivals, open_plans
+from inferometer.load.workers import Cost
+from inferometer.measure.class_windows import ClassCourses, rules_of
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
 from inferometer.measure.instrument import (
     FEWEST_ENDED,
@@ -46,7 +48,6 @@ from inferometer.stats.stopping import (
 from inferometer.stats.windows import (
     Expense,
     Window,
-    WindowRules,
     add_failures,
     condensed,
     figures,
@@ -70,15 +71,10 @@ class LevelRun:
         self._instrument = instrument
         self._settings = settings
         self._point = point
-        self._is_open = isinstance(point.plan, Open)
+        self._is_open = bool(open_plans(point.plan))
         self._timing = ScheduleTiming() if self._is_open and settings.is_whole else None
-        self._rules = WindowRules(
-            is_open=self._is_open,
-            has_tokens=settings.has_tokens,
-            asked_tokens=np.array(settings.asked_tokens) if any(settings.asked_tokens) else None,
-            promise=settings.promise,
-            drops_empty=settings.model.is_decoupled,
-        )
+        self._classes = ClassCourses(instrument, settings, point)
+        self._rules = rules_of(settings, is_open=self._is_open, classes=self._classes.is_due)
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
@@ -89,7 +85,7 @@ class LevelRun:
         self._was_silent = False  # some requests of the window that was closed last got no answer at all
         self._silent_since_ns = 0
         self._last_end_ns = 0
-        self._arrivals = Arrivals(point.plan) if isinstance(point.plan, Open) else None
+        self._arrivals = tuple(map(Arrivals, open_plans(point.plan)))
         self._loop_lags = Series()  # since the window that was closed last
         self._statistics_error: PeerError | None = None
         self._readings = CounterReadings()
@@ -101,7 +97,9 @@ class LevelRun:
 
     def _start(self) -> None:
         instrument, plan = self._instrument, self._point.plan
-        if self._settings.is_whole:  # every request of the plan counts, from the first on
+        if self._settings.is_whole or self._settings.is_timed:  # every request counts, from the first on
+            self._watch_host()
+        if self._settings.is_whole:
             self._before = self._read_counters()
             earlier = instrument.load.collect(instrument.clock())
             self.start_ns = instrument.clock()  # what ended before is not of this level
@@ -110,6 +108,10 @@ class LevelRun:
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
             self._schedule_ns = instrument.load.apply(plan)
+            if self._settings.is_timed:  # its time is that of the schedule
+                instrument.load.wait(self._schedule_ns)
+            else:
+                self._watch_host()  # no request before the first window counts, so this holds up none that does
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
             self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
@@ -121,10 +123,15 @@ class LevelRun:
         self._silence = Silence(instrument.silence_ns, self.start_ns)
         self._sent_before = self._cost.sent
         self._told_cpu_ns = sum(self._collected.cost.cpu_ns)
-        self._readings.add(self._rest, self._collected.seen_ns, self._collected.outstanding)
+        self._classes.begin(self.start_ns, self._schedule_ns, self._cost_ns)
+        self._add_to_readings(self._rest)
         self._open = self._rules.new_window(self.start_ns)
         self._ended = 0  # requests since the start
         self._tell(self._rest)
+
+    def _watch_host(self) -> None:
+        if self._instrument.host is not None:
+            self._instrument.host.begin()
 
     def _read_counters(self) -> CounterReading | None:
         if self._statistics_error is not None:
@@ -139,7 +146,14 @@ class LevelRun:
             return None
         answered_ns = self._instrument.clock()
         self._lead_ns = min((answered_ns - asked_ns) // 2, LONGEST_LEAD_NS)
-        return self._readings.begin(counters, asked_ns, answered_ns)
+        reading = self._readings.begin(counters, asked_ns, answered_ns)
+        self._classes.read(reading)
+        return reading
+
+    def _add_to_readings(self, records: Records) -> None:
+        seen_ns, outstanding = self._collected.seen_ns, self._collected.outstanding
+        self._readings.add(records, seen_ns, outstanding)
+        self._classes.add(records, seen_ns, outstanding)
 
     def _read_closely(self) -> CounterReading | None:
         """The first window begins where the counters were read: as exactly as is to be had."""
@@ -267,7 +281,7 @@ class LevelRun:
     def _collect(self, until_ns: int) -> None:
         self._collected = self._instrument.load.collect(until_ns)
         self._is_mute = self._silence.is_over(self._collected)
-        self._readings.add(self._collected.records, self._collected.seen_ns, self._collected.outstanding)
+        self._add_to_readings(self._collected.records)
         fresh = split(self._collected.records, self.start_ns)[1]
         self._rest = join([self._rest, fresh]) if len(self._rest) else fresh
         self._is_finished = self._settings.is_whole and self._collected.is_finished
@@ -331,6 +345,7 @@ class LevelRun:
         if not len(records):
             return
         self._rules.add(self._open, records)
+        self._classes.take(records)
         self._last_end_ns = int(records.end_ns[-1])
         if self._timing is not None:
             self._timing.add(records)
@@ -355,7 +370,7 @@ class LevelRun:
 
     @property
     def _is_given_up(self) -> bool:
-        return self._is_gone or self._is_mute
+        return (self._is_gone or self._is_mute) and not self._settings.is_timed
 
     def _cut_silence(self) -> None:
         """The time after the last answer is no load: it must not water down the rate. The failures stay."""
@@ -376,6 +391,7 @@ class LevelRun:
             after=after,
             samples=() if self._instrument.metrics is None else self._instrument.metrics.take(),
         )
+        window.classes = self._classes.close(window, window, self._schedule_ns, self._cost_ns, self.start_ns)
         self._waiting = waiting(self._before, after)
         self.boundaries_ns += [end_ns] if self.boundaries_ns else [window.start_ns, end_ns]
         unanswered = {code for code in window.failures if code in status.NO_ANSWER}
@@ -408,25 +424,20 @@ class LevelRun:
     def _expense(self) -> Expense:
         old, new = self._cost, self._collected.cost
         due, self._due = self._due, self._due_by(self._collected.seen_ns)
-        expense = Expense(
-            cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
-            elapsed_ns=self._collected.seen_ns - self._cost_ns,
-            sent=new.sent - old.sent,
+        elapsed_ns = self._collected.seen_ns - self._cost_ns
+        parts = (_spent(was, now, elapsed_ns) for was, now in zip(old.parts, new.parts, strict=True))
+        expense = replace(
+            _spent(old, new, elapsed_ns),
             due=self._due - due,
-            reconnects=new.reconnects - old.reconnects,
-            connects=new.connects - old.connects,
-            connect_ns=new.connect_ns - old.connect_ns,
-            files=new.files,
-            file_limit=new.file_limit,
-            stolen_ns=new.stolen_ns - old.stolen_ns,
             loop_lags_ns=self._loop_lags,
+            parts=tuple(parts),
         )
         self._loop_lags = Series()
         self._cost, self._cost_ns = new, self._collected.seen_ns
         return expense
 
     def _due_by(self, time_ns: int) -> int:
-        return 0 if self._arrivals is None else self._arrivals.by(time_ns - self._schedule_ns)
+        return sum(arrivals.by(time_ns - self._schedule_ns) for arrivals in self._arrivals)
 
     def abandon(self) -> None:
         """Keep what the window that was filling has got so far."""
@@ -436,6 +447,8 @@ class LevelRun:
     # --- deciding
 
     def judge(self) -> StopDecision:
+        if self._settings.is_timed:
+            return self._judge_time()
         recent = self.figures if self._settings.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self.start_ns
         is_silent = was_answered and self._is_silent
@@ -457,6 +470,14 @@ class LevelRun:
         if isinstance(self._settings.rule, Stability):
             return judge_stability(self._settings.rule, self.figures)
         return self._judge_precision(self._settings.rule)
+
+    def _judge_time(self) -> StopDecision:
+        """Only the time counts; whether it was interrupted is said."""
+        if self._instrument.watcher.is_interrupted():
+            return StopDecision(is_done=True, is_stable=False, remark=Remark(Note.INTERRUPTED, "interrupted"))
+        assert isinstance(self._settings.rule, Precision)
+        is_over = self.windows[-1].end_ns - self.start_ns >= self._settings.rule.duration_ns
+        return StopDecision(is_done=is_over or self._is_finished, is_stable=True)
 
     @property
     def _is_silent(self) -> bool:
@@ -546,7 +567,7 @@ class LevelRun:
         cold = self._cold_count()
         counted = self.windows[cold:] or [self._open]
         whole = join_windows(counted)
-        return RawLevel(
+        raw = RawLevel(
             settings=self._settings,
             point=self._point,
             decision=decision,
@@ -561,6 +582,7 @@ class LevelRun:
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing,
         )
+        return replace(raw, classes=self._classes.conclude(raw, counted))
 
     def _samples(self, whole: Window) -> tuple[Sample, ...] | None:
         """Of the merged windows; where none was taken in them, the last one before their end."""
@@ -570,6 +592,21 @@ class LevelRun:
         if whole.samples or poller.latest is None:
             return whole.samples
         return (poller.latest,)
+
+
+def _spent(old: Cost, new: Cost, elapsed_ns: int) -> Expense:
+    return Expense(
+        cpu_ns=tuple(now - then for now, then in zip(new.cpu_ns, old.cpu_ns, strict=True)),
+        elapsed_ns=elapsed_ns,
+        sent=new.sent - old.sent,
+        reconnects=new.reconnects - old.reconnects,
+        connects=new.connects - old.connects,
+        connect_ns=new.connect_ns - old.connect_ns,
+        files=new.files,
+        file_limit=new.file_limit,
+        stolen_ns=new.stolen_ns - old.stolen_ns,
+        visits=new.visits - old.visits,
+    )
 
 
 def _is_failing(rows: Sequence[WindowFigures]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.dataset.dataset import Dataset
@@ -37,7 +38,7 @@ RATE_THREADS = 4  # by rate: in synchronous mode so many requests can be outstan
 _WITHOUT_TIMES = ("concurrency", "periodic_concurrency", "session_concurrency")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Agenda:
     """Load that ends by itself: a schedule of so many requests, and which of the data each one sends.
 

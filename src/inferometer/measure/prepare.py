@@ -5,7 +5,7 @@ import math
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inferometer
 from inferometer.base.errors import MissingError, UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
@@ -55,7 +56,7 @@ SLICES = (
 SHORTEST_SLICE_NS = 100 * NS_PER_MS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setup:
     """Everything that is known before load starts."""
 
@@ -75,6 +76,7 @@ class Setup:
     agenda: Agenda | None = None  # of load that ends by itself
     host: "Host | None" = None  # of the worker, where that is to hold the server
     prompts: "RunPrompts | None" = None  # of servers that read text
+    parts: tuple["Setup", ...] = ()  # of each class of traffic, where there are several
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -95,6 +97,7 @@ class Habits(NamedTuple):
     slices_counts: bool = False  # -n: several windows, not one
     # After the first look at the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
+    made_data: Callable[[ModelSpec, Options], Dataset] | None = None  # instead of the data of the options
     data_read: Callable[[Effective], None] | None = None  # told of the input data, as in `Result.effective`
     bad_data: str = ""  # stands before the reason when input data cannot be read
     bad_requests: str = ""  # stands before the reason when no requests can be made of it
@@ -160,12 +163,17 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     check_model(options, model)
     options = replace(options, max_outstanding=habits.most_outstanding(options))
     with _data_refused(habits.bad_data):
-        dataset = _maybe_described(trace, options, model) or build(
-            model,
-            options.data,
-            is_scheduled=options.fixed_schedule,
-            has_sessions=options.session_concurrency is not None,
-            output_tokens=options.output_tokens,
+        made = None if habits.made_data is None else habits.made_data(model, options)
+        dataset = (
+            made
+            or _maybe_described(trace, options, model)
+            or build(
+                model,
+                options.data,
+                is_scheduled=options.fixed_schedule,
+                has_sessions=options.session_concurrency is not None,
+                output_tokens=options.output_tokens,
+            )
         )
     check_validation(options, dataset)
     if habits.data_read is not None:

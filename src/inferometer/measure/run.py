@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,8 +11,9 @@ from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
-from inferometer.load.plan import Closed, Open, Periodic
+from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers, warm_up
@@ -22,7 +23,7 @@ from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
 from inferometer.measure.saturation import Tried, level_ns
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
-from inferometer.observe.statistics import snapshot
+from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
@@ -204,7 +205,7 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
     return Instrument(
         load,
         monotonic_ns,
-        lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None,
+        _counters(setup),
         watcher,
         poller,
         setup.journal,
@@ -227,6 +228,12 @@ def _by_client(load: "AnyLoad") -> "ByClient | None":
     from inferometer.cluster.clients import Clients
 
     return load.figures if isinstance(load, Clients) else None
+
+
+def _counters(setup: Setup) -> Callable[[], Snapshot | None]:
+    if setup.parts:
+        return ClassCounters(setup.parts)
+    return lambda: snapshot(setup.service.statistics(setup.model)) if setup.has_statistics else None
 
 
 def _host_watch(setup: Setup, load: "AnyLoad") -> HostWatch:
@@ -282,13 +289,13 @@ def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint)
     if options.warmup_request_count:
         plan = point.before
         if plan is None:
-            assert not isinstance(point.plan, Periodic)
+            assert isinstance(point.plan, Closed | Open)
             plan = point.plan._replace(count=options.warmup_request_count)
         warm_up(instrument, plan)
     if options.warmup_s:
         plan = point.plan
         if options.request_count:
-            assert not isinstance(plan, Periodic)
+            assert isinstance(plan, Closed | Open)
             plan = plan._replace(count=None)
         warm_up(instrument, plan, round(options.warmup_s * NS_PER_S))
         instrument.load.apply(Closed(0))  # what is still outstanding is none of the level's

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from inferometer.base.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Tensor:
     """A value for one input or output. BYTES elements are length-prefixed, as on the wire."""
 
@@ -20,7 +22,7 @@ class Tensor:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorSpec:
     """An input or output: `shape` has no batch dimension; -1 stands for any size."""
 
@@ -39,7 +41,7 @@ ANY_BATCH = 2**31 - 1
 """A server without model configurations does not say how large a batch may be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelSpec:
     """A model with its composing models; inputs and outputs are sorted by name."""
 

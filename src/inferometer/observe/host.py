@@ -8,11 +8,13 @@ import platform
 import resource
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+from inferometer.base.frozen import frozen
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 MILLIWATTS_PER_WATT = 1000
@@ -69,7 +71,7 @@ def gpu_names() -> tuple[str, ...]:
 # --- its GPUs, read through NVML; without a driver or without nvidia-ml-py there are none
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu:
     """What is known of one GPU at one moment; None is not known."""
 
@@ -150,7 +152,7 @@ def _text(name: str | bytes) -> str:
 # --- how busy it is
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSample:
     """Counters of all cores together since the host started, and gauges of the moment."""
 
@@ -169,6 +171,10 @@ class HostMeter:
     def __init__(self, cores: Collection[int] = ()) -> None:
         self._nvml: Nvml | None = None
         self._opening: threading.Thread | None = None
+        self._chosen = cores
+
+    def choose(self, cores: Collection[int]) -> None:
+        """Other cores from now on: samples before and after cannot be compared."""
         self._chosen = cores
 
     def read(self, *, waits: bool = False) -> HostSample:

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from inferometer.base.frozen import frozen
 from inferometer.observe.host import Gpu, HostSample, busiest
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Queue(NamedTuple):
     requests: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """One look: only what the figures are made of, so that a long level stays small."""
 

@@ -1,15 +1,16 @@
 """The server's own counters: a snapshot, the difference of two, and their figures per model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from typing import Any, Self
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
-from inferometer.model.answers import COMPUTE_PARTS, DURATIONS
+from inferometer.model.answers import DURATIONS
 from inferometer.model.spec import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counters:
     """Monotonic counters of one model version; they add and subtract field by field."""
 
@@ -31,6 +32,17 @@ class Counters:
     cache_hit_ns: int = 0
     cache_miss_count: int = 0
     cache_miss_ns: int = 0
+    # Executions by the size of their batches: (inferences in each, executions, ns of input, infer and output).
+    sizes: tuple[tuple[int, int, int, int, int], ...] = ()
+
+    @property
+    def executions(self) -> "tuple[Executions, ...]":
+        """By size, the small ones first; empty where the server does not count so."""
+        return tuple(
+            Executions(size, count, *(ns / count for ns in parts))
+            for size, count, *parts in sorted(self.sizes)
+            if count > 0 and size > 0
+        )
 
     @property
     def compute_ns(self) -> int:
@@ -43,19 +55,31 @@ class Counters:
         return total // count if count else 0
 
     def __add__(self, other: Self) -> "Counters":
-        return Counters(*(getattr(self, name) + getattr(other, name) for name in _FIELDS))
+        sums = (getattr(self, name) + getattr(other, name) for name in _FIELDS)
+        return replace(Counters(*sums), sizes=_sizes(self, other, 1))
 
     def __sub__(self, other: Self) -> "Counters":
-        return Counters(*(getattr(self, name) - getattr(other, name) for name in _FIELDS))
+        differences = (getattr(self, name) - getattr(other, name) for name in _FIELDS)
+        return replace(Counters(*differences), sizes=_sizes(self, other, -1))
 
 
-_FIELDS = tuple(row.name for row in fields(Counters))
+def _sizes(one: Counters, two: Counters, sign: int) -> tuple[tuple[int, int, int, int, int], ...]:
+    """The second added or taken away, size by size; those that did not run are left out."""
+    rows = {size: (count, given, worked, made) for size, count, given, worked, made in one.sizes}
+    for size, *values in two.sizes:
+        mine = rows.get(size, (0, 0, 0, 0))
+        count, given, worked, made = (was + sign * more for was, more in zip(mine, values, strict=True))
+        rows[size] = (count, given, worked, made)
+    return tuple((size, *row) for size, row in rows.items() if row[0])
+
+
+_FIELDS = tuple(row.name for row in fields(Counters) if row.name != "sizes")
 
 Snapshot = Mapping[tuple[str, str], Counters]
 """Counters by (model, version) at one moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelStatistics:
     """What one model did during a measurement, and its composing models below it."""
 
@@ -96,13 +120,15 @@ def _counters(row: Mapping[str, Any]) -> Counters:
     for name in DURATIONS:
         for part in ("count", "ns"):
             values[f"{name}_{part}"] = stats.get(name, {}).get(part, 0)
-    return Counters(**values)
+    ((_, by_size),) = batch_counters([row]).items()
+    sizes = tuple((size, *counts) for size, counts in by_size.items() if counts[0])
+    return Counters(**values, sizes=sizes)
 
 
 # --- by the size of a batch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Executions:
     """Executions of one size: inferences in each, how many there were, and the mean time of their parts."""
 
@@ -117,8 +143,8 @@ class Executions:
         return self.input_ns + self.infer_ns + self.output_ns
 
 
-BatchCounters = Mapping[tuple[str, str], Mapping[int, tuple[int, ...]]]
-"""Of each (model, version) by the size of a batch: executions, and nanoseconds of each of COMPUTE_PARTS."""
+BatchCounters = Mapping[tuple[str, str], Mapping[int, tuple[int, int, int, int]]]
+"""Of each (model, version) by the size of a batch: executions, and nanoseconds of compute input, infer, output."""
 
 
 def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
@@ -127,7 +153,9 @@ def batch_counters(rows: Sequence[Mapping[str, Any]]) -> BatchCounters:
         (row["name"], row["version"]): {
             batch["batch_size"]: (
                 batch.get("compute_infer", {}).get("count", 0),
-                *(batch.get(part, {}).get("ns", 0) for part in COMPUTE_PARTS),
+                batch.get("compute_input", {}).get("ns", 0),
+                batch.get("compute_infer", {}).get("ns", 0),
+                batch.get("compute_output", {}).get("ns", 0),
             )
             for batch in row.get("batch_stats", ())
         }

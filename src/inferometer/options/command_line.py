@@ -9,12 +9,12 @@ import dataclasses
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from shutil import get_terminal_size
 from typing import Any, TypeVar
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 from inferometer.options.option import Groups, Option, appended, rows
 from inferometer.options.values import text
@@ -44,7 +44,7 @@ _HELP_ALL = Option(("--help-all",), "Show all options.", field="ask", value=Ask.
 _VERSION = Option(("--version",), "Show the version.", field="ask", value=Ask.VERSION)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A command line: how it is called, what its help says, and the options it knows."""
 
@@ -314,6 +314,8 @@ def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) ->
 
 def help_text(command: Command, *, is_whole: bool, width: int = 0) -> str:
     """The help: the options that matter most, or all of them by group."""
+    from shutil import get_terminal_size
+
     width = min(WIDTH, (width or get_terminal_size().columns) - 1)
     blocks = [
         "\n".join(

@@ -1,6 +1,6 @@
 """What only one of our commands is asked, beside the options of a measurement.
 
-`measure` has none of its own. The Python API has the defaults from here too.
+The Python API has the defaults from here too.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
+from inferometer.options.outputs import page
 from inferometer.options.values import (
     above_zero,
     bounds,
@@ -280,12 +281,7 @@ class TuneOptions:
 class ViewOptions:
     """What `view` is asked."""
 
-    html: str | None = option(
-        "--html",
-        "Write one self-contained page; - is standard output, here and below",
-        output_file,
-        group="Output",
-    )
+    html: str | None = page()
     markdown: str | None = option("--markdown", "Write Markdown", output_file)
     csv: str | None = option("-f --csv", "Write a table, as CSV", output_file)
     json: str | None = option("--json", "Write the whole result, as this version does", output_file)
@@ -368,12 +364,7 @@ class GateOptions:
         "--accept", "Take this run as the new normal; nothing is judged", text("RUN"), combine=appended
     )
     no_tags: bool = option("--no-tags", "Do not tag the judged runs in the store")
-    html: str | None = option(
-        "--html",
-        "Write one self-contained page; - is standard output, here and below",
-        output_file,
-        group="Output",
-    )
+    html: str | None = page()
     markdown: str | None = option("--markdown", "Write Markdown, for a pull request", output_file)
     csv: str | None = option("-f --csv", "Write a table, as CSV", output_file)
     json: str | None = option("--json", "Write everything, for `inferometer view`", output_file)
@@ -395,12 +386,7 @@ class InspectOptions:
     prompt_column: str | None = option(
         "--prompt-column", "Column or field of the prompts, where it is not called prompt", text("NAME")
     )
-    html: str | None = option(
-        "--html",
-        "Write one self-contained page; - is standard output, here and below",
-        output_file,
-        group="Output",
-    )
+    html: str | None = page()
     markdown: str | None = option("--markdown", "Write Markdown", output_file)
     csv: str | None = option("-f --csv", "Write the rate over time, as CSV", output_file)
     json: str | None = option("--json", "Write all figures, for `inferometer view`", output_file)

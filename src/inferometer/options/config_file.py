@@ -126,7 +126,7 @@ class ConfigFile:
             raise self._error(key, refusal.message, refusal.remedy)
         try:
             words = tuple(_words(row, written, node))
-            value = _value(row, written, words)
+            value = option_value(row, written, words)
         except UsageError as error:
             raise self._error(node, error.message, error.remedy) from error
         setting = Setting(row, words, value, f"{self.path}:{key.start_mark.line + 1}")
@@ -202,7 +202,8 @@ def as_option(key: str) -> str:
     return f"--{written}" if len(written) > 1 else f"-{written}"
 
 
-def _value(row: Option, name: str, words: Sequence[str]) -> Any:
+def option_value(row: Option, name: str, words: Sequence[str]) -> Any:
+    """What the words of an option mean; None of a flag that is switched off."""
     if row.values is None:
         return _flag(row, name, words[0] if words else "")
     value: Any = None

@@ -1,13 +1,13 @@
 """What ran: the options after the server was asked, and what follows from them."""
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from inferometer.base.frozen import frozen
 from inferometer.options.options import Options
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effective:
     """The settings of a result. A field that has the name of an option has its value; the others are derived."""
 

@@ -1,8 +1,8 @@
 """What only `find` is asked, and what it has no use for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
 from inferometer.options.values import above_zero, choice, duration, text
@@ -19,7 +19,7 @@ FIND_REFUSED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindOptions:
     """What only `find` is asked."""
 

@@ -15,10 +15,10 @@ import math
 import os.path
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.options.values import Values, whole
 
 LONGEST = 10_000_000  # tokens of one text
@@ -32,7 +32,7 @@ _ITEM = r"(\d{1,8})(?:/(\d{1,8}))?(?::(\d{1,9}(?:\.\d{1,9})?))?"
 _number = whole(least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """A length, or a pair of lengths, of a weighted list."""
 
@@ -41,7 +41,7 @@ class Choice:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lengths:
     """`kind` says which of the others count."""
 

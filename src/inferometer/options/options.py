@@ -5,9 +5,10 @@ Fields of a group stand together; the first of them carries the title that the h
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from inferometer.base.frozen import frozen
 from inferometer.options.lengths import lengths
 from inferometer.options.option import (
     Groups,
@@ -64,7 +65,7 @@ REQUEST_TIMEOUT_S = 60.0  # of our own commands and the API; the classic tool wa
 DURATION_S = 10.0  # of a level that is to be precise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tls:
     """Certificates and checks. The defaults verify everything against the system's authorities."""
 
@@ -142,7 +143,7 @@ class Tls:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataOptions:
     """What the requests carry.
 
@@ -258,7 +259,7 @@ class DataOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What was asked of a measurement. The defaults are the classic tool's; `None` means not given.
 
@@ -661,7 +662,8 @@ class Options:
                 "Measure several models at once, one per MPI rank.",
                 field="mpi",
                 is_built=False,
-                meanwhile="for load from several machines use --ray and --clients; for several models start a run each",
+                meanwhile="for load from several machines use --ray and --clients; for several models their weights: "
+                "-m a:3 -m b:1",
             ),
             Option(
                 ("-t",),

@@ -3,11 +3,12 @@
 import os.path
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
 
@@ -31,7 +32,7 @@ def _nothing(name: str, value: Any) -> None:
     """Any value of the field's type will do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Values:
     """The values of an option. `check` is for those that Python code gives, which need no reading."""
 
@@ -61,7 +62,7 @@ def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Valu
     return replace(values, read=read, check=check)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Range:
     """`start:end:step` of a sweep; end None was not given, end 0 is open."""
 

@@ -5,8 +5,10 @@ import io
 from collections.abc import Iterable, Iterator
 
 from inferometer.base.units import NS_PER_MS, NS_PER_US, significant
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import THROUGHPUT, Comparison
 from inferometer.compare.differences import speedup
+from inferometer.compare.interference import Interference
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.serving import Serving
@@ -19,6 +21,8 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune.scoring import passes
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Trial
+from inferometer.twin.twin import FIGURES, LoadForecast, Twin
+from inferometer.twin.twin import THROUGHPUT as TWIN_THROUGHPUT
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of an answer have the same columns."""
@@ -36,7 +40,28 @@ def csv_text(answer: Report) -> str:
         return _text(_arrivals(answer))
     if isinstance(answer, RegressionCheck):
         return _text(_judgements(answer))
+    if isinstance(answer, CapacityPlan):
+        return _text(_replicas(answer))
+    if isinstance(answer, Interference):
+        return _text(_interference(answer))
+    if isinstance(answer, Twin):
+        return _text(map(_forecast, answer.forecasts))
     return main_csv(answer)
+
+
+def _interference(found: Interference) -> Iterator[Row]:
+    for model in found.models:
+        for row in model.differences:
+            scale = 1.0 if row.metric == THROUGHPUT else 1 / NS_PER_US
+            yield (
+                ("Model", model.name),
+                ("Figure", row.metric),
+                ("Alone", row.base * scale),
+                ("Together", row.value * scale),
+                *_ends("Difference %", row.percent),
+                ("Verdict", row.verdict),
+                ("Contends For", model.contends_for),
+            )
 
 
 def _text(rows: Iterable[Row]) -> str:
@@ -130,6 +155,21 @@ def _arrivals(found: Inspection) -> Iterator[Row]:
         )
 
 
+def _replicas(found: CapacityPlan) -> Iterator[Row]:
+    for option in found.options:
+        for stretch, number in zip(found.stretches, option.over_time, strict=False):
+            yield (
+                ("Option", option.name),
+                ("Start s", stretch.start_s),
+                ("End s", stretch.end_s),
+                ("Requests/s", stretch.rate),
+                ("Replicas", number),
+                ("Utilisation", stretch.rate / number / option.replica.most_per_s.value if number else None),
+                ("Cost per hour", None if option.price_per_h is None else number * option.price_per_h),
+                ("Basis", option.over_time_basis),
+            )
+
+
 def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
     """A row for each load of a server that makes text."""
     for row in serving.levels:
@@ -149,6 +189,30 @@ def _serving(found: Diagnosis, serving: Serving) -> Iterator[Row]:
             ("Preemptions", None if server is None else server.preemptions),
             ("Limit", found.verdict.kind),
         )
+
+
+def _forecast(row: LoadForecast) -> Row:
+    cells: list[tuple[str, object]] = [
+        ("Model", row.model),
+        ("Load", row.part.mode.replace("_", " ")),
+        ("Value", row.part.value),
+        ("Arrivals", row.part.arrivals),
+        (
+            "Beside",
+            "; ".join(f"{part.model} {part.text}" for part in row.load.parts if part.model != row.model),
+        ),
+        ("Settings", "; ".join(setting.text for setting in row.load.settings)),
+        ("Basis", row.basis),
+        ("Distance", row.distance),
+    ]
+    for name in FIGURES:
+        title = "Infer/s" if name == TWIN_THROUGHPUT else f"{name} latency"
+        scale = 1.0 if name == TWIN_THROUGHPUT else 1 / NS_PER_US
+        band = row.bands.get(name)
+        cells += _ends(title, None if band is None else Estimate(band.value, band.low, band.high), scale)
+        found = (row.measured or {}).get(name)
+        cells.append((f"{title} measured", None if found is None else found * scale))
+    return tuple(cells)
 
 
 def _trial(study: Study, trial: Trial) -> Row:

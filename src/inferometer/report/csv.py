@@ -6,10 +6,11 @@ verdict behind the classic columns.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, write_file
 from inferometer.observe.statistics import Counters, ModelStatistics
@@ -17,14 +18,21 @@ from inferometer.options.effective import Effective
 from inferometer.report.counted import counts_requests
 from inferometer.report.format import classic_value, decimal, is_periodic, percentiles, whole_us
 from inferometer.report.sentences import verdict_words
-from inferometer.stats.measurement import GpuFigures, Level, Measurement, PromiseOutcome, ServerMetrics
+from inferometer.stats.measurement import (
+    ClassFigures,
+    GpuFigures,
+    Level,
+    Measurement,
+    PromiseOutcome,
+    ServerMetrics,
+)
 from inferometer.stats.result import Result
 
 Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of one file have the same columns."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Which columns the files of one run have."""
 
@@ -39,7 +47,7 @@ class Layout:
     throughput: str = "Inferences/Second"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuColumn:
     """A heading of the text and a column of the CSV."""
 
@@ -84,7 +92,27 @@ def main_csv(result: Result) -> str:
     """
     layout = _layout(result)
     rows = _counted(result)
+    if any(level.classes for level, _ in rows):
+        return _text([row for level, found in rows for row in _class_rows(layout, level, found)])
     return _text([_main_row(layout, level, measurement) for level, measurement in rows])
+
+
+def _class_rows(layout: Layout, level: Level, whole: Measurement) -> Iterator[Row]:
+    """The sum, then every class; of visits also their steps."""
+    yield _with_class("all", _main_row(layout, level, whole))
+    named = [pair for row in level.classes for pair in ((row.name, row), *_steps(row))]
+    for name, row in named:
+        if row.measurement is not None:
+            own = replace(level, remarks=row.remarks, promise=row.promise, measurement=row.measurement)
+            yield _with_class(_name_cell(name), _main_row(layout, own, row.measurement))
+
+
+def _steps(row: ClassFigures) -> Iterator[tuple[str, ClassFigures]]:
+    return ((f"{row.name}/{step.name}", step) for step in row.steps)
+
+
+def _with_class(name: str, row: Row) -> Row:
+    return (row[0], ("Class", name), *row[1:])
 
 
 def composing_csvs(result: Result) -> tuple[tuple[str, str], ...]:
@@ -118,7 +146,7 @@ def _counted(result: Result) -> list[tuple[Level, Measurement]]:
         if (found := level.measurement) is not None and found.request_count
         if level.is_reported or not _is_classic(result)
     ]
-    return sorted(rows, key=lambda row: row[1].infer_per_s.value)
+    return rows if result.scenario is not None else sorted(rows, key=lambda row: row[1].infer_per_s.value)
 
 
 def _is_classic(result: Result) -> bool:
@@ -126,7 +154,10 @@ def _is_classic(result: Result) -> bool:
 
 
 def _layout(result: Result) -> Layout:
-    rows = [measurement for _, measurement in _counted(result)]
+    counted = _counted(result)
+    rows = [measurement for _, measurement in counted]
+    classes = [part for level, _ in counted for row in level.classes for part in (row, *row.steps)]
+    rows += [row.measurement for row in classes if row.measurement is not None]
     servers = [row.server for row in rows if row.server is not None]
     has_tokens = bool(result.effective.verbose_csv) or not _is_classic(result)
     is_plain = counts_requests(result.effective) and not _is_classic(result)
@@ -136,7 +167,8 @@ def _layout(result: Result) -> Layout:
         has_transport=not result.model.get("is_decoupled"),
         has_tokens=has_tokens and any(row.tokens is not None for row in rows),
         has_goodput=any(row.goodput is not None for row in rows),
-        has_promise=any(level.promise is not None for level in result.levels),
+        has_promise=any(level.promise is not None for level in result.levels)
+        or any(row.promise is not None for row in classes),
         has_verdicts=not _is_classic(result),
         effective=result.effective,
         throughput="Requests/Second" if is_plain else "Inferences/Second",
@@ -226,6 +258,8 @@ def _member_row(layout: Layout, level: Level, measurement: Measurement, member: 
 
 
 def _level_cell(layout: Layout, level: Level) -> tuple[str, str]:
+    if level.name:
+        return "Phase", _name_cell(level.name)
     name = "Concurrency" if level.mode == "concurrency" else "Request Rate"
     return name, classic_value(layout.effective, level)
 
@@ -271,6 +305,11 @@ def _text(rows: list[Row]) -> str:
 
 
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)?%?", re.IGNORECASE)
+
+
+def _name_cell(text: str) -> str:
+    """On one line and without commas: cells of this table are not quoted."""
+    return spreadsheet_cell(" ".join(text.split())).replace(",", ";").replace('"', "'")
 
 
 def spreadsheet_cell(text: str) -> str:

@@ -143,6 +143,7 @@ class ChartLine:
     has_marks: bool = True
     is_crossed: bool = False  # its marks are crosses, not dots
     is_thick: bool = False  # the runs are bars along the x axis, and their marks are not seen
+    is_banded: bool = False  # the limits of its points are drawn as one band, not as error bars
 
     @property
     def key(self) -> str:

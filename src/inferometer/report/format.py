@@ -9,7 +9,7 @@ from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_US
 from inferometer.options.effective import Effective
 from inferometer.stats.doubts import BARS
-from inferometer.stats.measurement import Distribution, Estimate, Level
+from inferometer.stats.measurement import PHASE, Distribution, Estimate, Level
 
 GIB = 1024**3
 NONE = "-"  # stands for a figure that does not exist
@@ -37,6 +37,8 @@ SCHEDULED, RISING = "schedule", "rising concurrency"
 
 
 def level_value(mode: str, value: float) -> str:
+    if mode.startswith(PHASE):
+        return mode.removeprefix(PHASE)
     if mode == SCHEDULED:
         return quantity(value)
     return f"{int(value):,}" if mode == "concurrency" else plain_number(value)
@@ -66,6 +68,8 @@ def level_label(mode: str, value: float) -> str:
         return "the scheduled rates"
     if mode == RISING:
         return RISING
+    if mode.startswith(PHASE):
+        return mode
     return f"{load_name(mode)} {level_value(mode, value)}"
 
 

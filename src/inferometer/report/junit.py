@@ -93,6 +93,11 @@ def result_cases(result: Result) -> Iterator[Case]:
         yield Case(
             group, name if level.promise is None else f"{name} keeps {level.promise.promise}", problem, why
         )
+        for row in level.classes:
+            if row.promise is not None:
+                broken = {"broken": "failure", "undecided": "skipped"}.get(row.promise.verdict, "")
+                case = f"{name}, {row.name} keeps {row.promise.promise}"
+                yield Case(group, case, broken, reasons(row.promise) if broken else "")
     for remark in result.remarks:
         if remark.note is Note.WORKER_LOST:
             yield Case(group, "the run", "failure", first_line(remark.text))

@@ -4,10 +4,10 @@ Adding what came in costs next to nothing; percentiles are computed when they ar
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.records.records import Column
 from inferometer.stats.level_progress import LevelProgress
@@ -21,7 +21,7 @@ LONGEST_STEP_NS = 10 * NS_PER_S  # at most
 STEPS = 60  # that are kept
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Stretch:
     """What ended well in a stretch of time."""
 

@@ -413,6 +413,8 @@ def _rule_name(rule: ChartRule, frame: _Frame, room: _Room) -> Iterator[Markup]:
 
 
 def _series(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
+    if series.is_banded:
+        yield from _bands(series, frame)
     for run in series.runs:
         places = " ".join(f"{_n(frame.x.place(p.x))},{_n(frame.y.place(p.y))}" for p in run)
         if len(run) > 1:
@@ -424,13 +426,21 @@ def _series(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
             yield from _point(point, series, frame)
 
 
+def _bands(series: ChartLine, frame: _Frame) -> Iterator[Markup]:
+    for run in series.runs:
+        limits = [(point.x, *point.y_limits) for point in run if point.y_limits is not None]
+        around = [(x, low) for x, low, _ in limits] + [(x, high) for x, _, high in reversed(limits)]
+        places = " ".join(f"{_n(frame.x.place(x))},{_n(frame.y.place(y))}" for x, y in around)
+        yield element("polygon", {"class": f"band {series.colour}", "points": places})
+
+
 def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Markup]:
     x, y = frame.x.place(point.x), frame.y.place(point.y)
     bar = f"error {series.colour}"
     if point.x_limits is not None:
         low, high = (frame.x.place(limit) for limit in point.x_limits)
         yield _path(bar, f"M{_n(low)} {_n(y)}H{_n(high)}M{_n(low)} {_n(y - 4)}v8M{_n(high)} {_n(y - 4)}v8")
-    if point.y_limits is not None:
+    if point.y_limits is not None and not (series.is_banded and _is_joined(point, series)):
         low, high = (frame.y.place(limit) for limit in point.y_limits)
         # An interval that goes on below a log axis has no end to be drawn.
         is_open = (
@@ -441,6 +451,11 @@ def _point(point: ChartPoint, series: ChartLine, frame: _Frame) -> Iterator[Mark
         yield _path(bar, f"M{_n(x)} {_n(low)}V{_n(high)}{cap}M{_n(x - 4)} {_n(high)}h8")
     if _is_marked(series, point):
         yield _mark(point, series, x, y)
+
+
+def _is_joined(point: ChartPoint, series: ChartLine) -> bool:
+    """With others, so that there is a band."""
+    return any(len(run) > 1 and point in run for run in series.runs)
 
 
 def _is_marked(series: ChartLine, point: ChartPoint) -> bool:

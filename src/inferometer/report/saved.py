@@ -8,26 +8,52 @@ from pathlib import Path
 from inferometer.base import answer_file
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
+from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
+from inferometer.compare.interference import Interference
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
+from inferometer.report.documents.capacity import capacity_document
 from inferometer.report.documents.comparison import comparison_document, sentences
 from inferometer.report.documents.diagnosis import diagnosis_document
+from inferometer.report.documents.interference import interference_document
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.documents.regression import regression_document
 from inferometer.report.documents.trace import inspection_document
 from inferometer.report.documents.tuning import tuning_document
+from inferometer.report.documents.twin import twin_document
 from inferometer.report.junit import comparison_cases, junit, regression_cases, result_cases
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
+from inferometer.twin.twin import Twin
 
-Report = Result | Diagnosis | Comparison | Study | Inspection | RegressionCheck
-KINDS: tuple[type[Report], ...] = (Result, Diagnosis, Comparison, Study, Inspection, RegressionCheck)
+Report = (
+    Result
+    | Diagnosis
+    | Comparison
+    | Study
+    | Inspection
+    | RegressionCheck
+    | CapacityPlan
+    | Interference
+    | Twin
+)
+KINDS: tuple[type[Report], ...] = (
+    Result,
+    Diagnosis,
+    Comparison,
+    Study,
+    Inspection,
+    RegressionCheck,
+    CapacityPlan,
+    Interference,
+    Twin,
+)
 
 
 def read(path: Path) -> Report:
@@ -60,6 +86,12 @@ def document(report: Report) -> Document:
         found = inspection_document(report)
     elif isinstance(report, RegressionCheck):
         found = regression_document(report)
+    elif isinstance(report, CapacityPlan):
+        found = capacity_document(report)
+    elif isinstance(report, Interference):
+        found = interference_document(report)
+    elif isinstance(report, Twin):
+        found = twin_document(report)
     else:
         found = measurement_document(report)
     if any(counts_requests(result.effective) for result in _results(report)):

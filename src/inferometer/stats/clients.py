@@ -1,9 +1,9 @@
 """What each client did at a level, where load comes from several machines."""
 
-from dataclasses import dataclass
+from inferometer.base.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientClockFigures:
     """A client's clock against ours at the end of the level."""
 
@@ -14,7 +14,7 @@ class ClientClockFigures:
     jumps: int = 0  # times that it did not go on evenly
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostClient:
     """That a client was lost, and what became of its share of the load."""
 
@@ -24,7 +24,7 @@ class LostClient:
     is_taken_over: bool  # the others have sent its share since then; otherwise it is missing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientFigures:
     """One client: requests that it sent and that ended in the measured time."""
 

@@ -5,12 +5,12 @@ client-limited, too few samples for this percentile, periodic stalls, drift, bim
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import CoreUse, Distribution, Doubt, Estimate, Measurement, WindowFigures
@@ -33,7 +33,7 @@ VALLEY = 0.25  # of the lower peak
 MOST_LONGER = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoubtEvidence:
     """What is known of a level whose figures are not sure."""
 

@@ -6,18 +6,18 @@ a tiny part of a section (`stats.intervals`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.series import EXACT, PIECES, Durations
 
 _GROUPS = 1 << 16
 _MANY = 256  # arrays that wait to be put together
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Groups:
     """Requests in the order of their ends; one each, or more."""
 

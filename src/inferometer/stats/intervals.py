@@ -45,7 +45,7 @@ few times in a run is not in the interval.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -53,6 +53,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_US
 from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import Distribution, Estimate
@@ -265,7 +266,7 @@ def _between(whole: Sorted, place: float) -> tuple[float, float]:
     return before[0] + part * (after[0] - before[0]), before[1] + part * (after[1] - before[1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Share:
     """The share of requests up to a percentile, and how far its interval reaches."""
 

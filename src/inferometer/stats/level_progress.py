@@ -1,11 +1,10 @@
 """How far a level has come, and what has ended since this was last told."""
 
-from dataclasses import dataclass
-
+from inferometer.base.frozen import frozen
 from inferometer.records.records import Column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelProgress:
     """Told several times a second while requests are sent."""
 

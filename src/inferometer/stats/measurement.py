@@ -1,15 +1,16 @@
 """What was found out at one level of load: plain numbers, ready for any report."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.stats.clients import ClientFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """A value with its 95 % interval; without one (too few samples) low and high are None."""
 
@@ -29,7 +30,7 @@ class Estimate:
         return (self.limits[1] - self.limits[0]) / 2 / abs(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distribution:
     """Durations in nanoseconds. `percentiles` are (p, ns) in order of p; `histogram` is (upper bound ns, count)."""
 
@@ -50,7 +51,7 @@ class Distribution:
         return dict(self.intervals).get(name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureGroup:
     """Requests that failed the same way, with one example of what was said."""
 
@@ -63,7 +64,7 @@ class FailureGroup:
     max_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientCost:
     """What measuring cost on our side, in the measured time."""
 
@@ -82,7 +83,7 @@ class ClientCost:
     lag_p99_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoreUse:
     """Cores that something kept busy, and how many more it would have if it had not had to wait for them."""
 
@@ -98,7 +99,7 @@ FULL = 0.85  # of all cores in use: then less by others is too much
 SOME = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostUse:
     """Cores of this machine in use while a level was measured."""
 
@@ -113,6 +114,7 @@ class HostUse:
     crowded_s: float = 0.0
     crowded_cores: float = 0.0  # that others kept busy in that time
     gpus: tuple["GpuFigures", ...] = ()  # as NVML sees them
+    server_cores: int | None = None  # that the server may run on, where those are others than ours
 
     @property
     def others(self) -> float | None:
@@ -123,6 +125,13 @@ class HostUse:
 
     @property
     def is_full(self) -> bool:
+        """No core is free, or none of those that the server may run on."""
+        if (
+            self.server is not None
+            and self.server_cores is not None
+            and self.server >= FULL * self.server_cores
+        ):
+            return True
         return self.busy >= FULL * self.cores
 
     @property
@@ -132,7 +141,7 @@ class HostUse:
         return self.others is not None and self.others > least * self.cores
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Streaming:
     """What requests with a stream of responses did."""
 
@@ -143,7 +152,7 @@ class Streaming:
     gaps: Distribution  # between the responses of a request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserRates:
     """Output tokens per second of single requests: the tokens of each over all the time it took, from the send on."""
 
@@ -156,7 +165,7 @@ class UserRates:
         return dict(self.percentiles).get(p, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phase:
     """A part of all streamed answers: prefill, from the send to the first token, or decode, from there to the last."""
 
@@ -166,7 +175,7 @@ class Phase:
     per_s: float  # tokens per second of one request while it is in this phase
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptClass:
     """Requests whose prompts have from `low` to `high` tokens."""
 
@@ -178,7 +187,7 @@ class PromptClass:
     per_answer: Distribution  # numbers of tokens, not nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AskedLengths:
     """How long answers were, against the most tokens that their requests asked for."""
 
@@ -193,7 +202,7 @@ class AskedLengths:
         return self.asked - self.early - self.over
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelFigures:
     """Requests that the client cancelled because it was asked to. They are in no other figure."""
 
@@ -203,7 +212,7 @@ class CancelFigures:
     without_token: int  # cancelled before their first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lane:
     """The course of one streamed request; times are nanoseconds after the level started."""
 
@@ -215,7 +224,7 @@ class Lane:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenFigures:
     """What servers that make text did: tokens of good requests. Lengths are numbers of tokens, not nanoseconds."""
 
@@ -239,7 +248,7 @@ class TokenFigures:
     cached: int = 0  # of `prompt`, which the server had in its cache
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Goodput:
     """Requests that each kept the limits of a promise."""
 
@@ -253,7 +262,7 @@ Keeping = Literal["kept", "broken", "undecided"]
 """What became of a promise."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TermOutcome:
     """One limit of a promise and the figure it is about: nanoseconds, a share, or inferences per second."""
 
@@ -265,7 +274,7 @@ class TermOutcome:
     reason: str = ""  # why it is not decided, or what decided it where the figure has no interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromiseOutcome:
     """What became of a promise at a level."""
 
@@ -283,7 +292,7 @@ class PromiseOutcome:
         return "errors" in self.promise.lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SequenceFigures:
     """Sequences whose last request ended well in the measured time."""
 
@@ -292,7 +301,7 @@ class SequenceFigures:
     latency: Distribution  # of whole sequences, from when their first request was due
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuFigures:
     """One GPU: the mean of utilisation and power, the most memory in use, and how much it has."""
 
@@ -306,7 +315,7 @@ class GpuFigures:
     memory_server_bytes: int | None = None  # of the memory in use, what the server's processes hold
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueFigures:
     """The queue of one model that was busy; the times are of the requests that ended between two samples."""
 
@@ -318,7 +327,7 @@ class QueueFigures:
     queue_us: float | None  # mean per request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostFigures:
     """This host, when the server runs on it: all cores together, and its GPUs as NVML sees them."""
 
@@ -327,7 +336,7 @@ class HostFigures:
     gpus: tuple[GpuFigures, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LlmServerFigures:
     """What an LLM server said of itself over the merged windows; None is what it does not say.
 
@@ -357,7 +366,7 @@ class LlmServerFigures:
     was_restarted: bool = False  # then nothing that is counted is known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerMetrics:
     """What the server's metrics endpoint said over the merged windows."""
 
@@ -371,7 +380,7 @@ class ServerMetrics:
     llm: LlmServerFigures | None = None  # only of servers that make text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowFigures:
     """One window in a line."""
 
@@ -401,7 +410,7 @@ class WindowFigures:
         return self.request_count + self.failed_count + self.empty_count + self.cancelled_count
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartFigures:
     """What was left out at the start because it is unlike the rest: a cold server."""
 
@@ -411,7 +420,7 @@ class StartFigures:
     latency: Distribution
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Doubt:
     """Why figures are not as sure as asked, and the course of the one that is least sure."""
 
@@ -421,7 +430,7 @@ class Doubt:
     sparkline: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measurement:
     """All figures of one level, over the merged windows."""
 
@@ -461,7 +470,7 @@ class Measurement:
         return self.request_count + self.failed_count + self.empty_count + cancelled
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rates:
     """Of requests that are due at certain times. An error reply is an answer; a lost connection is not."""
 
@@ -471,6 +480,59 @@ class Rates:
     due_per_s: float | None = None  # by the schedule in the measured time; None in older files
 
 
+@frozen
+class Outage:
+    """A time in which a server did not answer at all; seconds after the level started."""
+
+    gone_s: float  # the last good answer before it
+    noticed_s: float  # the first request that got none
+    back_s: float | None  # the first good answer after it; None when there was none
+    recovered_s: float | None  # when answers came as quickly as before it; None when they did not
+    lost: int = 0  # requests that got no answer
+
+    @property
+    def down_s(self) -> float | None:
+        """How long there was no good answer."""
+        return None if self.back_s is None else self.back_s - self.gone_s
+
+    @property
+    def recovery_s(self) -> float | None:
+        """How long it took from the first good answer until they came as quickly as before."""
+        if self.back_s is None or self.recovered_s is None:
+            return None
+        return self.recovered_s - self.back_s
+
+
+@frozen
+class ClassFigures:
+    """What came of one class of traffic at a level; the sum of all classes is the level's own measurement."""
+
+    name: str
+    model: str
+    url: str
+    mode: str  # concurrency or request_rate, of this class alone; mixed where classes share their workers
+    value: float  # the load of this class; where classes share their workers, its weight
+    share_asked: float | None  # of the requests, where classes share their workers
+    share: float  # of all requests of the level that ended
+    measurement: Measurement | None  # None when no request of it finished
+    windows: tuple[WindowFigures, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    rates: Rates | None = None  # None by concurrency
+    promise: PromiseOutcome | None = None
+    outages: tuple[Outage, ...] = ()
+    steps: tuple["ClassFigures", ...] = ()  # of visits, which are what the class itself counts
+    think_ns: int = 0  # of visits: how long a user thinks in one, on average; no latency has that in it
+
+
+MIXED = "mixed"
+"""The mode of a class that shares its workers with others."""
+
+STEP = "step"
+"""The mode of a step of a visit, whose requests come as the visits go on."""
+
+PHASE = "phase "
+"""Before the name of a phase, in the mode of its level."""
+
 CUTTING = (Note.SERVER_GONE, Note.NO_ANSWER, Note.WORKER_LOST)
 """What ends a level before its time."""
 SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY, Note.CLIENT_LOST)
@@ -478,7 +540,7 @@ SPOILING = (Note.OVERLOADED, Note.NOT_OFFERED, Note.NO_REPLY, Note.CLIENT_LOST)
 NOT_AS_ASKED = (*CUTTING, *SPOILING, Note.INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """One step of the sweep: the load that was applied and what came of it."""
 
@@ -495,6 +557,8 @@ class Level:
     promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
     host: HostUse | None = None  # None where it was not watched
     clients: tuple[ClientFigures, ...] = ()  # only where load came from several machines
+    name: str = ""  # of a phase of a scenario
+    classes: tuple[ClassFigures, ...] = ()  # where the traffic was of several kinds
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""

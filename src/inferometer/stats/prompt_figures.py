@@ -1,9 +1,9 @@
 """What a result says of the prompts that were sent."""
 
-from dataclasses import dataclass
+from inferometer.base.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptFigures:
     """Of all requests of a run that ended. Tokens are those of the texts, without what a server adds."""
 

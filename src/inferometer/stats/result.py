@@ -1,12 +1,12 @@
 """A whole run as one value and one file: every report can be made again from it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Remark
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
@@ -15,7 +15,7 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.prompt_figures import PromptFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedLoad:
     """A load of a search, and what all its measurements together say."""
 
@@ -25,7 +25,7 @@ class JudgedLoad:
     broken: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """The most load that keeps a promise.
 
@@ -45,7 +45,7 @@ class Finding:
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """Where every request of a run is: in a level's figures, left out of them, or cut off at the end.
 
@@ -125,7 +125,7 @@ _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
 
@@ -146,6 +146,7 @@ class Result:
     finding: Finding | None = None
     account: Account | None = None  # known when the load is over
     prompts: PromptFigures | None = None  # of servers that read text
+    scenario: Mapping[str, Any] | None = None  # as it was read, where classes of traffic went through phases
 
     def __post_init__(self) -> None:
         """What reports compute with is what it was written as; all the rest of the mappings is only shown."""
@@ -166,12 +167,23 @@ class Result:
     def fails_too_often(self, most: float) -> bool:
         """Whether a larger share failed than is acceptable; where that is none, a promise about errors decides."""
         is_promised = any(level.promise is not None and level.promise.limits_errors for level in self.levels)
-        return self.failed_share > most and not (is_promised and most == 0)
+        return max(self.failed_share, self.failed_visits_share) > most and not (is_promised and most == 0)
+
+    @property
+    def failed_visits_share(self) -> float:
+        """Of all visits: one may fail of itself, while all its requests are good."""
+        classes = [row.measurement for level in self.levels for row in level.classes if row.steps]
+        found = [row for row in classes if row is not None]
+        failed = sum(row.failed_count for row in found)
+        total = failed + sum(row.request_count for row in found)
+        return failed / total if total else 0.0
 
     @property
     def breaks_promise(self) -> bool:
-        """At any level."""
-        return any(level.promise is not None and level.promise.verdict == "broken" for level in self.levels)
+        """At any level, to all traffic or to a class of it."""
+        promises = [level.promise for level in self.levels]
+        promises += [row.promise for level in self.levels for row in level.classes]
+        return any(promise is not None and promise.verdict == "broken" for promise in promises)
 
     def _repr_html_(self) -> str:
         return notebook_html(self)

@@ -13,12 +13,12 @@ Percentiles have one definition everywhere: the nearest value to p/100 of the wa
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.measurement import Distribution
 
 Durations = NDArray[np.int64]
@@ -40,7 +40,7 @@ def percentile(durations: Durations, p: float) -> int:
     return int(np.partition(durations, index)[index])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sketch:
     """Of at least one value, none below zero."""
 

@@ -9,12 +9,13 @@ are the goodput, and `goodput>95%` limits their share.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
@@ -46,7 +47,7 @@ _NAME = r"(?:(?P<figure>latency|ttft|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """One figure and its limit: nanoseconds, a share of errors or goodput, or inferences per second."""
 
@@ -92,7 +93,7 @@ class Term:
         return durations <= self.limit if self.sign.endswith("=") else durations < self.limit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slo:
     """All terms must hold."""
 

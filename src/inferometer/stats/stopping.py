@@ -12,12 +12,12 @@ or what is left still goes up or down, there is no steady part: that is drift, a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, duration, plain_number, quantity, share
 from inferometer.stats.doubts import FEWEST_WINDOWS, drift, sparkline
@@ -26,7 +26,7 @@ from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 MERGED = 3  # windows the stability rule looks at and a report merges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stability:
     """Stop when the last three windows agree, one is over the latency limit, or there were `max_trials`."""
 
@@ -93,7 +93,7 @@ def _unstable(recent: Sequence[WindowFigures], rule: Stability) -> Remark:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Precision:
     """Stop when the intervals are within `precision` of their values, at the latest after `duration_ns`.
 

@@ -14,6 +14,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.records.records import Column, Records
 from inferometer.stats.intervals import mean_estimate, mean_margin, with_intervals
@@ -38,7 +39,7 @@ MOST_CLASSES = 6  # that are shown
 LANES = 48
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Streams:
     """Of the good requests of a window that were answered with a stream."""
 
@@ -97,7 +98,7 @@ def _joined_sums(parts: Sequence[TokenSums]) -> TokenSums:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptClassSeries:
     """Of requests whose prompts are about as long."""
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from inferometer.base import status
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import EMPTY, NO_TIMES, Column, Records, join
+from inferometer.records.visits import requests_in, visits_in
 from inferometer.stats.ends import Ends, join_ends
 from inferometer.stats.measurement import WindowFigures
 from inferometer.stats.readings import CounterReading
@@ -33,7 +35,7 @@ DELAY_NS = NS_PER_MS
 KEPT_MOMENTS = 4096  # at which the sender was awake; a request is late by far fewer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureCount:
     """How often one status came, when, and after how long."""
 
@@ -53,7 +55,7 @@ class FailureCount:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expense:
     """What the client spent within a window."""
 
@@ -68,6 +70,8 @@ class Expense:
     file_limit: int = 0
     stolen_ns: int = 0
     loop_lags_ns: Series = field(default_factory=Series)
+    parts: tuple["Expense", ...] = ()  # of each class of traffic, where each has its own workers
+    visits: int = 0  # begun
 
 
 @dataclass(slots=True)
@@ -93,11 +97,13 @@ class Window:
     latest: Records = EMPTY  # the last streamed requests that ended well
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
-    expense: Expense = Expense()
+    thought_ns: int = 0  # by the users of visits that ended well, together
+    expense: Expense = field(default=Expense())
     before: CounterReading | None = None  # of the server's counters
     after: CounterReading | None = None
     samples: tuple[Sample, ...] = ()  # of the server's metrics
     number: int = 1  # of windows that were joined
+    classes: tuple["Window", ...] = ()  # the same time, of each class of traffic
 
     @property
     def count(self) -> int:
@@ -145,12 +151,19 @@ class Window:
         yield from self.streams.columns()
         if self.tokens is not None:
             yield from self.tokens.columns()
+        for part in self.classes:
+            yield from part.columns()
 
     def begin_at_first_send(self) -> None:
         """Count time from the first request on instead of from when the window was opened."""
         if self.first_sent_ns:
-            self.ends.begin_later((self.first_sent_ns - self.start_ns) // NS_PER_US)
-            self.start_ns = self.first_sent_ns
+            self._begin_at(self.first_sent_ns)
+
+    def _begin_at(self, start_ns: int) -> None:
+        self.ends.begin_later((start_ns - self.start_ns) // NS_PER_US)
+        self.start_ns = start_ns
+        for part in self.classes:
+            part._begin_at(start_ns)
 
 
 @dataclass(slots=True)
@@ -186,7 +199,7 @@ def _last(moments: Column, until: Column) -> Column:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowRules:
     """How the requests of a level are counted."""
 
@@ -198,6 +211,9 @@ class WindowRules:
     promise: Slo | None = None  # that each request is held to
     drops_empty: bool = False  # a request of which only the end came has no latency, and is not counted
     lateness: Lateness = field(default_factory=Lateness)  # over all windows
+    classes: tuple["WindowRules", ...] = ()  # of each class of traffic
+    class_of_step: Column | None = None  # which of them the request of each step belongs to
+    has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
 
     def new_window(self, start_ns: int) -> Window:
         latency = Series(pieces=PIECES)
@@ -208,12 +224,19 @@ class WindowRules:
             service_ns=Series(pieces=PIECES) if self.is_open else latency,
             lag_ns=Series(pieces=PIECES) if self.is_open else None,
             tokens=Tokens() if self.has_tokens else None,
+            classes=tuple(rules.new_window(start_ns) for rules in self.classes),
         )
 
     def add(self, window: Window, records: Records) -> None:
         """Requests that ended in this window, in the order of their ends."""
         if not len(records):
             return
+        self._add_classes(window, requests_in(records) if self.has_visits else records)
+        if self.has_visits:
+            records, thought_ns = visits_in(records)
+            window.thought_ns += thought_ns
+            if not len(records):
+                return
         sent = int(began_ns(records, is_open=False).min())
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         self._add_failures(window, records.failed)
@@ -240,8 +263,16 @@ class WindowRules:
             window.latest = _latest(window.latest, good)
         if self.promise is not None:
             window.kept += kept(good, self.promise, is_open=self.is_open)
-        last = good.sequence_started_ns > 0
-        window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
+        if not any(rules.has_visits for rules in self.classes):
+            last = good.sequence_started_ns > 0
+            window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
+
+    def _add_classes(self, window: Window, records: Records) -> None:
+        if self.class_of_step is None:
+            return
+        numbers = self.class_of_step[records.step]
+        for number, (rules, part) in enumerate(zip(self.classes, window.classes, strict=True)):
+            rules.add(part, records.where(numbers == number))
 
     def _add_failures(self, window: Window, failed: Records) -> None:
         began = began_ns(failed, is_open=self.is_open)
@@ -308,6 +339,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
             [(window.ends, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
         **_sums(windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "number"),
+        **_sums(windows, "thought_ns"),
         first_sent_ns=min((window.first_sent_ns for window in windows if window.first_sent_ns), default=0),
         failures=add_failures(windows),
         lag_ns=joined(lags) if lags else None,
@@ -319,6 +351,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
         before=first.before,
         after=last.after,
         samples=tuple(sample for window in windows for sample in window.samples),
+        classes=tuple(map(join_windows, zip(*(window.classes for window in windows), strict=True))),
     )
 
 
@@ -326,9 +359,11 @@ def join_expenses(parts: Sequence[Expense]) -> Expense:
     return Expense(
         cpu_ns=tuple(sum(each) for each in zip(*(part.cpu_ns for part in parts), strict=True)),
         **_sums(parts, "elapsed_ns", "sent", "due", "reconnects", "connects", "connect_ns", "stolen_ns"),
+        visits=sum(part.visits for part in parts),
         files=max(part.files for part in parts),
         file_limit=max(part.file_limit for part in parts),
         loop_lags_ns=joined([part.loop_lags_ns for part in parts]),
+        parts=tuple(map(join_expenses, zip(*(part.parts for part in parts), strict=True))),
     )
 
 

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from inferometer.base.errors import UsageError
+from inferometer.base.frozen import frozen
 from inferometer.base.text import nearest
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _AGO = r"(\d+(?:\.\d+)?)([smhdw])"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFilter:
     """What is empty chooses all."""
 

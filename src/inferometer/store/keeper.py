@@ -1,6 +1,5 @@
 """What a running command holds of the store: it hands over its answer as it grows, and says how it ended."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -107,6 +106,8 @@ class Keeper:
     def discard(self) -> None:
         """Nothing was run: leave nothing behind."""
         if self._folder is not None:
+            import shutil
+
             self._is_over = True
             if self._commit is not None:
                 self._commit.result()

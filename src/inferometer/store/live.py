@@ -3,11 +3,11 @@
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns
 from inferometer.records.records import Column
 from inferometer.report.format import level_label
@@ -25,7 +25,7 @@ PERCENTILES = (50, 90, 95, 99)
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """What ended well between two moments, and what that took."""
 

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.measurement import Estimate
 
 SCHEMA = 1
@@ -16,7 +17,7 @@ NamedFigures = Mapping[str, Estimate]
 """By the short names of the catalogue in stats/figures.py, in its units: throughput, p99 (ms), ttft (ms), tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """One level of a run: its load, and the figures that were measured there."""
 
@@ -26,7 +27,7 @@ class Point:
     variant: str = ""  # of a comparison or of the tuner: whose figures these are
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """`figures` are those of the point that stands for the whole run; `points` are all of them."""
 

@@ -3,9 +3,10 @@
 import os
 import re
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from inferometer.base.frozen import frozen
 from inferometer.store.process import is_alive
 from inferometer.store.run import KILLED, RUNNING, Run
 from inferometer.store.run_folder import RunFolder
@@ -14,7 +15,7 @@ DIGITS = 8  # of an id
 _ID = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFiles:
     """Below one folder, which need not exist yet."""
 

@@ -5,15 +5,15 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.base.writing import write_file
 from inferometer.store.run import Run, from_plain, to_plain
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFolder:
     """Each file is replaced whole, so that no reader ever sees half of one."""
 

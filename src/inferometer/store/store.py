@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import shutil
 import socket
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -163,6 +162,8 @@ class Store:
 
     def remove(self, run: Run) -> None:
         """In one step, so that no half of it is left to be listed."""
+        import shutil
+
         folder = self._files.folder(run.id).path
         hidden = folder.with_name(f".{run.id}.removed")
         with writing(folder):

@@ -4,9 +4,10 @@ A kind of answer is a row of a table, so that the classes of the others need not
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.frozen import frozen
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
@@ -15,6 +16,7 @@ from inferometer.store.words import without_password
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
+    from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.report.saved import Report
     from inferometer.tune.study import Study
@@ -24,7 +26,7 @@ KEPT = ("throughput", "p50", "p90", "p95", "p99", "errors", "ttft", "ttft p99", 
 _METRICS = tuple((name, metric) for name in KEPT if (metric := named(name)) is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSummary:
     """`chosen` are the points of which the best stands for the whole run."""
 
@@ -93,6 +95,24 @@ def _of_comparison(answer: "Comparison") -> RunSummary:
     return _of_results([row.result for row in answer.variants], points, ())
 
 
+def _of_interference(answer: "Interference") -> RunSummary:
+    """Every model together with the others, and alone."""
+    points = [
+        Point(
+            answer.mode,
+            answer.value,
+            _known({name: metric.estimate(found) for name, metric in _METRICS}),
+            label,
+        )
+        for row in answer.models
+        for found, label in ((row.together, row.name), (row.alone, f"{row.name} alone"))
+    ]
+    models = _joined(row.model for row in answer.models)
+    return RunSummary(
+        tuple(points), (), models, "", _joined(without_password(row.url) for row in answer.models)
+    )
+
+
 def _of_study(answer: "Study") -> RunSummary:
     """Every trial that was measured; the configuration that is recommended."""
     from inferometer.tune.study import recommend
@@ -107,6 +127,7 @@ _KINDS: Mapping[str, Callable[[Any], RunSummary]] = {
     "diagnosis": _of_diagnosis,
     "comparison": _of_comparison,
     "study": _of_study,
+    "interference": _of_interference,
 }
 
 

@@ -37,7 +37,7 @@ _NOT_OFFERED = {
         f"{OWN}{name}"
         for name in ("model_repository", "install_path", "journal", "study", "output", "folder")
     ),
-    *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode")),
+    *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode", "scenario", "schema")),
     *("store", "no_store", "ui", "prometheus", "otlp"),
 }
 """Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""

@@ -1,24 +1,33 @@
 """Answers and their files: the schemas that are shipped say what is really written, and 0.1 wrote the same."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import jsonschema
 import pytest
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
 
 from inferometer.base.answer_file import from_json, plain, to_json
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 from tools.build_schemas import ANSWERS, FOLDER, text
 
 EARLIER = Path(__file__).parents[2] / "golden" / "v0.1"
 
 
-def schema(kind: str) -> dict:
-    return json.loads((FOLDER / f"{kind}.json").read_text())
+@cache
+def validator(kind: str) -> Validator:
+    """Of the schema, which is looked at itself only once."""
+    schema = json.loads((FOLDER / f"{kind}.json").read_text())
+    made = validator_for(schema)
+    made.check_schema(schema)
+    return made(schema)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.kind)
@@ -26,18 +35,18 @@ def test_the_schemas_are_those_of_the_types(answer):
     assert (FOLDER / f"{answer.kind}.json").read_text() == text(answer), "run python -m tools.build_schemas"
 
 
-@pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis])
+@pytest.mark.parametrize("make", [sample_result, sample_comparison, sample_diagnosis, sample_capacity])
 def test_what_is_written_keeps_its_schema(make):
     document = json.loads(to_json(make()))
-    jsonschema.validate(document, schema(document["kind"]))
+    validator(document["kind"]).validate(document)
 
 
 @pytest.mark.parametrize("path", sorted(EARLIER.glob("*.json")), ids=lambda path: path.stem)
 def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
     earlier = json.loads(path.read_text())
     again = json.loads(to_json(from_json(path.read_text(), path.name, *ANSWERS)))
-    jsonschema.validate(earlier, schema(again["kind"]))
-    jsonschema.validate(again, schema(again["kind"]))
+    validator(again["kind"]).validate(earlier)
+    validator(again["kind"]).validate(again)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,7 @@ def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
 def test_a_document_that_was_changed_breaks_the_schema(place, value):
     document = json.loads(to_json(sample_result())) | {place: value}
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, schema("result"))
+        validator("result").validate(document)
 
 
 def test_a_file_says_what_it_is():

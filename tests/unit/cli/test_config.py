@@ -49,7 +49,7 @@ def test_the_file_of_the_working_directory_is_read_and_said(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = given("measure")
-    assert (found["url"], found["model"], found["request_timeout_s"]) == ("a:1", "m", 5.0)
+    assert (found["url"], found["own.models"], found["request_timeout_s"]) == ("a:1", ("m",), 5.0)
     assert capsys.readouterr().err == "Options are read from inferometer.yaml; --config none leaves it out.\n"
     given("measure", "-q")
     assert capsys.readouterr().err == ""
@@ -81,9 +81,9 @@ WINS = (
     (("measure", "-c", "8"), {"concurrency": Range(8)}),
     (("measure", "-H", "Y: z"), {"headers": (("Y", " z"),)}),  # a list is replaced
     (("measure", "-r", "9"), {"request_rate": Range(9), "concurrency": None}),  # so is another load mode
-    (("measure", "b:2"), {WORDS: ("b:2",), "url": None, "model": "m"}),
-    (("measure", "other"), {WORDS: ("other",), "url": "a:1", "model": None}),
-    (("measure", "b:2", "other"), {"url": None, "model": None}),
+    (("measure", "b:2"), {WORDS: ("b:2",), "url": None, "own.models": ("m",)}),
+    (("measure", "other"), {WORDS: ("other",), "url": "a:1", "own.models": None}),
+    (("measure", "b:2", "other"), {"url": None, "own.models": None}),
     (("compare", "b:2", "x", "y"), {"own.urls": None, "own.models": None}),
     (("compare", "x@b:2", "y@c:3"), {"own.urls": None, "own.models": None}),
     (("compare", "x.json", "y.json"), {"own.urls": None, "concurrency": None, "request_timeout_s": None}),

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
-from inferometer.cli.measure import COMMAND, measure_options
+from inferometer.cli.asking import asked_load
+from inferometer.cli.measure import COMMAND
 from inferometer.dialects.perf_analyzer.options import COMMAND as CLASSIC_COMMAND
 from inferometer.dialects.perf_analyzer.options import classic_usage, parse_classic
 from inferometer.options.command_line import Ask, read
@@ -77,7 +78,7 @@ ROWS = [option for _, options in CLASSIC_COMMAND.groups for option in options]
 
 def parse_measure(words: list[str]) -> Options | Ask:
     found = read(words, COMMAND)
-    return found if isinstance(found, Ask) else measure_options(found)
+    return found if isinstance(found, Ask) else asked_load(found)[0]
 
 
 def parse(line: str) -> Options:

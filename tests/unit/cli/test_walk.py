@@ -22,6 +22,7 @@ import pytest
 from inferometer.base.answer_file import write
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
+from inferometer.compare.interfere import interfere
 from inferometer.diagnose.run import Outcome
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
@@ -35,9 +36,10 @@ from tests.support.grpc_servers import FakeGrpcTriton
 from tests.support.observed import Observer, Seen, observer
 from tests.support.openai import FakeOpenAi
 from tests.support.planted_store import planted_figures, planted_history
-from tests.support.reports import sample_diagnosis, sample_result
+from tests.support.reports import sample_diagnosis, sample_interference, sample_result
 from tests.support.servers import FakeModel, FakeTriton, Request, ScriptedServer, answer, answer_json, reply
 from tests.support.tfserving import FakeTfServing
+from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
 
 WITHOUT_OPTIONS = ("help", "completion")
@@ -46,7 +48,7 @@ WALKED: dict[str, Command] = {
     for name in COMMANDS
     if name not in (*CLASSIC_TUNER, *WITHOUT_OPTIONS)
 }
-LOADING = ("measure", "find", "compare", "diagnose", "tune")
+LOADING = ("measure", "find", "compare", "interfere", "diagnose", "tune")
 
 
 # --- the servers and files of the lines
@@ -83,8 +85,9 @@ FILES = {
     "imports/empty.proto": 'syntax = "proto3"; package p; message M {}',
     "other.yaml": "view: {markdown: '-'}\nserve: {log-file: log}\nselftest: {quick: true}\ndemo: {folder: out}\n"
     + "ui: {idle: 1m}\nruns: {limit: 1}\nclients: {quick: true}\n"
-    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate")),
+    + "".join(f"{name}: {{quiet: true}}\n" for name in (*LOADING, "inspect", "gate", "capacity", "twin")),
     "old.sqlite": "no journal",
+    "one.yaml": "classes: {a: {rate: 50}}\nphases: [{name: peak, for: 1s}]\n",
     "models/fake/config.pbtxt": 'name: "fake"\nbackend: "python"\nmax_batch_size: 8\n',
 }
 
@@ -104,6 +107,8 @@ def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept.path.mkdir(parents=True)
         kept.write(Run(name, "measure", state=FINISHED, started_at=f"2026-11-01T0{hour}:00:00+00:00"))
         write(base, kept.answer_path)
+    write(sample_twin(), Path("twin.json"))
+    write(known_result(), Path("known.json"))
     planted_history(Path("history"), planted_figures(12, seed=1))
     planted_history(Path("worse"), planted_figures(12, seed=1, step=-0.2, at=11))
 
@@ -213,7 +218,13 @@ LINES = (
 )
 TEXT = " --shape TEXT:1"  # of the input that only one of the fake models has
 TRIALS = f"--instances 1 --max-batch 2:2 --load 1:2 --search brute{TEXT}"
-SHORT = {"find": "-d 2s", "compare": "-d 250ms", "diagnose": "-d 200ms", "tune": TRIALS}
+SHORT = {
+    "find": "-d 2s",
+    "compare": "-d 250ms",
+    "interfere": "-d 100ms",
+    "diagnose": "-d 200ms",
+    "tune": TRIALS,
+}
 OUTPUTS = (
     "HTTP fake -f report.csv --verbose-csv",
     "HTTP fake --json report.json",
@@ -242,6 +253,13 @@ OWN_LINES = {
         "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 250ms",
         "base.json new.json --fail-if p99<+5% --force",
     ),
+    "measure": (
+        "HTTP fake --scenario one.yaml -d 300ms",
+        "HTTP fake --scenario list",
+        "HTTP fake --schema",
+        "HTTP -m fake -m fake2:3 -n 4 --dry-run",
+    ),
+    "interfere": ("-m fake -m fake -u HTTP -c 1",),
     "diagnose": ("HTTP fake --cores 64",),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
@@ -251,6 +269,15 @@ OWN_LINES = {
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
         "fake --triton-launch-mode c_api --triton-install-path . --model-repository models",
         "fake -u HTTP --ray local --servers 2 --shape TEXT:1",
+    ),
+    "capacity": (
+        "--traffic trace.jsonl --slo p99<2s --options base.json --price 2/h --balancer random --spare 2 --html p.html",
+        "--traffic trace.jsonl --slo p99<5s --options base.json --stretch 10ms --scale-on queue:2 --startup 5s",
+        "--traffic one.yaml --slo p99<2s --options base.json --seed 3 --json p.json",
+        "--traffic trace.jsonl --slo p99<2s --options base.json --markdown p.md --csv p.csv",
+        "--traffic trace.jsonl --slo p99<2s --options 1111 --store kept",
+        "--traffic trace.jsonl --slo p99<2s --options base.json -q",
+        "--traffic trace.jsonl --slo p99<2s --options base.json --config other.yaml",
     ),
     "inspect": (
         "table.csv --prompt-column other --html page.html --markdown page.md --json out.json",
@@ -273,6 +300,14 @@ OWN_LINES = {
         "--store history --accept 9e37",
         "--store history -q",
         "--store history --config other.yaml",
+    ),
+    "twin": (
+        "fit known.json --file made.json --cores 1 -q",
+        "fit 1111 --store kept",
+        "predict -m fake:1 -m other:2 -c 6 --html t.html --markdown t.md --json t.json",
+        "predict -m fake -r 20 --arrivals poisson --set fake.instances=2 --csv t.csv",
+        "predict -m fake -c 2 --config other.yaml",
+        "check -m fake -c 2 -u HTTP -d 300ms -q",
     ),
     "runs": (
         "--store kept --sort -id",
@@ -354,10 +389,14 @@ def completed(name: str, words: list[Word]) -> list[Word]:
         return words
     if name == "find" and "--slo" not in given:
         words = [*words, ("--slo", "p99<200ms")]
-    if name == "compare" and [option for option, _ in words].count("-m") == 1:
+    if name in ("compare", "interfere") and [option for option, _ in words].count("-m") == 1:
         return [*words, ("-m", given["-m"])]
     alone = [word for word in words if not word[0]]
-    if name == "compare" and alone and not any(str(word[1]).endswith(".json") for word in alone):
+    if (
+        name in ("compare", "interfere")
+        and alone
+        and not any(str(word[1]).endswith(".json") for word in alone)
+    ):
         return [*words, alone[-1]]
     return words
 
@@ -444,6 +483,15 @@ def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
     return Outcome(sample_diagnosis(), {"fake": {"max_batch_size": 8}})
 
 
+def shared(observer: Observer, asked: Any, watcher: Any) -> Any:
+    """Instead of rounds of turns, whose figures depend on the machine: keeps what is asked of them."""
+    if observer.is_halted:
+        interfere(asked, watcher)
+    observer.hand(asked.models, asked.options)
+    watcher.level_started("concurrency", 1.0)
+    return sample_interference()
+
+
 class Silent:
     """Instead of a server, a browser and a self-test: keeps what it is told."""
 
@@ -508,6 +556,11 @@ def test_every_option_shows_or_is_refused(
         with monkeypatch.context() as patch:
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
+    if name == "capacity":  # what a plan costs is no matter of its options
+        monkeypatch.setattr("inferometer.capacity.keeping.ALL_REQUESTS", 400)
+        monkeypatch.setattr("inferometer.capacity.keeping.THOROUGH", 800)
+    if name == "interfere":
+        monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
     if name in LOADING:
         lines += [f"{line} {SHORT.get(name, '')}" for line in (*LINES, *OUTPUTS)]

@@ -31,6 +31,8 @@ class Machine:
     end: str = ""
     finds: int = 0
     held_bytes: dict[int, int] = field(default_factory=dict)  # of the GPU's memory
+    allowed: frozenset[int] = frozenset(os.sched_getaffinity(0))  # to the server
+    watched: frozenset[int] = frozenset()
 
     # --- as the server, the processes, the meter and the clock
 
@@ -47,6 +49,9 @@ class Machine:
     def read(self, *, waits=False):
         gpu = Gpu(self.busy_s / 100, memory_used_bytes=900, held_bytes=self.held_bytes)
         return HostSample(self.busy_s, 2 * self.now_s, 0, {"gpu": gpu})
+
+    def choose(self, cores):
+        self.watched = cores
 
     def clock(self):
         return round(self.now_s * NS_PER_S)
@@ -85,6 +90,9 @@ class _Table:
     def used(self, pids):
         return {pid: self.machine.used[pid] for pid in pids if pid in self.machine.used}
 
+    def allowed(self, pids):
+        return self.machine.allowed if pids else frozenset()
+
     def cores(self, pids):
         return {pid: Used(row.core_s) for pid, row in self.used(pids).items()}
 
@@ -107,6 +115,27 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert use.others == pytest.approx(1.0)
     assert said(use) == ["other programs used 1 of this machine's 2 cores for the whole level"]
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
+
+
+def test_a_server_that_is_kept_to_other_cores_than_ours_is_watched_there_too():
+    ours = frozenset(os.sched_getaffinity(0))
+    machine = Machine(allowed=frozenset({4000, 4001}))
+    watch = machine.watch()
+    machine.run(2.0, 2.5, worker=0.5, server=0.1, stub=1.9)
+    use = watch.end()
+    assert machine.watched == ours | {4000, 4001}
+    assert use.cores == len(ours) + 2
+    assert use.server_cores == 2
+    assert use.is_full
+    assert together([use]).server_cores == 2
+
+
+def test_a_server_on_the_same_cores_as_we_is_not_apart():
+    machine = Machine()
+    watch = machine.watch()
+    machine.run(2.0, 1.0, server=0.5)
+    assert watch.end().server_cores is None
+    assert machine.watched == frozenset()
 
 
 def test_gpus_are_seen_while_the_level_runs_and_not_before():
@@ -257,6 +286,8 @@ def end_and_wait(process):
 )
 def test_how_a_real_server_ended_and_its_last_line(server, ended, words):
     found = LocalServer(int(server.stdout.readline()))
+    assert found.pids == ()
+    found.find()
     assert found.pids == (server.pid,)
     assert found.ended() == ""
     ended(server)

@@ -3,8 +3,9 @@
 import pytest
 
 from inferometer.base.errors import UsageError
+from inferometer.cli.asking import asked_load
 from inferometer.cli.find import COMMAND as FIND
-from inferometer.cli.measure import COMMAND, measure_options
+from inferometer.cli.measure import COMMAND
 from inferometer.measure.checks import check_model
 from inferometer.measure.unused import check_given, check_use
 from inferometer.model.spec import ModelSpec, TensorSpec
@@ -15,7 +16,7 @@ from inferometer.options.options import Options
 def options_of(line: str) -> Options:
     given = read(["-m", "fake", *line.split()], COMMAND)
     assert isinstance(given, dict)
-    return measure_options(given)
+    return asked_load(given)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Server figures are differences of the server's own counters."""
 
 from inferometer.model.spec import ModelSpec
-from inferometer.observe.statistics import Counters, difference, snapshot
+from inferometer.observe.statistics import Counters, Executions, difference, snapshot
 
 
 def row(name, version, count, ns=1000):
@@ -65,3 +65,24 @@ def test_counters_add_and_subtract_field_by_field():
     one, two = Counters(inference_count=1, queue_ns=5), Counters(inference_count=2, queue_ns=7)
     assert two - one == Counters(inference_count=1, queue_ns=2)
     assert one + two == Counters(inference_count=3, queue_ns=12)
+
+
+def sized(**sizes):
+    """`b4=(10, 1, 2, 3)`: ten executions of four, and nanoseconds of input, infer and output."""
+    parts = ("compute_input", "compute_infer", "compute_output")
+    rows = [
+        {"batch_size": int(name[1:])}
+        | {part: {"count": count, "ns": value} for part, value in zip(parts, ns, strict=True)}
+        for name, (count, *ns) in sizes.items()
+    ]
+    return {**row("m", "1", 1), "batch_stats": rows}
+
+
+def test_executions_are_counted_by_the_size_of_their_batches():
+    before = snapshot([sized(b1=(10, 100, 1000, 50))])
+    after = snapshot([sized(b8=(2, 40, 600, 20), b1=(20, 300, 2500, 150), b2=(0, 0, 0, 0))])
+    found = difference(model("m"), before, after).counters
+    assert found.sizes == ((8, 2, 40, 600, 20), (1, 10, 200, 1500, 100))
+    assert found.executions == (Executions(1, 10, 20.0, 150.0, 10.0), Executions(8, 2, 20.0, 300.0, 10.0))
+    assert (found + found).executions[0] == Executions(1, 20, 20.0, 150.0, 10.0)
+    assert difference(model("m"), after, after).counters.executions == ()

@@ -55,9 +55,9 @@ SET = (
     ("verbose: 2", {"verbose": 2}),
     ("verbose: true", {"verbose": 1}),
     ("seed: 0", {"data.seed": 0}),
-    ("model: null_model", {"model": "null_model"}),
-    ("model: 'null'", {"model": "null"}),
-    ("model: 007", {"model": "007"}),
+    ("model: null_model", {"own.models": ("null_model",)}),
+    ("model: 'null'", {"own.models": ("null",)}),
+    ("model: 007", {"own.models": ("007",)}),
     ("request-rate-range: 5", {"request_rate": Range(5)}),  # the classic name
     ("", {}),
     ("# nothing", {}),
@@ -69,7 +69,7 @@ SET = (
     ("http-port: 8000\nfail-if: p99 > 5%", {}),  # of other commands
     ("find: {concurrency: 4, duration: ten}", {}),  # what others are told is theirs to check
     ("header: [A: b]\nmeasure: {header: []}", {}),
-    ("model: &a x\nurl: *a", {"model": "x", "url": "x"}),
+    ("model: &a x\nurl: *a", {"own.models": ("x",), "url": "x"}),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from inferometer.report.answer_csv import csv_text
 from inferometer.report.csv import main_csv
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     sample_comparison,
     sample_diagnosis,
@@ -76,6 +77,16 @@ def test_names_of_others_are_cells_and_no_formulas(make):
 
 def test_nothing_to_write_is_an_empty_text():
     assert csv_text(replace(sample_study(), trials=())) == ""
+
+
+def test_a_capacity_plan_is_its_replicas_over_time():
+    plan = sample_capacity()
+    rows = list(csv.DictReader(io.StringIO(csv_text(plan))))
+    assert len(rows) == 2 * len(plan.stretches)  # of the options that keep the promise
+    assert [int(row["Replicas"]) for row in rows if row["Option"] == "small"] == list(
+        plan.options[0].over_time
+    )
+    assert {row["Basis"] for row in rows} == {"interpolated"}
 
 
 def test_an_inspection_is_its_rate_over_time():

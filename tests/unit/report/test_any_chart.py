@@ -1,5 +1,6 @@
 """Whatever is drawn: every mark and error bar lies in the plot, no two texts overlap, and all can be read as text."""
 
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
@@ -19,6 +20,8 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import plain_number
 from inferometer.report.page import NARROW, NUMBERS, WIDE, block_markup, draw, numbers, spoken
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
 ROUNDING = 0.11  # coordinates have one decimal
 RADIUS = 4
@@ -117,7 +120,7 @@ def drawings(chart):
     return [ElementTree.fromstring(draw(chart, width)) for width in (WIDE, NARROW)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
 def test_every_mark_and_error_bar_is_whole_and_inside_the_plot(chart):
     for svg in drawings(chart):
@@ -130,7 +133,7 @@ def test_every_mark_and_error_bar_is_whole_and_inside_the_plot(chart):
         assert all(is_inside(place, inner(svg)) for place in places)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
 def test_no_two_texts_overlap_and_none_is_cut_off(chart):
     for svg in drawings(chart):
@@ -145,7 +148,7 @@ def test_no_two_texts_overlap_and_none_is_cut_off(chart):
             assert apart, (one, other)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
 def test_the_promise_is_always_named_at_its_line(chart):
     for svg in drawings(chart):
@@ -193,7 +196,7 @@ def test_an_interval_that_goes_on_below_a_log_axis_has_no_end_there():
         assert bar.count("h8") == caps
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(charts())
 def test_a_chart_can_be_read_without_seeing_it(chart):
     table, words = numbers(chart), spoken(chart)

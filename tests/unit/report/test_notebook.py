@@ -9,6 +9,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.report.saved import document
+from tests.support.capacity_plans import sample_capacity
 from tests.support.nasty import NASTY, with_texts
 from tests.support.reports import (
     sample_comparison,
@@ -18,7 +19,14 @@ from tests.support.reports import (
     sample_study,
 )
 
-SAMPLES = (sample_result, sample_comparison, sample_diagnosis, sample_study, sample_inspection)
+SAMPLES = (
+    sample_result,
+    sample_comparison,
+    sample_diagnosis,
+    sample_study,
+    sample_inspection,
+    sample_capacity,
+)
 
 
 class Tags(HTMLParser):

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
-from inferometer.cli.measure import PROMISE_BROKEN, exit_code
+from inferometer.cli.reporting import PROMISE_BROKEN, exit_code
 from inferometer.options.effective import Effective
 from inferometer.report.csv import main_csv
 from inferometer.report.document import Chart, Section, Table, Tone

@@ -4,8 +4,8 @@ Every function gives whole lines, each with its line end.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_US
 from inferometer.observe.statistics import ModelStatistics
@@ -326,7 +326,7 @@ def _metrics(metrics: ServerMetrics) -> Iterator[str]:
         yield from (f"      {uuid} : {column.shown(value)}" for uuid, value in column.rows(metrics.gpus))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerFigures:
     """Averages per request in whole microseconds, each truncated by itself."""
 

@@ -131,6 +131,8 @@ def few_words(rows: Sequence[str], most: int = 4) -> str:
 
 
 def load_column(level: Level) -> Column:
+    if level.name:
+        return Column("Phase")
     return Column("Conc." if level.mode in ("concurrency", RISING) else "Rate")
 
 

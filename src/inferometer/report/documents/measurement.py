@@ -21,6 +21,12 @@ from inferometer.report.document import (
 )
 from inferometer.report.documents.answer import answer, middle_and_tail
 from inferometer.report.documents.breakdown import slowest_step, time_section
+from inferometer.report.documents.classes import (
+    class_promises,
+    classes_section,
+    outage_sentence,
+    scenario_answer,
+)
 from inferometer.report.documents.clients import clients_section
 from inferometer.report.documents.levels import (
     best,
@@ -87,14 +93,17 @@ def measurement_document(result: Result) -> Document:
         prompts_section(result),
         lanes_section(result),
         token_times_section(result),
-        timeline if is_over_time else search_section(result) or throughput_section(result),
+        timeline
+        if is_over_time or result.scenario is not None
+        else search_section(result) or throughput_section(result),
         levels_section(result),
         clients_section(result),
+        classes_section(result),
         server_section(result),
         promise_section(result),
-        time_section(result),
+        None if any(level.classes for level in result.levels) else time_section(result),
         distribution_section(result),
-        None if is_over_time else timeline,
+        None if is_over_time or result.scenario is not None else timeline,
         _more_section(result),
         errors_section(result),
         notes_section(result),
@@ -102,7 +111,7 @@ def measurement_document(result: Result) -> Document:
         host_section(result),
     )
     return Document(
-        kind="Search" if result.finding is not None else "Measurement",
+        kind=_kind(result),
         title=str(result.model.get("name", "model")),
         facts=facts(result),
         verdict=_verdict(result),
@@ -110,6 +119,12 @@ def measurement_document(result: Result) -> Document:
         figures=(*token_figures(result), *_figures(result)),
         sections=tuple(section for section in sections if section is not None),
     )
+
+
+def _kind(result: Result) -> str:
+    if result.scenario is not None:
+        return "Scenario"
+    return "Search" if result.finding is not None else "Measurement"
 
 
 def facts(result: Result) -> tuple[str, ...]:
@@ -141,11 +156,18 @@ def _verdict(result: Result) -> str:
     if found is None:
         words += [promise_sentence(result) if finding is None else "", _nothing_good(result)]
     else:
-        words += [promise_sentence(result), answer(result)] if finding is None else []
+        words += _answers(result) if finding is None else []
         words += [_busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
     return " ".join(word for word in (*words, *_reservations(result)) if word)
+
+
+def _answers(result: Result) -> list[str]:
+    """The promise first; of classes of traffic also what became of each, and of their servers."""
+    said = [promise_sentence(result), class_promises(result)]
+    said.append(answer(result) if result.scenario is None else scenario_answer(result))
+    return [*said, outage_sentence(result)]
 
 
 def _nothing_good(result: Result) -> str:
@@ -209,7 +231,7 @@ def _tone(result: Result) -> Tone:
     if finding is not None:
         is_whole = is_sure and finding.value and finding.low and finding.high is not None
         return Tone.GOOD if is_whole else Tone.WARNING
-    if Tone.BAD in tones or _has_failed(result):
+    if Tone.BAD in tones or _has_failed(result) or result.breaks_promise:
         return Tone.BAD
     return Tone.GOOD if is_sure and all(tone is Tone.GOOD for tone in tones) else Tone.WARNING
 

@@ -1,5 +1,6 @@
 """The colour of a page's banner, its sentence and the verdicts of its levels say the same."""
 
+import os
 import re
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import Estimate, FailureGroup, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Finding, JudgedLoad, Result
 from tests.support.reports import sample_result
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
 REMARKS = st.lists(st.sampled_from(Note), max_size=3, unique=True)
 LOADS = (1.0, 2.0, 3.0, 4.0)
@@ -67,7 +70,7 @@ def build(levels, finding, allowed, run_remarks) -> Result:
 RESULTS = st.builds(build, levels(), findings(), st.sampled_from((0.0, 0.5)), REMARKS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
 def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
     page = measurement_document(result)
@@ -84,7 +87,7 @@ def test_a_green_banner_is_over_a_run_that_nothing_is_wrong_with(result):
         assert result.finding.high is not None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
 def test_a_banner_that_is_not_green_says_why(result):
     page = measurement_document(result)
@@ -110,7 +113,7 @@ def test_a_banner_that_is_not_green_says_why(result):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
 def test_a_run_that_gave_nothing_or_was_cut_short_is_red(result):
     page = measurement_document(result)
@@ -127,7 +130,7 @@ def test_a_run_that_gave_nothing_or_was_cut_short_is_red(result):
         assert page.tone is Tone.BAD
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(RESULTS)
 def test_each_row_has_the_colour_of_its_words(result):
     for table in (

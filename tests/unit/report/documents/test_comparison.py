@@ -1,6 +1,7 @@
 """A comparison as text, Markdown and JUnit: folds over one value."""
 
 import io
+import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ from inferometer.report.documents.speed import speed_of, times, unlike, verdict
 from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.measurement import Estimate
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
 ROWS = (
     Difference("throughput", 846.2, 1022.4, Estimate(20.8, 18.1, 23.6), FASTER),
@@ -238,7 +241,7 @@ def comparisons(draw):
     return Comparison("it", "2024", True, 0.98, "base", (), made, tuple(gates), problems=tuple(problems))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(comparisons())
 def test_there_is_one_verdict_and_nothing_contradicts_it(found):
     words, tone = verdict(found)

@@ -12,6 +12,7 @@ from inferometer.report.documents.timeline import first_counted
 from inferometer.report.saved import KINDS, document, to_html
 from inferometer.stats import result as results
 from inferometer.stats.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
+from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     DISCARDED,
     WINDOW_S,
@@ -23,6 +24,7 @@ from tests.support.reports import (
     sample_study,
     sample_text,
 )
+from tests.support.twins import sample_twin
 
 NASTY = "</script><script>document.title='owned'</script><!--"
 REPORTS = {
@@ -32,6 +34,8 @@ REPORTS = {
     "tune": sample_study,
     "inspect": sample_inspection,
     "text": sample_text,
+    "capacity": sample_capacity,
+    "twin": sample_twin,
 }
 
 

@@ -1,5 +1,6 @@
 """What reports say about any study agrees with the figures they stand beside."""
 
+import os
 import re
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 from inferometer.tune.variant import VariantNames
+
+EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
 LONG = "a_model_with_a_name_that_fills_a_line"
 OBJECTIVES = ("perf_throughput", "perf_latency_p99", "perf_latency_avg", "cpu_used_ram")
@@ -88,7 +91,7 @@ def said(study):
     return "\n".join(words)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_sentences_agree_with_the_figures(study):
     words, found = said(study), recommend(study)
@@ -107,7 +110,7 @@ def test_sentences_agree_with_the_figures(study):
         assert "does not keep the constraints" not in words
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_a_knob_is_never_compared_with_itself(study):
     found = re.search(
@@ -119,7 +122,7 @@ def test_a_knob_is_never_compared_with_itself(study):
         assert figure != other_figure
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_every_row_names_its_subject_and_no_name_is_broken(study):
     document = study_document(study, 3)

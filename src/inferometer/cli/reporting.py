@@ -1,0 +1,115 @@
+"""A measurement while it runs and when it ends: progress, reports, the exit code."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.signals import INTERRUPTED
+from inferometer.base.text import to_stderr
+from inferometer.base.writing import Outputs
+from inferometer.report.delivery import deliver, is_stdout
+
+if TYPE_CHECKING:
+    from inferometer.measure.journal import RequestJournal
+    from inferometer.measure.prepare import Setup
+    from inferometer.report.progress import Progress
+    from inferometer.scenario.run import ScenarioSetup
+    from inferometer.stats.result import Result
+    from inferometer.stats.watcher import Watcher
+    from inferometer.store.keeper import Keeper
+
+TOO_MANY_FAILURES = 1
+PROMISE_BROKEN = 4
+
+
+def exit_code(result: "Result", max_error_rate: float) -> int:
+    """A run that was given up or not answered is no success, whatever share of its requests failed.
+
+    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
+    """
+    from inferometer.base.notes import Note
+
+    levels = result.levels
+    notes = [{remark.note for remark in level.remarks} for level in levels]
+    if any(remark.note is Note.TIME_LIMIT for remark in result.remarks):  # that was asked for
+        notes = [row - {Note.INTERRUPTED} for row in notes]
+    is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
+    if any(level.is_given_up for level in levels):
+        return PeerError.exit_code
+    if any(level.is_cut_short for level in levels) or any(
+        remark.note is Note.WORKER_LOST for remark in result.remarks
+    ):
+        return LocalError.exit_code
+    if is_unanswered:
+        return PeerError.exit_code
+    if any(Note.INTERRUPTED in row for row in notes):
+        return INTERRUPTED
+    if result.fails_too_often(max_error_rate):
+        return TOO_MANY_FAILURES
+    return PROMISE_BROKEN if result.breaks_promise else 0
+
+
+def run_and_report(
+    setup: "Setup | ScenarioSetup",
+    keeper: "Keeper",
+    start: "Callable[[Watcher], Iterator[Result]]",
+    code_of: "Callable[[Result], int]",
+) -> int:
+    """Run it with progress on stderr; show the result, and write it to the files that were asked for.
+
+    The JSON file grows with every level. The exit code is that of the result, also where the user ended a run
+    between two levels: only a fault of the server or of this machine says more.
+    """
+    from inferometer.base.answer_file import write
+
+    options, outputs, result = setup.options, Outputs(), setup.result
+    growing = None if is_stdout(options.json) else options.json
+    with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
+        watcher = keeper.watching(progress)
+        keeper.save(result)
+        for message in setup.messages:
+            watcher.said(message)
+        for result in start(watcher):
+            # A disk that is full now may have room after the next level.
+            outputs.file(growing, partial(write, result))
+            keeper.save(result)
+    deliver(result, options, outputs)
+    if setup.journal is not None:
+        outputs.attempt(setup.journal.path, partial(_export, setup.journal))
+    outputs.settle()
+    code = code_of(result)
+    is_fault = code in (PeerError.exit_code, LocalError.exit_code)
+    return INTERRUPTED if progress.is_interrupted() and not is_fault else code
+
+
+def _export(journal: "RequestJournal") -> None:
+    from inferometer.report.export import write_export
+
+    for remark in write_export(journal.export(), journal.path):
+        to_stderr(remark)
+
+
+@contextmanager
+def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Progress"]:
+    """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
+    from inferometer.base.signals import Interrupts
+    from inferometer.base.units import monotonic_ns
+    from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw
+
+    is_drawn = can_draw(sys.stderr) and not verbose
+    with Interrupts(is_silent=is_drawn or is_quiet).caught() as interrupts:
+        if is_quiet:
+            progress = Progress(interrupts.is_asked)
+        elif is_drawn:
+            from rich.console import Console
+
+            progress = LiveProgress(interrupts.is_asked, Console(stderr=True))
+        else:
+            progress = PlainProgress(
+                interrupts.is_asked, sys.stderr, monotonic_ns, every_window=bool(verbose)
+            )
+        with closing(progress):
+            yield progress

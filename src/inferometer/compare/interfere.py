@@ -1,0 +1,348 @@
+"""Models that share a server: each alone and all together, in turns, and what the others cost it.
+
+A round has a turn for each model alone and one for all together; every other round goes backwards, so that a drift of
+the machine affects all turns equally. Nothing of a turn is left in the server when the next one begins.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import inferometer
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
+from inferometer.base.units import duration as time_words
+from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_turns
+from inferometer.compare.interference import (
+    BANDWIDTH,
+    CORES,
+    FRONT,
+    GPU,
+    NOTHING,
+    QUEUE,
+    UNKNOWN,
+    Interference,
+    ServerTimes,
+    SharedModel,
+    SharedUse,
+)
+from inferometer.compare.live import ModelAtServer, options_of
+from inferometer.compare.turns import Candidate, TurnSeries, without_gaps
+from inferometer.load.plan import Closed, Joint
+from inferometer.measure.checks import option_name
+from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
+from inferometer.measure.level import measure_level_windows
+from inferometer.measure.points import LastOutcome, points
+from inferometer.measure.prepare import Setup, prepare
+from inferometer.observe.statistics import Counters, difference
+from inferometer.options.mixing import INTERFERE_REFUSED
+from inferometer.options.options import DURATION_S, Options
+from inferometer.stats.measurement import FULL, HostUse, Measurement
+from inferometer.stats.merge import Subject, measurement
+from inferometer.stats.watcher import Watcher, completed
+from inferometer.stats.windows import Window, join_windows
+
+ROUNDS = 40
+FEWEST_ROUNDS = 10
+SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
+LEAST_TURN_NS = 100 * NS_PER_MS
+LONGEST_TURN_NS = 60 * NS_PER_S
+WAITING = 0.1  # cores more that models wait for: they contend for cores
+MOST = 0.5  # of what a request takes longer: the part that says where it is lost
+BUSY_GPU = 0.8
+BUSY_GPU_MEMORY = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class InterfereRequest:
+    """Models, and the load of each."""
+
+    models: tuple[ModelAtServer, ...]
+    options: Options
+
+
+def check_interfere(request: InterfereRequest) -> None:
+    """Refuses what has no meaning here."""
+    options = request.options
+    for name, remedy in INTERFERE_REFUSED.items():
+        if name in options.given:
+            raise UsageError(f"{option_name(name)} has no place in `interfere`", remedy=remedy)
+    for name in ("concurrency", "request_rate"):
+        span = getattr(options, name)
+        if span is not None and (span.listed or span.end not in (None, span.start)):
+            raise UsageError(
+                f"{option_name(name)} gives several levels, and every model is loaded with one",
+                remedy="give one value",
+            )
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The turns of one arrangement: a model alone, or all of them."""
+
+    loaded: tuple[int, ...]  # the models that are loaded in them
+    windows: list[tuple[Window, ...]] = field(default_factory=list)  # of each turn, all classes
+    hosts: list[HostUse] = field(default_factory=list)
+
+
+def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
+    """Measure each alone and all together, in turns."""
+    check_interfere(request)
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
+    for finding in dict.fromkeys(finding for setup in setups for finding in setup.findings):
+        watcher.said(finding)
+    names = [model.name for model in request.models]
+    point = next(iter(points(setups[0].options, setups[0].last, LastOutcome())))
+    duration_ns = round((request.options.duration_s or DURATION_S) * NS_PER_S)
+    rounds = max(FEWEST_ROUNDS, min(ROUNDS, duration_ns // SHORTEST_TURN_NS) // 2 * 2)
+    watcher.prepared(setups[0].result.effective)
+    watcher.planned(1, None)
+    watcher.level_started(point.mode, point.value)
+    with start_groups(setups) as load:
+        instrument = group_instrument(setups, load, completed(_Quiet(watcher)))
+        session = _Session(instrument, setups, names, point, max(duration_ns // rounds, LEAST_TURN_NS))
+        problems = session.measure(rounds, watcher)
+    whole = session.together
+    rounds = min(len(turns.windows) for turns in session.all_turns)
+    models = tuple(session.model(number) for number in range(len(setups))) if rounds else ()
+    return Interference(
+        tool=f"inferometer {inferometer.__version__}",
+        started_at=started_at,
+        mode=point.mode,
+        value=float(point.value),
+        seconds=duration_ns / NS_PER_S,
+        rounds=rounds,
+        confidence=CONFIDENCE,
+        host=setups[0].result.host,
+        models=models,
+        use=_use(whole.hosts),
+        notes=tuple(dict.fromkeys(warning for setup in setups for warning in setup.warnings)),
+        problems=tuple(problems),
+    )
+
+
+@dataclass(slots=True)
+class _Quiet:
+    """Turns are no levels: only the request to stop is passed on."""
+
+    watcher: Watcher
+
+    def is_interrupted(self) -> bool:
+        return self.watcher.is_interrupted()
+
+
+@dataclass(slots=True)
+class _Session:
+    instrument: Instrument
+    setups: Sequence[Setup]
+    names: Sequence[str]
+    point: LoadPoint
+    turn_ns: int
+    all_turns: list[_Turns] = field(init=False)
+
+    def __post_init__(self) -> None:
+        numbers = tuple(range(len(self.setups)))
+        self.all_turns = [*(_Turns((number,)) for number in numbers), _Turns(numbers)]
+
+    @property
+    def together(self) -> _Turns:
+        return self.all_turns[-1]
+
+    @property
+    def _settings(self) -> LevelSettings:
+        return class_level_settings(self.setups, self.names, self.turn_ns)
+
+    def measure(self, rounds: int, watcher: Watcher) -> list[str]:
+        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did.
+
+        That one gets longer until all have answered."""
+        while problem := self._turn(_Turns(self.together.loaded)):
+            if watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
+                return [problem]
+            self.turn_ns *= 4
+        for number in range(rounds):
+            order = self.all_turns if number % 2 == 0 else self.all_turns[::-1]
+            for turns in order:
+                problem = self._turn(turns)
+                if watcher.is_interrupted() or problem:
+                    self._drop_half_round(number)
+                    return [problem or "it was stopped early; the whole rounds until then are compared"]
+            told = tuple(
+                (name, _per_s(self.together.windows[-1], place)) for place, name in enumerate(self.names)
+            )
+            watcher.round_finished(number + 1, rounds, told)
+        return []
+
+    def _drop_half_round(self, number: int) -> None:
+        for turns in self.all_turns:
+            del turns.windows[number:], turns.hosts[number:]
+
+    def _turn(self, turns: _Turns) -> str:
+        """Measure it; why it cannot be used, if it cannot."""
+        loaded = [number in turns.loaded for number in range(len(self.setups))]
+        idle = replace(self.point, plan=Closed(0), asked_per_s=None)
+        classes = tuple(self.point if is_loaded else idle for is_loaded in loaded)
+        plans = tuple(row.plan for row in classes)
+        joint = Joint(tuple(plan for plan in plans if not isinstance(plan, Joint)))  # type: ignore[misc]
+        point = replace(self.point, plan=joint, asked_per_s=None, classes=classes)
+        level, windows = measure_level_windows(self.instrument, self._settings, point)
+        try:
+            self.instrument.load.apply(Closed(0))
+        except LocalError as error:
+            return str(error)
+        if level.has_remark(Note.WORKER_LOST):
+            return next(remark.text for remark in level.remarks if remark.note is Note.WORKER_LOST)
+        for number in turns.loaded:
+            found = level.classes[number].measurement
+            if found is None or not found.request_count:
+                return f"'{self.names[number]}' gave no good answer in a turn of {time_words(self.turn_ns)}"
+        turns.windows.append((join_windows(windows),))
+        turns.hosts += [] if level.host is None else [level.host]
+        return ""
+
+    def model(self, number: int) -> SharedModel:
+        setup, alone = self.setups[number], self._series(number, self.all_turns[number])
+        together = self._series(number, self.together)
+        metrics = headline_metrics(setup.options.percentile)
+        looks = len(metrics) * len(self.setups)
+        rows = of_turns(alone, together, metrics, looks)
+        times = [_server_times(setup, series) for series in (alone, together)]
+        uses = _use(self.all_turns[number].hosts), _use(self.together.hosts)
+        found = SharedModel(
+            name=self.names[number],
+            model=setup.model.name,
+            url=str(setup.result.server["url"]),
+            alone=self._figures(setup, number, alone),
+            together=self._figures(setup, number, together),
+            differences=rows,
+            use=uses[0],
+            server_alone=times[0],
+            server_together=times[1],
+            contends_for=UNKNOWN,
+            reason="",
+        )
+        resource, reason = contention(found, uses[1])
+        return replace(found, contends_for=resource, reason=reason)
+
+    def _series(self, number: int, turns: _Turns) -> TurnSeries:
+        """The turns of one model."""
+        settings = self._settings.classes[number].level
+        series = TurnSeries(Candidate(self.names[number], self.instrument, settings))
+        series.windows = [tuple(window.classes[number] for window in turn) for turn in turns.windows]
+        series.places = list(range(len(series.windows)))
+        return series
+
+    def _figures(self, setup: Setup, number: int, series: TurnSeries) -> Measurement:
+        windows = list(itertools.chain.from_iterable(series.windows))
+        examples_of = self.instrument.examples_of
+        subject = Subject(
+            model=setup.model,
+            batch=setup.level_settings.batch,
+            percentile=setup.level_settings.percentile,
+            level_start_ns=windows[0].start_ns,
+            examples={} if examples_of is None else examples_of(number),
+        )
+        return measurement(join_windows(without_gaps(windows, is_alone=False)), subject)
+
+
+def _per_s(turn: Sequence[Window], number: int) -> float:
+    windows = [window.classes[number] for window in turn]
+    return sum(window.count for window in windows) * NS_PER_S / sum(window.duration_ns for window in windows)
+
+
+# --- where it is lost
+
+
+def _server_times(setup: Setup, series: TurnSeries) -> ServerTimes | None:
+    """Over all turns: the counters also hold what the others did in between, so turns are added up."""
+    total, is_known = Counters(), False
+    for window in itertools.chain.from_iterable(series.windows):
+        if window.before is not None and window.after is not None:
+            total += difference(setup.model, window.before.counters, window.after.counters).counters
+            is_known = True
+    if not is_known or not total.success_count:
+        return None
+    compute = total.compute_ns // total.success_count
+    return ServerTimes(total.success_count, total.queue_ns // total.success_count, compute)
+
+
+def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
+    """Over turns of about the same length."""
+    seconds = sum(use.seconds for use in hosts)
+    if not seconds:
+        return None
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [(value, use.seconds) for value, use in zip(values, hosts, strict=True) if value is not None]
+        return (
+            sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
+            if known
+            else None
+        )
+
+    memory = [max((gpu.memory_share or 0.0 for gpu in use.gpus), default=None) for use in hosts]
+    return SharedUse(
+        cores=hosts[0].cores,
+        busy=mean([use.busy for use in hosts]) or 0.0,
+        server_cores=mean([use.server for use in hosts]),
+        waiting=mean([sum(row.waiting for row in use.models.values()) for use in hosts]) or 0.0,
+        gpu_share=mean([use.gpu_share for use in hosts]),
+        gpu_memory_share=mean(memory),
+    )
+
+
+def contention(found: SharedModel, use: SharedUse | None) -> tuple[str, str]:
+    """What a model contends for with the others, as far as the figures show it, and which figures these are."""
+    if not found.is_slowed:
+        return NOTHING, "no figure is worse than alone"
+    alone, together = found.server_alone, found.server_together
+    slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
+    if alone is None or together is None or slower_ns <= 0:
+        resource, reason = _by_machine(found.use, use)
+        return resource, reason or "the server does not tell where its time goes"
+    queue_ns, compute_ns = together.queue_ns - alone.queue_ns, together.compute_ns - alone.compute_ns
+    parts = {"queue": queue_ns, "compute": compute_ns, "rest": slower_ns - queue_ns - compute_ns}
+    largest = max(parts, key=lambda name: parts[name])
+    words = f"of {time_words(slower_ns)} more per request {_part_words(largest, parts[largest])}"
+    if largest == "queue" and queue_ns >= MOST * slower_ns and compute_ns < queue_ns / 2:
+        return QUEUE, f"{words}: requests wait for a free instance while each takes as long as before"
+    resource, reason = _by_machine(found.use, use)
+    if resource != UNKNOWN:
+        return resource, f"{words}; {reason}"
+    if largest == "compute" or compute_ns >= MOST * slower_ns:
+        return BANDWIDTH, f"{words}, while cores were free: caches or memory bandwidth are shared"
+    if largest == "queue":
+        return QUEUE, words
+    return FRONT, f"{words}: neither queue nor compute, so the server's front end or the network"
+
+
+def _part_words(part: str, ns: int) -> str:
+    names = {
+        "queue": "is the server's queue",
+        "compute": "is compute",
+        "rest": "is outside queue and compute",
+    }
+    return f"{time_words(max(ns, 0))} {names[part]}"
+
+
+def _by_machine(alone: SharedUse | None, together: SharedUse | None) -> tuple[str, str]:
+    """What the machine as a whole ran out of."""
+    if together is None:
+        return UNKNOWN, ""
+    if together.gpu_share is not None and together.gpu_share >= BUSY_GPU:
+        if (together.gpu_memory_share or 0.0) >= BUSY_GPU_MEMORY:
+            return (
+                BANDWIDTH,
+                f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
+            )
+        return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
+    waited = together.waiting - (0.0 if alone is None else alone.waiting)
+    if together.busy >= FULL * together.cores:
+        return CORES, f"{quantity(together.busy)} of {together.cores} cores were busy"
+    if waited >= WAITING:
+        return CORES, f"models waited for {quantity(waited)} cores more than alone"
+    return UNKNOWN, ""

@@ -1,0 +1,144 @@
+"""Several groups of workers as one load: each carries out the plan of one class of traffic, all by one clock.
+
+The steps of a group's requests are numbered after those of the groups before it, so that a record tells its class.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from inferometer.base.errors import LocalError
+from inferometer.base.units import Clock, monotonic_ns
+from inferometer.load.plan import Closed, Joint, Open, Plan, Stairs
+from inferometer.load.workers import HEAD_START_NS, ROUND_NS, Collected, Cost, Load
+from inferometer.records.records import Records, Totals, join
+
+EACH_HEAD_START_NS = HEAD_START_NS // 2  # for every group: they are told one after the other
+
+
+class Group(Load, Protocol):
+    """A load that can be told when its schedule begins."""
+
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int: ...
+
+
+@dataclass(slots=True)
+class Together:
+    """The load of all groups. `steps` is the number of different requests of each."""
+
+    groups: Sequence[Group]
+    steps: Sequence[int]
+    clock: Clock = monotonic_ns
+    _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by group, what is to come
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(pid for group in self.groups for pid in getattr(group, "pids", ()))
+
+    def apply(self, plan: Plan) -> int:
+        """Schedules begin at the same moment; requests without one as soon as their workers are told."""
+        plans = _each(plan, len(self.groups))
+        start_ns = self.clock() + HEAD_START_NS + EACH_HEAD_START_NS * len(self.groups)
+        self._stairs = {}
+        order = sorted(range(len(plans)), key=lambda number: not isinstance(plans[number], Open))
+        for number in order:
+            part = plans[number]
+            if isinstance(part, Stairs):
+                self._stairs[number] = [(start_ns + after_ns, height) for after_ns, height in part.steps]
+                part = Closed(self._stairs[number].pop(0)[1])
+            self.groups[number].apply(part, start_ns)
+        return start_ns
+
+    def wait(self, until_ns: int) -> None:
+        while True:
+            self._climb()
+            now_ns = self.clock()
+            if now_ns >= until_ns:
+                return
+            part_ns = min([until_ns, now_ns + ROUND_NS, *(rest[0][0] for rest in self._rests())])
+            for group in self.groups:  # each fetches what may fill its rings
+                group.wait(part_ns)
+
+    def collect(self, until_ns: int) -> Collected:
+        self.wait(min(until_ns, self.clock() + ROUND_NS))
+        parts = [group.collect(0) for group in self.groups]
+        return Collected(
+            records=join([self._numbered(number, part.records) for number, part in enumerate(parts)]),
+            seen_ns=min(part.seen_ns for part in parts),
+            cost=_sum([part.cost for part in parts]),
+            is_finished=all(part.is_finished for part in parts),
+            loop_lag_ns=max(part.loop_lag_ns for part in parts),
+            outstanding=sum(part.outstanding for part in parts),
+            heard=sum(part.heard for part in parts),
+        )
+
+    def examples(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for group in self.groups:
+            found = {**group.examples(), **found}
+        return found
+
+    def examples_of(self, number: int) -> dict[int, str]:
+        """Of one group."""
+        return self.groups[number].examples()
+
+    def stop(self, *, is_urgent: bool = False) -> int:
+        """All stop sending before any is waited for."""
+        self._stairs = {}
+        for group in self.groups:
+            if not is_urgent:
+                group.apply(Closed(0, 0))
+        return sum(group.stop(is_urgent=is_urgent) for group in self.groups)
+
+    def totals(self) -> Totals:
+        parts = [group.totals() for group in self.groups]
+        names = ("sent", "good", "failed", "withdrawn", "cut_off", "unsent", "resent")
+        counts = {name: sum(getattr(part, name) for part in parts) for name in names}
+        padded = [
+            np.concatenate([part.steps, np.zeros(max(0, steps - len(part.steps)), dtype=np.int64)])[:steps]
+            for part, steps in zip(parts, self.steps, strict=True)
+        ]
+        return Totals(**counts, steps=np.concatenate(padded))
+
+    def _numbered(self, number: int, records: Records) -> Records:
+        offset = sum(self.steps[:number])
+        return replace(records, step=records.step + offset) if offset and len(records) else records
+
+    def _rests(self) -> list[list[tuple[int, int]]]:
+        return [rest for rest in self._stairs.values() if rest]
+
+    def _climb(self) -> None:
+        """The next step of every stair whose time has come."""
+        now_ns = self.clock()
+        for number, rest in self._stairs.items():
+            height = None
+            while rest and rest[0][0] <= now_ns:
+                height = rest.pop(0)[1]
+            if height is not None:
+                self.groups[number].apply(Closed(height))
+
+
+def _each(plan: Plan, count: int) -> tuple[Closed | Open | Stairs, ...]:
+    """The plan of each group; one that sends nothing more is for all."""
+    if isinstance(plan, Joint) and len(plan.plans) == count:
+        return plan.plans
+    if isinstance(plan, Closed) and plan.concurrency == 0:
+        return (plan,) * count
+    raise LocalError(f"{count} groups of workers need a plan each, and {plan} is not that")
+
+
+def _sum(parts: Sequence[Cost]) -> Cost:
+    return Cost(
+        cpu_ns=tuple(spent for part in parts for spent in part.cpu_ns),
+        sent=sum(part.sent for part in parts),
+        reconnects=sum(part.reconnects for part in parts),
+        connects=sum(part.connects for part in parts),
+        connect_ns=sum(part.connect_ns for part in parts),
+        files=max(part.files for part in parts),
+        file_limit=max(part.file_limit for part in parts),
+        stolen_ns=max(part.stolen_ns for part in parts),  # all on this machine
+        parts=tuple(parts),
+        visits=sum(part.visits for part in parts),
+    )

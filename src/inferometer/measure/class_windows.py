@@ -1,0 +1,225 @@
+"""The classes of traffic of a level while it is measured: the same windows as the whole, of each class alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from inferometer.load.plan import Arrivals, Open, is_all_open
+from inferometer.measure.conclusion import RawLevel, conclude
+from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings, LoadPoint
+from inferometer.observe.statistics import Snapshot
+from inferometer.records.records import Records
+from inferometer.stats.measurement import MIXED, STEP, ClassFigures, WindowFigures
+from inferometer.stats.merge import counters_were_reset
+from inferometer.stats.outages import OutageWatch
+from inferometer.stats.readings import CounterReading, CounterReadings
+from inferometer.stats.windows import Expense, Window, WindowRules, figures
+
+SEPARATOR = "\0"  # between the number of a class and the name of its model, in the counters of all
+
+
+def of_class(number: int, counters: Snapshot) -> Snapshot:
+    """The counters as they stand among those of all classes."""
+    return {(f"{number}{SEPARATOR}{name}", version): row for (name, version), row in counters.items()}
+
+
+def part_of(number: int, counters: Snapshot) -> Snapshot:
+    """The counters of one class among those of all."""
+    mark = f"{number}{SEPARATOR}"
+    return {
+        (name.removeprefix(mark), version): row
+        for (name, version), row in counters.items()
+        if name.startswith(mark)
+    }
+
+
+def rules_of(settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] = ()) -> WindowRules:
+    """How requests are counted; `classes` says of each class whether its requests are due at a time."""
+    return WindowRules(
+        is_open=is_open,
+        has_tokens=settings.has_tokens,
+        asked_tokens=np.array(settings.asked_tokens) if any(settings.asked_tokens) else None,
+        promise=settings.promise,
+        drops_empty=settings.model.is_decoupled,
+        classes=tuple(
+            rules_of(row.level, is_open=is_due, classes=(is_due,) * len(row.level.classes))
+            for row, is_due in zip(settings.classes, classes, strict=True)
+        ),
+        class_of_step=np.array(settings.class_of_step) if settings.class_of_step else None,
+        has_visits=settings.has_visits,
+    )
+
+
+@dataclass(slots=True)
+class ClassCourse:
+    """One class of a level: its counters beside our own counts, its schedule, its figures by window."""
+
+    number: int
+    settings: ClassSettings
+    point: LoadPoint
+    readings: CounterReadings = field(default_factory=CounterReadings)
+    read: dict[int, CounterReading] = field(default_factory=dict)  # by when the whole reading was asked for
+    figures: list[WindowFigures] = field(default_factory=list)
+    outages: OutageWatch | None = None
+    arrivals: Arrivals | None = None
+    due: int = 0
+    steps: "ClassCourses | None" = None  # of visits
+
+    def close(self, window: Window, whole: Window, expense: Expense, level_start_ns: int) -> Window:
+        """The window of this class, which ends with that of the whole."""
+        before, after = (
+            None if reading is None else self.read.get(reading.asked_ns)
+            for reading in (whole.before, whole.after)
+        )
+        closed = replace(window, end_ns=whole.end_ns, expense=expense, before=before, after=after)
+        settings = self.settings.level
+        self.figures.append(
+            figures(closed, level_start_ns=level_start_ns, batch=settings.batch, chosen=settings.percentile)
+        )
+        kept = {reading.asked_ns for reading in (whole.before, whole.after) if reading is not None}
+        self.read = {asked_ns: reading for asked_ns, reading in self.read.items() if asked_ns in kept}
+        return closed
+
+
+class ClassCourses:
+    """All classes of a level; none where the traffic is of one kind."""
+
+    def __init__(self, instrument: Instrument, settings: LevelSettings, point: LoadPoint) -> None:
+        self._instrument = instrument
+        points = point.classes or (point,) * len(settings.classes)
+        self._has_own_plans = bool(point.classes)
+        self._shared_mode = STEP if settings.has_visits else MIXED
+        self._classes = tuple(
+            ClassCourse(
+                number,
+                row,
+                own,
+                arrivals=Arrivals(own.plan) if self._has_own_plans and isinstance(own.plan, Open) else None,
+                steps=ClassCourses(instrument, row.level, own) if row.level.has_visits else None,
+            )
+            for number, (row, own) in enumerate(zip(settings.classes, points, strict=True))
+        )
+        self.is_due = tuple(is_all_open(row.point.plan) for row in self._classes)
+        self._class_of_step = np.array(settings.class_of_step, dtype=np.int64)
+
+    def begin(self, start_ns: int, schedule_ns: int, seen_ns: int) -> None:
+        """The level has started."""
+        for row, is_due in zip(self._classes, self.is_due, strict=True):
+            row.outages = OutageWatch(start_ns, is_open=is_due)
+            if row.arrivals is not None:
+                row.due = row.arrivals.by(seen_ns - schedule_ns)
+            if row.steps is not None:
+                row.steps.begin(start_ns, schedule_ns, seen_ns)
+
+    def read(self, reading: CounterReading) -> None:
+        """The counters of all were read just now."""
+        for row in self._classes:
+            counters = part_of(row.number, reading.counters)
+            if row.steps is not None:
+                row.steps.read(replace(reading, counters=counters))
+            elif counters and row.settings.has_own_counters:
+                row.read[reading.asked_ns] = row.readings.begin(
+                    counters, reading.asked_ns, reading.answered_ns
+                )
+
+    def add(self, records: Records, seen_ns: int, outstanding: int) -> None:
+        """Requests that ended and were not added before."""
+        for row, mine in self._split(records):
+            row.readings.add(mine, seen_ns, outstanding)
+            if row.steps is not None:
+                row.steps.add(mine, seen_ns, outstanding)
+
+    def take(self, records: Records) -> None:
+        """Requests of the window that fills."""
+        for row, mine in self._split(records):
+            assert row.outages is not None
+            row.outages.add(mine)
+            if row.steps is not None:
+                row.steps.take(mine)
+
+    def close(
+        self, window: Window, whole: Window, schedule_ns: int, seen_ns: int, level_start_ns: int
+    ) -> tuple[Window, ...]:
+        """The windows of all classes, which are parts of the window, closed with that of the whole level."""
+        found = []
+        for row, part in zip(self._classes, window.classes, strict=True):
+            expense = self._expense(row, part, window.expense)
+            if row.arrivals is not None:
+                due, row.due = row.due, row.arrivals.by(seen_ns - schedule_ns)
+                expense = replace(expense, due=row.due - due)
+            closed = row.close(part, whole, expense, level_start_ns)
+            if row.steps is not None:
+                closed.classes = row.steps.close(closed, whole, schedule_ns, seen_ns, level_start_ns)
+            found.append(closed)
+        return tuple(found)
+
+    def _expense(self, row: ClassCourse, part: Window, whole: Expense) -> Expense:
+        """Where workers are shared nobody knows what a class cost, and it has sent about what has ended."""
+        if whole.parts:
+            own = whole.parts[row.number]
+            return own if row.steps is None else replace(own, sent=own.visits)
+        return Expense(elapsed_ns=whole.elapsed_ns, sent=part.ended_count)
+
+    def _split(self, records: Records) -> Iterator[tuple[ClassCourse, Records]]:
+        if not self._classes:
+            return
+        numbers = self._class_of_step[records.step]
+        for row in self._classes:
+            yield row, records.where(numbers == row.number)
+
+    def conclude(
+        self, whole: RawLevel, counted: Sequence[Window], ended: int | None = None
+    ) -> tuple[ClassFigures, ...]:
+        """The figures of every class, over the same windows as those of the whole; `ended` are all requests."""
+        if ended is None:
+            ended = sum(part.ended_count for part in _request_windows(whole.whole))
+        return tuple(self._figures(row, whole, counted, ended) for row in self._classes)
+
+    def _figures(
+        self, row: ClassCourse, whole: RawLevel, counted: Sequence[Window], ended: int
+    ) -> ClassFigures:
+        number, settings = row.number, row.settings
+        examples_of = self._instrument.examples_of
+        raw = RawLevel(
+            settings=settings.level,
+            point=row.point,
+            decision=whole.decision._replace(remark=None),
+            cold=None if whole.cold is None else whole.cold.classes[number],
+            whole=whole.whole.classes[number],
+            were_counters_reset=counters_were_reset([window.classes[number] for window in counted]),
+            figures=row.figures,
+            start_ns=whole.start_ns,
+            examples=examples_of(number) if examples_of and self._has_own_plans else whole.examples,
+            samples=None,
+            statistics_error=None,
+            metrics_remarks=(),
+            has_own_plan=self._has_own_plans,
+        )
+        level, outages = conclude(raw), row.outages
+        own = sum(part.ended_count for part in _request_windows(raw.whole))
+        windows = [window.classes[number] for window in counted]
+        return ClassFigures(
+            name=settings.name,
+            model=settings.level.model.name,
+            url=settings.url,
+            mode=row.point.mode if self._has_own_plans else self._shared_mode,
+            value=float(row.point.value if self._has_own_plans else settings.weight or 0.0),
+            share_asked=settings.share,
+            share=own / ended if ended else 0.0,
+            measurement=level.measurement,
+            windows=level.windows,
+            remarks=level.remarks,
+            rates=level.rates,
+            promise=level.promise,
+            outages=() if outages is None else outages.outages(),
+            steps=() if row.steps is None else row.steps.conclude(raw, windows, ended),
+            think_ns=raw.whole.thought_ns // raw.whole.count if raw.whole.count else 0,
+        )
+
+
+def _request_windows(window: Window) -> tuple[Window, ...]:
+    """The windows whose counts are requests: those of a class of visits are its steps."""
+    if not window.classes:
+        return (window,)
+    return tuple(found for part in window.classes for found in _request_windows(part))

@@ -1,0 +1,106 @@
+"""Classes of traffic with workers of their own: what starts them, what they are measured with, and how."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import cast
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
+from inferometer.load.together import Group, Together
+from inferometer.measure.counters import ClassCounters
+from inferometer.measure.host import HostWatch, LocalServer
+from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings
+from inferometer.measure.mix import has_own_counters
+from inferometer.measure.prepare import SLICES, Setup
+from inferometer.measure.run import start_workers
+from inferometer.observe.host import is_this_host
+from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
+
+SHORTEST_WINDOW_NS = 100 * NS_PER_MS
+LONGEST_WINDOW_NS = 5 * NS_PER_S
+
+
+@contextmanager
+def start_groups(setups: Sequence[Setup]) -> Iterator[Together]:
+    """The workers of every class, on this machine; those of one that sends nothing have nothing to do."""
+    with ExitStack() as stack:
+        groups = [cast(Group, stack.enter_context(start_workers(setup))) for setup in setups]
+        yield Together(groups, [len(setup.traffic.requests) for setup in setups], monotonic_ns)
+
+
+def group_instrument(setups: Sequence[Setup], load: Together, watcher: Watcher) -> Instrument:
+    endpoints = [setup.traffic.wiring.endpoint for setup in setups]
+    ports = tuple(dict.fromkeys(row.port for row in endpoints if is_this_host(row.host)))
+    server = LocalServer(*ports) if ports else None
+    return Instrument(
+        load,
+        monotonic_ns,
+        ClassCounters(setups),
+        watcher,
+        host=HostWatch(server, lambda: load.pids),
+        examples_of=load.examples_of,
+    )
+
+
+def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_ns: int) -> LevelSettings:
+    """Of all classes together, each with its own model and promise, for this time, whatever happens."""
+    sizes = [len(setup.traffic.requests) for setup in setups]
+    classes = tuple(
+        ClassSettings(
+            name=name,
+            url=str(setup.result.server["url"]),
+            level=_with_steps(
+                _timed(_numbered(setup, sizes, number), length_ns), setup, setups, sum(sizes[:number])
+            ),
+            has_own_counters=has_own_counters(setup, setups),
+        )
+        for number, (name, setup) in enumerate(zip(names, setups, strict=True))
+    )
+    return replace(
+        _timed(setups[0].level_settings, length_ns),
+        promise=None,
+        has_tokens=all(setup.level_settings.has_tokens for setup in setups),
+        asked_tokens=(),
+        classes=classes,
+        class_of_step=tuple(number for number, size in enumerate(sizes) for _ in range(size)),
+    )
+
+
+def _with_steps(level: LevelSettings, setup: Setup, setups: Sequence[Setup], first: int) -> LevelSettings:
+    """Of visits: every step counted by itself, too. `first` is the number of its first step among all."""
+    visits = setup.traffic.visits
+    if visits is None:
+        return level
+    everyone = [part for each in setups for part in (each.parts or (each,))]
+    steps = tuple(
+        ClassSettings(
+            name=name,
+            url=str(part.result.server["url"]),
+            level=replace(level, model=part.model, promise=None, judges_promise=False),
+            has_own_counters=has_own_counters(part, everyone),
+        )
+        for name, part in zip(visits.steps, setup.parts, strict=True)
+    )
+    return replace(level, has_visits=True, classes=steps, class_of_step=(*(-1,) * first, *range(len(steps))))
+
+
+def _timed(settings: LevelSettings, length_ns: int) -> LevelSettings:
+    window_ns = min(max(length_ns // SLICES, SHORTEST_WINDOW_NS), LONGEST_WINDOW_NS)
+    return replace(
+        settings,
+        rule=Precision(precision=0.0, duration_ns=length_ns),
+        window_ns=min(window_ns, length_ns),
+        window_count=None,
+        is_whole=False,
+        is_timed=True,
+        finds_warm_up=False,
+    )
+
+
+def _numbered(setup: Setup, sizes: Sequence[int], number: int) -> LevelSettings:
+    """With what its requests ask for at the numbers that they have among those of all classes."""
+    asked = setup.level_settings.asked_tokens
+    if not asked:
+        return setup.level_settings
+    return replace(setup.level_settings, asked_tokens=(*(0,) * sum(sizes[:number]), *asked))

@@ -1,0 +1,293 @@
+"""Classes of traffic: what came of each beside the sum, over time, and when their servers were gone."""
+
+from collections.abc import Iterator, Sequence
+
+from inferometer.base.notes import Note
+from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.report.document import (
+    Chart,
+    ChartAxis,
+    ChartLine,
+    ChartPoint,
+    Column,
+    Message,
+    Messages,
+    Section,
+    Span,
+    Table,
+    Tone,
+    text_columns,
+)
+from inferometer.report.documents.levels import few_words, level_tone, line_colour, time_axis
+from inferometer.report.format import (
+    NONE,
+    at_percentile,
+    average,
+    duration,
+    first_line,
+    interval,
+    level_label,
+    level_value,
+    plain_number,
+    plural,
+    quantity,
+    rate,
+    share,
+)
+from inferometer.report.promises import outcome_words, reasons
+from inferometer.stats.measurement import MIXED, STEP, ClassFigures, Level, Outage
+from inferometer.stats.result import Result
+
+ALL = "all"
+MARKED = 240
+INDENT = "· "  # before the name of a step
+
+
+def class_names(result: Result) -> tuple[str, ...]:
+    """In the order of the scenario, or of the command line."""
+    return tuple(dict.fromkeys(row.name for level in result.levels for row in level.classes))
+
+
+def classes_section(result: Result) -> Section | None:
+    """A row for each class at each level; None where the traffic was of one kind."""
+    levels = [level for level in result.levels if level.classes]
+    if not levels:
+        return None
+    has_promise = any(row.promise is not None for level in levels for row in level.classes)
+    columns = (
+        *text_columns("Phase" if levels[0].name else "Level", "Class"),
+        Column("Load"),
+        Column("Share", rank=2),
+        Column("Infer/s"),
+        Column("±95 %", rank=1),
+        Column("Avg", rank=2),
+        *(Column(name) for name in ("p50", "p99")),
+        *(Column(name, rank=3) for name in ("Requests", "Server queue", "Server compute")),
+        Column("Errors"),
+        *(text_columns("Promise") if has_promise else ()),
+    )
+    rows, tones = [], []
+    for level in levels:
+        for row in _with_steps(level):
+            said = "" if row.promise is None else outcome_words(row.promise)
+            name = f"{INDENT}{row.name}" if row.mode == STEP else row.name
+            cells = (level_value(level.mode, level.value), name, *_cells(row))
+            rows.append((*cells, said or NONE) if has_promise else cells)
+            failed = row.measurement is not None and row.measurement.failed_count > 0
+            tones.append(level_tone(said) if said else Tone.WARNING if failed else Tone.PLAIN)
+    table = Table("Every class of traffic", columns, tuple(rows), tones=tuple(tones))
+    messages = tuple(_said(levels))
+    blocks = (table, *((Messages(messages),) if messages else ()), *_charts(levels, class_names(result)))
+    return Section("classes", "Classes of traffic", _lead(levels), blocks)
+
+
+def _with_steps(level: Level) -> Iterator[ClassFigures]:
+    """Every class, and below one of visits their steps."""
+    for row in level.classes:
+        yield row
+        yield from row.steps
+
+
+def _lead(levels: Sequence[Level]) -> str:
+    if any(row.mode == MIXED for level in levels for row in level.classes):
+        return "The classes share the same workers and connections; their requests take turns by weight."
+    words = "Each class has workers of its own; all follow one clock, and their sum is the level."
+    if not any(row.steps for level in levels for row in level.classes):
+        return words
+    visits = "A row of visits counts whole visits, from when they were due to the end of their last step"
+    return f"{words} {visits}, without the time that their users think; their steps stand below it."
+
+
+def load_words(row: ClassFigures) -> str:
+    """`30/s`, `4 in flight`, `weight 3`, `4 visitors`."""
+    if row.mode == MIXED:
+        return f"weight {plain_number(row.value)}"
+    if row.mode == STEP:
+        return STEP
+    value = plain_number(round(row.value, 3))
+    if row.steps:
+        return f"{value} visits/s" if row.mode == "request_rate" else f"{value} visitors"
+    return f"{value}/s" if row.mode == "request_rate" else f"{value} in flight"
+
+
+def _cells(row: ClassFigures) -> tuple[str, ...]:
+    found = row.measurement
+    if found is None:
+        return (load_words(row), share(row.share), *(NONE,) * 9)
+    server = found.server
+    counters = None if server is None else server.counters
+    compute = 0 if counters is None else counters.mean_ns("compute_infer")
+    return (
+        load_words(row),
+        share(row.share),
+        quantity(found.infer_per_s.value),
+        interval(found.infer_per_s) or NONE,
+        average(found.latency),
+        *(at_percentile(found.latency, p) for p in (50, 99)),
+        f"{found.request_count:,}",
+        NONE if counters is None else duration(counters.mean_ns("queue")),
+        NONE if counters is None else duration(compute),
+        share(found.failed_share),
+    )
+
+
+def _said(levels: Sequence[Level]) -> Iterator[Message]:
+    """What is wrong with single classes, and when their servers were gone."""
+    for level in levels:
+        for row in level.classes:
+            where = f"{level_label(level.mode, level.value)}, {row.name}"
+            for outage in row.outages:
+                yield Message(f"{where}: {outage_words(outage)}", tone=Tone.BAD)
+            if row.steps:
+                yield from _visits_said(where, row)
+            for remark in row.remarks:
+                if remark.note is not Note.NO_REPLY or not row.outages:
+                    yield Message(f"{where}: {first_line(remark.text)}", remark.note.advice)
+            if row.measurement is not None:
+                for group in row.measurement.failures:
+                    said = first_line(group.example)
+                    noun = "visit" if row.steps else "request"
+                    words = f"{plural(group.count, noun)} failed ({group.kind})"
+                    yield Message(f"{where}: {words}{f': {said}' if said else ''}", tone=Tone.BAD)
+
+
+def _visits_said(where: str, row: ClassFigures) -> Iterator[Message]:
+    """How long users think, what it costs to be them, and which of their steps failed."""
+    if row.think_ns:
+        words = f"{where}: users think for {duration(row.think_ns)} in a visit, which no latency has in it"
+        yield Message(words, tone=Tone.PLAIN)
+    found = row.measurement
+    if found is not None and found.client.cpu_share:
+        each = duration(round(found.client.cpu_us_per_request * NS_PER_US))
+        busiest = f"the busiest process of the visitors used {share(found.client.cpu_share)} of a core"
+        yield Message(f"{where}: {busiest}; a visit costs {each} of CPU time", tone=Tone.PLAIN)
+    for step in row.steps:
+        failed = 0 if step.measurement is None else step.measurement.failed_count
+        if failed:
+            yield Message(f"{where}: {plural(failed, 'visit')} ended at {step.name}", tone=Tone.BAD)
+
+
+def outage_words(outage: Outage) -> str:
+    """When it was gone, for how long, and how long it took until it was as before."""
+    words = f"gone at {outage.gone_s:.2f} s, {plural(outage.lost, 'request')} got no answer"
+    if outage.down_s is None:
+        return f"{words}, and it did not come back"
+    words += f", back after {duration(outage.down_s * NS_PER_S)}"
+    if outage.recovery_s is None:
+        return f"{words}; answers did not become as quick as before"
+    return f"{words}; answers were as quick as before {duration(outage.recovery_s * NS_PER_S)} later"
+
+
+# --- over time
+
+
+def _charts(levels: Sequence[Level], names: Sequence[str]) -> Iterator[Chart]:
+    starts, spans, start_s = [], [], 0.0
+    for level in levels:
+        ends = [row.start_s + row.duration_ns / NS_PER_S for row in level.windows]
+        starts.append(start_s)
+        spans.append(Span(start_s, start_s + max(ends, default=0.0), level_value(level.mode, level.value)))
+        start_s += max(ends, default=0.0)
+    if sum(len(level.windows) for level in levels) < 2:
+        return
+    fields = (("infer_per_s", "Throughput"), ("p99_ns", "p99 latency"))
+    for field, title in fields:
+        lines = tuple(
+            ChartLine(
+                name,
+                tuple(
+                    _points(level, name, start, field) for level, start in zip(levels, starts, strict=True)
+                ),
+                line_colour(number),
+                has_marks=sum(len(level.windows) for level in levels) <= MARKED,
+            )
+            for number, name in enumerate(names)
+        )
+        if not any(point for line in lines for run in line.runs for point in run):
+            continue
+        axis = (
+            ChartAxis("throughput (infer/s)") if field == "infer_per_s" else time_axis("p99 latency", lines)
+        )
+        yield Chart(
+            f"{title} of each class", ChartAxis("seconds"), axis, lines, spans=tuple(spans), height=270
+        )
+
+
+def _points(level: Level, name: str, start_s: float, field: str) -> tuple[ChartPoint, ...]:
+    found = next((row for row in level.classes if row.name == name), None)
+    windows = () if found is None else found.windows
+    return tuple(
+        ChartPoint(
+            start_s + max(0.0, window.start_s) + window.duration_ns / NS_PER_S / 2,
+            float(getattr(window, field)),
+            f"{name}, {level_label(level.mode, level.value)}: {quantity(window.infer_per_s)} infer/s"
+            + (f", p99 {duration(window.p99_ns)}" if window.p99_ns else "")
+            + (f", {window.failed_count:,} failed" if window.failed_count else ""),
+        )
+        for window in windows
+        if field == "infer_per_s" or window.request_count
+    )
+
+
+# --- the answer of a scenario
+
+
+def scenario_answer(result: Result) -> str:
+    """What became of each class over all phases, in a sentence."""
+    names, levels = class_names(result), result.levels
+    said = []
+    for name in names:
+        rows = [row for level in levels for row in level.classes if row.name == name]
+        found = [row.measurement for row in rows if row.measurement is not None]
+        good = [row for row in found if row.request_count]
+        if not good:
+            said.append(f"{name} got no good answer")
+            continue
+        most = max(good, key=lambda row: row.infer_per_s.value)
+        slowest = max(row.latency.percentile_ns(99) for row in good)
+        words = f"{name} {rate(most.infer_per_s)} at most, p99 {duration(slowest)} at worst"
+        if any(row.steps for row in rows):
+            words = words.replace("infer/s", "visits/s")
+        failed = sum(row.failed_count for row in found)
+        ended = sum(row.ended_count for row in found)
+        if failed:
+            words += f", {share(failed / ended)} failed"
+        said.append(words)
+    phases = plural(len(levels), "phase")
+    return f"{plural(len(names), 'class').replace('classs', 'classes')} through {phases}: {'; '.join(said)}."
+
+
+def class_promises(result: Result) -> str:
+    """Which classes keep what was promised to them, and where they do not."""
+    words = []
+    for name in class_names(result):
+        rows = [(level, row) for level in result.levels for row in level.classes if row.name == name]
+        judged = [(level, row.promise) for level, row in rows if row.promise is not None]
+        if not judged:
+            continue
+        broken = [(level, outcome) for level, outcome in judged if outcome.verdict == "broken"]
+        open_ = [level for level, outcome in judged if outcome.verdict == "undecided"]
+        promise = f"'{judged[0][1].promise}'"
+        if broken:
+            where = few_words([level_label(level.mode, level.value) for level, _ in broken])
+            words.append(f"{name} breaks {promise} at {where}: {reasons(broken[0][1])}")
+        elif open_:
+            where = few_words([level_label(level.mode, level.value) for level in open_])
+            words.append(f"not decided whether {name} keeps {promise} at {where}")
+        else:
+            words.append(f"{name} keeps {promise}")
+    if not words:
+        return ""
+    text = "; ".join(words)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def outage_sentence(result: Result) -> str:
+    """The longest time that a server was gone."""
+    rows = [
+        (level, row, outage) for level in result.levels for row in level.classes for outage in row.outages
+    ]
+    if not rows:
+        return ""
+    level, row, outage = max(rows, key=lambda found: found[2].down_s or float("inf"))
+    return f"The server of {row.name} was gone in {level_label(level.mode, level.value)}: {outage_words(outage)}."

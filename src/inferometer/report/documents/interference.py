@@ -1,0 +1,170 @@
+"""What models that share a machine cost each other, as a document."""
+
+from collections.abc import Iterator, Sequence
+
+from inferometer.base.units import NS_PER_S
+from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, THROUGHPUT, Difference
+from inferometer.compare.differences import speedup
+from inferometer.compare.interference import NOTHING, Interference, SharedModel, SharedUse
+from inferometer.report.document import (
+    Column,
+    DifferenceBar,
+    Differences,
+    Document,
+    Figure,
+    Message,
+    Section,
+    Table,
+    Tone,
+    message_section,
+    text_columns,
+)
+from inferometer.report.documents.speed import difference_words
+from inferometer.report.format import NONE, difference, duration, level_label, plural, quantity, share, when
+
+
+def interference_document(found: Interference) -> Document:
+    sections = (
+        _figures_section(found),
+        _contention_section(found),
+        _machine_section(found),
+        message_section("notes", "Notes", (Message(text) for text in (*found.problems, *found.notes))),
+    )
+    return Document(
+        kind="Interference",
+        title=" + ".join(row.name for row in found.models) or "models",
+        facts=(
+            f"each at {level_label(found.mode, found.value)}",
+            f"{duration(found.seconds * NS_PER_S)} alone and together, in {plural(found.rounds, 'round')}",
+            ", ".join(dict.fromkeys(row.url for row in found.models)),
+            when(found.started_at),
+        ),
+        verdict=verdict(found),
+        tone=_tone(found),
+        figures=tuple(_headline(found)),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def verdict(found: Interference) -> str:
+    """Who pays how much for sharing, and what they contend for."""
+    if not found.models:
+        return " ".join(("Nothing was measured.", *found.problems))
+    words = []
+    for row in found.models:
+        shown = _shown(row)
+        if shown is None:
+            words.append(f"{row.name} loses nothing that shows")
+            continue
+        cause = "" if row.contends_for == NOTHING else f", by {row.contends_for}"
+        words.append(f"{row.name} is {difference_words(shown)}{_by(shown)} than alone{cause}")
+    return f"{'; '.join(words)}."
+
+
+def _by(row: Difference) -> str:
+    return "" if row.metric == THROUGHPUT else f" by {row.metric}"
+
+
+def _shown(model: SharedModel) -> Difference | None:
+    """The figure that is worse and speaks for the model: throughput first, then the percentiles."""
+    return next((row for row in model.differences if row.verdict == SLOWER), None)
+
+
+def _tone(found: Interference) -> Tone:
+    if found.problems or not found.models:
+        return Tone.BAD
+    return Tone.WARNING if any(row.is_slowed for row in found.models) else Tone.GOOD
+
+
+def _headline(found: Interference) -> Iterator[Figure]:
+    for row in found.models:
+        throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
+        if throughput is not None:
+            tone = Tone.WARNING if throughput.verdict == SLOWER else Tone.PLAIN
+            yield Figure(
+                f"{row.name} throughput", difference(throughput.percent), "together against alone", tone
+            )
+
+
+def _figures_section(found: Interference) -> Section | None:
+    if not found.models:
+        return None
+    columns = (
+        *text_columns("Model", "Figure"),
+        *(Column(name) for name in ("Alone", "Together", "Difference")),
+        *text_columns("Verdict"),
+    )
+    rows, tones, bars = [], [], []
+    for model in found.models:
+        for row in model.differences:
+            rows.append((model.name, row.metric, *_values(row), difference(row.percent), _word(row)))
+            tones.append(_row_tone(row))
+            speed = speedup(row)
+            bars.append(
+                DifferenceBar(
+                    row.metric, speed.value, speed.limits, difference_words(row), _row_tone(row), model.name
+                )
+            )
+    table = Table("Each model alone and together with the others", columns, tuple(rows), tones=tuple(tones))
+    chart = Differences("As fast together as alone (1 is the same)", tuple(bars))
+    return Section("figures", "What sharing costs", "", (table, chart))
+
+
+def _values(row: Difference) -> tuple[str, str]:
+    if row.metric == THROUGHPUT:
+        return f"{quantity(row.base)} infer/s", f"{quantity(row.value)} infer/s"
+    return duration(row.base), duration(row.value)
+
+
+def _word(row: Difference) -> str:
+    return row.reason or row.verdict
+
+
+def _row_tone(row: Difference) -> Tone:
+    return Tone.BAD if row.verdict == SLOWER else Tone.PLAIN if row.verdict == NO_DIFFERENCE else Tone.GOOD
+
+
+def _contention_section(found: Interference) -> Section | None:
+    if not found.models:
+        return None
+    columns = (
+        *text_columns("Model", "Contends for"),
+        *(Column(name) for name in ("Queue alone", "Queue together", "Compute alone", "Compute together")),
+        *text_columns("What shows it"),
+    )
+    rows = tuple((row.name, row.contends_for, *_times(row), row.reason) for row in found.models)
+    table = Table("Where the time is lost", columns, rows)
+    return Section(
+        "contention", "What they contend for", "Queue and compute are the server's, per request.", (table,)
+    )
+
+
+def _times(row: SharedModel) -> tuple[str, ...]:
+    pair = (row.server_alone, row.server_together)
+    return (
+        *(NONE if times is None else duration(times.queue_ns) for times in pair),
+        *(NONE if times is None else duration(times.compute_ns) for times in pair),
+    )
+
+
+def _machine_section(found: Interference) -> Section | None:
+    rows = [(row.name, row.use) for row in found.models] + [("together", found.use)]
+    known = [(name, use) for name, use in rows if use is not None]
+    if not known:
+        return None
+    names = ("Cores busy", "By the server", "Models waited for", "GPU", "GPU memory")
+    columns = (*text_columns("Loaded"), *map(Column, names))
+    table = Table(f"This machine, with {known[0][1].cores} cores", columns, tuple(_machine_rows(known)))
+    return Section("machine", "The machine", "", (table,))
+
+
+def _machine_rows(rows: Sequence[tuple[str, SharedUse]]) -> Iterator[tuple[str, ...]]:
+    for name, use in rows:
+        yield (
+            name,
+            quantity(use.busy),
+            NONE if use.server_cores is None else quantity(use.server_cores),
+            f"{quantity(use.waiting)} cores",
+            NONE if use.gpu_share is None else share(use.gpu_share),
+            NONE if use.gpu_memory_share is None else share(use.gpu_memory_share),
+        )

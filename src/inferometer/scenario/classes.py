@@ -1,0 +1,229 @@
+"""From the classes of a scenario to the options of each: what stands in it, over what was asked for all of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.confined import check_named
+from inferometer.base.errors import UsageError
+from inferometer.base.text import nearest
+from inferometer.measure.checks import LOAD_MODES, make
+from inferometer.measure.mix import WeightedModel
+from inferometer.options.config_file import as_option, option_value
+from inferometer.options.mixing import SCENARIO_REFUSED
+from inferometer.options.option import Option, appended, named
+from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
+from inferometer.options.values import GENERATED, Range
+from inferometer.scenario.spec import ClassSpec, Scenario
+
+RATE = 20.0  # of a class that is left to the command line, where that says nothing
+_OF_RUN = frozenset(
+    (
+        *("warmup_s", "warmup_request_count", "request_count", "precision", "sweep", "binary_search"),
+        *("latency_limit_ms", "profile_export", "shared_memory", "time_limit_s", "collect_metrics"),
+        *("measurement_mode", "measurement_interval_ms", "measurement_request_count", "max_trials"),
+        *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),
+        *("verbose", "verbose_csv", "trace_level", "trace_rate", "trace_count", "log_frequency", "workers"),
+        *LOAD_MODES,
+    )
+)
+"""Fields that no class can have of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClass:
+    """A class with the options of its measurement."""
+
+    name: str
+    spec: ClassSpec
+    options: Options
+    place: str = ""  # its path in the scenario
+    steps: tuple[
+        tuple[str, Options], ...
+    ] = ()  # of visits: what each is called, and the options of its model
+
+
+def planned_classes(
+    scenario: Scenario, base: Options, models: Sequence[WeightedModel], *, folder: Path | None = None
+) -> tuple[PlannedClass, ...]:
+    """Every class. One without a model is taken once for each model of the command line, which also says its load;
+    files are looked for beside that of the scenario, too."""
+    for name, remedy in SCENARIO_REFUSED.items():
+        if name in base.given:
+            raise UsageError(f"{_written(name)} has no place beside --scenario", remedy=remedy)
+    found: list[PlannedClass] = []
+    for name, spec in scenario.classes.items():
+        for label, one in _with_models(name, spec, base, models):
+            place = f"classes.{name}"
+            found.append(_planned(label, place, one, scenario, base, folder))
+    _check_loads(scenario, base)
+    if models and all(spec.names_model for spec in scenario.classes.values()):
+        raise UsageError(
+            f"every class of the scenario names its model, and '{models[0].model}' is given too",
+            remedy="leave it out, or take the model out of a class",
+        )
+    names = [row.name for row in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two classes are called '{twice}'", remedy="give one of them another name")
+    return tuple(found)
+
+
+def _planned(
+    name: str, place: str, spec: ClassSpec, scenario: Scenario, base: Options, folder: Path | None
+) -> PlannedClass:
+    if not spec.has_visits:
+        return PlannedClass(name, spec, _options(place, spec, scenario, base, folder), place)
+    steps = tuple(
+        (step, _options(place, spec.model_copy(update={"model": model}), scenario, base, folder))
+        for step, model in spec.models_by_step.items()
+    )
+    return PlannedClass(name, spec, steps[0][1], place, steps)
+
+
+def _check_loads(scenario: Scenario, base: Options) -> None:
+    """A load of the command line is one value, for classes that name no model."""
+    for field in ("concurrency", "request_rate"):
+        span = getattr(base, field)
+        if span is None or field not in base.given:
+            continue
+        if span.listed or span.end not in (None, span.start):
+            raise UsageError(
+                f"{_written(field)} gives several levels, and phases say how the load changes",
+                remedy="give one value",
+            )
+        if all(spec.names_model for spec in scenario.classes.values()):
+            raise UsageError(
+                f"{_written(field)} is the load of classes that name no model, and all of these do",
+                remedy="change the load in the scenario",
+            )
+
+
+def _with_models(
+    name: str, spec: ClassSpec, base: Options, models: Sequence[WeightedModel]
+) -> list[tuple[str, ClassSpec]]:
+    if spec.names_model or not models:
+        return [(name, spec)]
+    total = sum(row.weight for row in models)
+    rows = []
+    for row in models:
+        part = row.weight / total
+        changes: dict[str, Any] = {"model": row.model}
+        if base.concurrency is not None:
+            changes |= {"concurrency": max(1, round(base.concurrency.start * part)), "rate": None}
+            changes["arrivals"] = "constant"
+        else:
+            whole = base.request_rate.start if base.request_rate is not None else spec.rate
+            if whole is not None or not spec.load:
+                changes["rate"] = (RATE if whole is None else whole) * part
+        rows.append((row.model if len(models) > 1 else name, spec.model_copy(update=changes)))
+    return rows
+
+
+def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, folder: Path | None) -> Options:
+    given = {name: value_of(base, name) for name in base.given if name not in _OF_RUN}
+    if not base.tls.verify_host:
+        given["tls.verify_host"] = False
+    given |= _extra(place, spec)
+    server = spec.server or base.url or scenario.server
+    if server is None:
+        raise UsageError(
+            f"{place} has no server",
+            remedy="name it there, as `server:` of the scenario, or on the command line",
+        )
+    given |= {"url": server, "model": spec.model or given.get("model", "")}
+    if spec.kind is not None and spec.kind not in SERVICE_KINDS:
+        raise UsageError(f"{place}.kind is '{spec.kind}'", remedy=f"give one of {', '.join(SERVICE_KINDS)}")
+    given["service_kind"] = spec.kind or given.get("service_kind", AUTO)
+    given |= {
+        field: value
+        for field, value in (("protocol", spec.protocol), ("batch", spec.batch), ("slo", spec.slo))
+        if value is not None
+    }
+    if spec.data is not None:
+        sources = [spec.data] if isinstance(spec.data, str) else spec.data
+        given["data.sources"] = tuple(
+            source if source in GENERATED else _file(f"{place}.data", source, folder) for source in sources
+        )
+    if spec.has_visits and given["service_kind"] == "torchserve":
+        given.setdefault("bodies", ("{}",))  # it has no metadata, and visits bring what is sent
+    if spec.has_visits and given["service_kind"] == "http":
+        given |= {"model": "", "path": spec.model}  # there are no models: a step calls a path
+    given |= _load(place, spec, folder)
+    defaults = {
+        "request_timeout_s": base.request_timeout_s,
+        "sequence_ids": base.sequence_ids,
+        "duration_s": scenario.seconds,
+    }
+    try:
+        return make(given, defaults={name: value for name, value in defaults.items() if value is not None})
+    except UsageError as error:
+        raise UsageError(f"{place}: {error.message}", remedy=error.remedy) from error
+
+
+def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
+    """The load in the fields of a measurement."""
+    if spec.shape is not None:
+        return {"shape_load": spec.shape}
+    if spec.replay is not None:
+        speed = {"speed": spec.speed} if spec.speed != 1 else {}
+        return {"replay": _file(f"{place}.replay", spec.replay, folder), **speed}
+    if spec.sessions is not None:
+        return {"session_concurrency": spec.sessions}
+    if spec.concurrency is not None:
+        return {"concurrency": Range(spec.concurrency)}
+    arrivals = {"request_distribution": "poisson"} if spec.arrivals == "poisson" else {}
+    return {"request_rate": Range(RATE if spec.rate is None else spec.rate), **arrivals}
+
+
+def _file(place: str, name: str, folder: Path | None) -> str:
+    beside = None if folder is None else folder / name
+    path = str(beside) if beside is not None and not Path(name).exists() and beside.exists() else name
+    check_named(path)
+    if not Path(path).exists():
+        raise UsageError(f"{place} is '{name}', which is no file", remedy="check the name")
+    return path
+
+
+# --- other options of `measure`, by their long names
+
+_ROWS: Mapping[str, Option] = {
+    name: row for _, members in MODERN for row in members for name in (*row.aliases, *row.names)
+}
+
+
+def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
+    found = {}
+    for name, value in spec.options.items():
+        written = as_option(name)
+        row = _ROWS.get(written)
+        where = f"{place}.options.{name}"
+        if row is None:
+            close = nearest(name, [known[2:] for known in _ROWS if known.startswith("--")])
+            remedy = f"did you mean '{close}'?" if close else "see `inferometer measure --help-all`"
+            raise UsageError(f"{where}: there is no such option", remedy=remedy)
+        if row.field in _OF_RUN or row.instead or (row.is_secret and row.field != "headers"):
+            raise UsageError(
+                f"{where} cannot be given to a class", remedy="leave it out; a class has its load beside it"
+            )
+        is_list = isinstance(value, list)
+        words = [_word(part) for part in value] if isinstance(value, list) else [_word(value)]
+        if is_list and row.combine not in (appended, named):
+            words = [",".join(words)]
+        try:
+            read = option_value(row, written, words)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error.message}", remedy=error.remedy) from error
+        if read is not None:
+            found[row.field] = read
+    return found
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _written(field: str) -> str:
+    names = [name for name, row in _ROWS.items() if row.field == field]
+    return names[-1] if names else field

@@ -1,0 +1,207 @@
+"""A scenario while it runs: every class with its own workers, all under one clock, phase after phase."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from inferometer.base.confined import check_command
+from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.notes import Note, Remark
+from inferometer.base.threads import users_environment
+from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
+from inferometer.measure.instrument import Instrument
+from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.mix import WeightedModel, mixed_result
+from inferometer.measure.points import Agenda
+from inferometer.measure.prepare import OWN_HABITS, Setup, prepare
+from inferometer.options.options import Options
+from inferometer.scenario.classes import PlannedClass, planned_classes
+from inferometer.scenario.plans import ClassLoad, PlannedPhase, phase_points
+from inferometer.scenario.spec import Scenario
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result, account
+from inferometer.stats.watcher import Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRequest:
+    """A scenario, and what the command line says beside it."""
+
+    scenario: Scenario
+    options: Options
+    models: tuple[WeightedModel, ...] = ()
+    duration_s: float | None = None  # of all phases together; None is as the scenario says
+    folder: Path | None = None  # of its file
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSetup:
+    """Everything that is known before the load."""
+
+    request: ScenarioRequest
+    classes: tuple[PlannedClass, ...]
+    setups: tuple[Setup, ...]
+    phases: tuple[PlannedPhase, ...]
+    result: Result  # with no levels yet
+
+    @property
+    def options(self) -> Options:
+        return self.request.options
+
+    @property
+    def journal(self) -> None:
+        """Requests of scenarios are not exported."""
+        return None
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(message for setup in self.setups for message in setup.messages))
+
+
+def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
+    """Ask the servers and make the requests of all classes; nothing is sent yet."""
+    scenario = request.scenario
+    for number, phase in enumerate(scenario.phases):
+        if phase.command is not None:
+            check_command(f"phases.{number} of the scenario")
+    classes = planned_classes(scenario, request.options, request.models, folder=request.folder)
+    setups = tuple(_prepared(row, request.folder) for row in classes)
+    loads = [_class_load(row, setup) for row, setup in zip(classes, setups, strict=True)]
+    pace = 1.0 if request.duration_s is None else scenario.seconds / request.duration_s
+    phases = phase_points(scenario.phases, loads, pace=pace)
+    result = mixed_result(setups, [row.name for row in classes])
+    seconds = scenario.seconds / pace
+    effective = replace(
+        result.effective, mode="scenario", schedule=scenario.name, schedule_s=seconds, request_count=0
+    )
+    document = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    result = replace(
+        result,
+        effective=effective,
+        asked={**result.asked, "scenario": scenario.name},
+        model={**result.model, "name": scenario.name or result.model["name"]},
+        scenario=document,
+    )
+    return ScenarioSetup(request, classes, setups, phases, result)
+
+
+def _prepared(row: PlannedClass, folder: Path | None) -> Setup:
+    if row.steps:
+        from inferometer.scenario.visits import prepare_visits
+
+        return prepare_visits(row, folder)
+    setup = prepare(row.options, command="measure", habits=OWN_HABITS)
+    if setup.host is not None:
+        raise UsageError(
+            f"the class '{row.name}' has a Triton in this process", remedy="give it a server of its own"
+        )
+    setup = replace(setup, options=replace(setup.options, workers=row.spec.workers))
+    if row.spec.sessions is not None and setup.sequences is not None:
+        return replace(setup, sequences=setup.sequences._replace(is_repeated=True))
+    return setup
+
+
+def _class_load(row: PlannedClass, setup: Setup) -> ClassLoad:
+    options = setup.options
+    concurrency = options.session_concurrency
+    if options.concurrency is not None:
+        concurrency = int(options.concurrency.start)
+    agenda: Agenda | None = setup.agenda
+    rate = None if options.request_rate is None else float(options.request_rate.start)
+    return ClassLoad(
+        name=row.name,
+        concurrency=concurrency,
+        rate=rate,
+        agenda=agenda,
+        is_random=row.spec.arrivals == "poisson",
+        seed=options.data.seed,
+        cap=options.max_outstanding,
+    )
+
+
+# --- the load
+
+
+def run_scenario(setup: ScenarioSetup, watcher: Watcher) -> Iterator[Result]:
+    """The result after each phase, and once more at the end."""
+    result = setup.result
+    watcher.prepared(result.effective)
+    counted = [phase for phase in setup.phases if phase.spec.is_counted]
+    watcher.planned(len(counted), result.effective.schedule_s)
+    commands = PhaseCommands()
+    with start_groups(setup.setups) as load, contextlib.closing(commands):
+        instrument = group_instrument(setup.setups, load, watcher)
+        try:
+            for phase in setup.phases:
+                commands.start(phase)
+                level = _measured(setup, instrument, phase)
+                if level is not None:
+                    result = replace(result, levels=(*result.levels, level))
+                    yield result
+                if watcher.is_interrupted() or (level is not None and level.has_remark(Note.WORKER_LOST)):
+                    break
+            cut = load.stop(is_urgent=watcher.is_interrupted())
+        except LocalError as error:
+            if not result.levels:
+                raise
+            remarks = (*result.remarks, Remark(Note.WORKER_LOST, str(error)))
+            yield replace(result, remarks=remarks, account=account(result.levels, load.totals()))
+            return
+        remarks = (*result.remarks, *commands.remarks())
+        if cut:
+            words = "1 request was" if cut == 1 else f"{cut:,} requests were"
+            remarks = (*remarks, Remark(Note.CUT_OFF, f"{words} still running at the end and cut off"))
+        yield replace(result, remarks=remarks, account=account(result.levels, load.totals()))
+
+
+def _measured(setup: ScenarioSetup, instrument: Instrument, phase: PlannedPhase) -> Level | None:
+    if not phase.spec.is_counted:
+        instrument.watcher.level_started(phase.point.mode, phase.point.value)
+        warm_up(instrument, phase.point.plan, phase.length_ns)
+        return None
+    names = [row.name for row in setup.classes]
+    settings = class_level_settings(setup.setups, names, phase.length_ns)
+    return measure_level(instrument, settings, phase.point)
+
+
+# --- commands of phases
+
+
+@dataclass(slots=True)
+class PhaseCommands:
+    """Shell commands that were started with their phases; what still runs at the end is ended."""
+
+    _running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
+
+    def start(self, phase: PlannedPhase) -> None:
+        command = phase.spec.command
+        if command is None:
+            return
+        child = subprocess.Popen(
+            command,
+            shell=True,
+            env=users_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._running.append((phase.spec.name, child))
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Of those that failed."""
+        return tuple(
+            Remark(Note.COMMAND_FAILED, f"the command of phase {name} ended with exit code {code}")
+            for name, child in self._running
+            if (code := child.poll()) not in (None, 0)
+        )
+
+    def close(self) -> None:
+        for _, child in self._running:
+            if child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGTERM)
+            child.wait()

@@ -1,0 +1,147 @@
+"""Several models of the real server at once: what we say of each is what the server counts of each."""
+
+import json
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from inferometer import api
+from inferometer.server.embedded import EmbeddedTriton
+from inferometer.stats.watcher import Watcher
+from tests.support.commands import call
+from tests.support.servers import FakeTriton, reply
+
+pytestmark = pytest.mark.live
+
+CLASSES = {
+    "fast": {"model": "simple", "rate": 30},
+    "slow": {"model": "identity_fp32", "rate": 10},
+}
+
+
+def counted(address, model):
+    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/stats", timeout=10) as reply:
+        return json.load(reply)["model_stats"][0]["inference_stats"]["success"]["count"]
+
+
+def test_two_classes_agree_with_the_server(triton):
+    before = {row["model"]: counted(triton.http_address, row["model"]) for row in CLASSES.values()}
+    result = api.scenario(
+        {"server": triton.http_address, "classes": CLASSES, "phases": [{"name": "both", "for": "4s"}]}
+    )
+    (level,) = result.levels
+    for row, asked in zip(level.classes, (30, 10), strict=True):
+        found = row.measurement
+        assert row.rates.due_per_s == pytest.approx(asked, rel=0.05)
+        assert abs(found.request_count - 4 * asked) <= 3
+        assert abs(found.server.counters.success_count - found.request_count) <= 3
+        assert found.server.name == row.model
+        assert found.server.counters.mean_ns("success") <= found.service.mean_ns
+        assert not found.failed_count
+    sent = sum(counted(triton.http_address, model) - count for model, count in before.items())
+    assert sent == result.account.sent
+    assert level.measurement.request_count == sum(row.measurement.request_count for row in level.classes)
+
+
+def test_by_weight_the_server_counts_three_to_one(triton):
+    before = [counted(triton.http_address, model) for model in ("simple", "identity_fp32")]
+    result = api.measure(
+        {"simple": 3, "identity_fp32": 1},
+        url=triton.http_address,
+        service_kind="auto",
+        concurrency=4,
+        request_count=10_000,
+        duration_s=None,
+        workers=2,
+    )
+    after = [counted(triton.http_address, model) for model in ("simple", "identity_fp32")]
+    counts = [now - then for now, then in zip(after, before, strict=True)]
+    assert sum(counts) == 10_000
+    assert counts[0] / 10_000 == pytest.approx(0.75, rel=0.01)
+    (level,) = result.levels
+    assert [row.measurement.request_count for row in level.classes] == counts
+
+
+def test_a_class_that_fails_leaves_the_other_alone(triton):
+    with FakeTriton(usual=reply(b"{}", status=503)) as broken:
+        classes = {
+            "good": {"model": "simple", "rate": 30},
+            "bad": {"model": "fake", "rate": 30, "server": broken.server.address},
+        }
+        result = api.scenario(
+            {"server": triton.http_address, "classes": classes, "phases": [{"name": "both", "for": "2s"}]}
+        )
+    good, bad = result.levels[0].classes
+    assert good.measurement.failed_count == 0
+    assert good.rates.sent_per_s == pytest.approx(30, rel=0.1)
+    assert bad.measurement.request_count == 0
+    assert bad.measurement.failed_count >= 50
+
+
+def test_a_server_that_dies_and_comes_back_is_told_with_its_times():
+    with EmbeddedTriton(load_models=("simple",)) as server:
+        again = EmbeddedTriton(load_models=("simple",), http_port=int(server.http_address.rpartition(":")[2]))
+        seen = {}
+
+        def fail_over():
+            server.stop()
+            seen["gone"] = time.monotonic()
+            again.start()
+            seen["back"] = time.monotonic()
+
+        thread = threading.Thread(target=fail_over)
+
+        class InTheOutage(Watcher):
+            def level_started(self, mode, value):
+                if mode == "phase outage":
+                    thread.start()
+
+        try:
+            result = api.scenario(
+                "failover",
+                model="simple",
+                url=server.http_address,
+                rate=50,
+                duration_s=12,
+                watcher=InTheOutage(),
+            )
+            thread.join()
+        finally:
+            again.stop()
+    outages = [row for level in result.levels for one in level.classes for row in one.outages]
+    assert sum(outage.lost for outage in outages) > 0
+    assert outages[-1].back_s is not None
+    assert sum(outage.down_s or 0.0 for outage in outages) <= seen["back"] - seen["gone"] + 5
+    assert result.levels[-1].measurement.request_count > 0
+
+
+def test_the_command_line_does_it_all(triton, tmp_path):
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text(
+        f"server: {triton.http_address}\nclasses: {{a: {{model: simple, rate: 40, slo: p99<5s}}}}\n"
+        "phases: [{name: peak, for: 1s, command: 'true'}]\n"
+    )
+    page = tmp_path / "page.html"
+    done = call("inferometer", "measure", "--scenario", str(scenario), "--html", str(page), "--no-store")
+    assert done.code == 0, done.stderr
+    assert "phase peak" in page.read_text()
+    scenario.write_text("classes: {a: {rat: 1}}\n")
+    done = call("inferometer", "measure", "--scenario", str(scenario))
+    assert done.code == 2
+    assert "classes.a.rat is not known; did you mean 'rate'?" in done.stderr
+    listed = call("inferometer", "measure", "--scenario", "list").stdout
+    assert all(name in listed for name in ("steady", "daily", "spike", "soak", "failover"))
+
+
+def test_models_that_share_a_server_are_told_what_that_costs(triton):
+    found = api.interfere("simple", "upper", url=triton.http_address, service_kind="auto", duration_s=1.0)
+    assert [row.name for row in found.models] == ["simple", "upper"]
+    assert found.rounds == 10
+    for row in found.models:
+        assert row.alone.request_count
+        assert row.together.request_count
+        assert row.server_alone.requests > 0
+        assert row.server_together.requests > 0
+        assert {difference.metric for difference in row.differences} >= {"throughput", "p50", "p99"}

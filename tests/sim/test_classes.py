@@ -1,0 +1,121 @@
+"""Classes of traffic on a simulated clock: each has its own figures, whatever happens to the others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inferometer.base import status
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.mixture import mixture
+from inferometer.load.plan import Closed, Constant, Joint, Open
+from inferometer.load.together import Together
+from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
+from inferometer.measure.level import measure_level
+from inferometer.stats.measurement import MIXED, PHASE
+from inferometer.stats.slo import parse_slo
+from inferometer.stats.stopping import Precision
+from tests.support.clock import FakeClock
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
+
+
+def steady(number, sent_ns):
+    return Reply(5 * NS_PER_MS)
+
+
+def refusing(number, sent_ns):
+    return Reply(NS_PER_MS, status=status.HTTP + 500)
+
+
+def dying(number, sent_ns):
+    """Gone from second 2 to second 3 after the start."""
+    after_s = (sent_ns - FakeClock()()) / NS_PER_S
+    return Reply(NS_PER_MS, status=status.RESET) if 2 <= after_s < 3 else Reply(2 * NS_PER_MS)
+
+
+@pytest.fixture
+def phase(level_settings):
+    """A phase of four seconds with two classes, 30/s and 10/s."""
+
+    def make(*scripts, promise=None):
+        clocks = [FakeClock() for _ in scripts]
+        loads = [
+            SimulatedLoad(FakeServer(script), clock) for script, clock in zip(scripts, clocks, strict=True)
+        ]
+        load = Together(loads, [1] * len(scripts), clocks[0])
+        timed = level_settings(
+            window_ns=NS_PER_S // 2, rule=Precision(0.0, 4 * NS_PER_S), is_timed=True, judges_promise=True
+        )
+        classes = tuple(
+            ClassSettings(name, "http://here", replace(timed, promise=promise)) for name in ("a", "b")
+        )
+        settings = replace(timed, classes=classes[: len(scripts)], class_of_step=tuple(range(len(scripts))))
+        points = [LoadPoint("request_rate", rate, Open(Constant(rate)), rate) for rate in (30, 10)]
+        points = points[: len(scripts)]
+        point = LoadPoint(
+            f"{PHASE}peak",
+            1,
+            Joint(tuple(row.plan for row in points)),
+            sum(row.value for row in points),
+            name="peak",
+            classes=tuple(points),
+        )
+        from inferometer.stats.watcher import Watcher
+
+        instrument = Instrument(load, clocks[0], lambda: None, Watcher(), examples_of=load.examples_of)
+        return measure_level(instrument, settings, point)
+
+    return make
+
+
+def test_each_class_has_its_rate_and_the_level_their_sum(phase):
+    level = phase(steady, steady)
+    a, b = level.classes
+    # The last of each is due when the phase ends, and ends after it.
+    assert (a.measurement.request_count, b.measurement.request_count) == (119, 39)
+    assert (a.rates.due_per_s, a.rates.sent_per_s) == (30, 30)
+    assert (b.rates.due_per_s, b.rates.sent_per_s) == (10, 10)
+    assert level.measurement.request_count == 158
+    assert level.rates.sent_per_s == 40
+    assert (a.share, b.share) == (119 / 158, 39 / 158)
+    assert level.name == "peak"
+    assert [len(row.windows) for row in level.classes] == [len(level.windows)] * 2
+
+
+def test_a_class_that_fails_does_not_touch_the_figures_of_another(phase):
+    alone, beside = phase(steady), phase(steady, refusing)
+    other = beside.classes[1]
+    assert other.measurement.failed_count == 39
+    assert other.measurement.failures[0].kind == "http 500"
+    assert beside.classes[0].measurement.latency == alone.classes[0].measurement.latency
+    assert beside.classes[0].measurement.infer_per_s == alone.classes[0].measurement.infer_per_s
+    assert beside.classes[0].measurement.failures == ()
+
+
+def test_a_phase_lasts_for_its_time_though_a_server_is_gone(phase):
+    level = phase(dying)
+    (outage,) = level.classes[0].outages
+    assert 1.9 < outage.gone_s < 2.1
+    assert 0.9 < outage.down_s < 1.2
+    assert outage.recovery_s == 0
+    assert level.windows[-1].start_s + level.windows[-1].duration_ns / NS_PER_S == 4
+
+
+def test_each_class_is_held_to_its_own_promise(phase):
+    level = phase(steady, refusing, promise=parse_slo("p50<10ms"))
+    assert [row.promise.verdict for row in level.classes] == ["kept", "broken"]
+    assert level.promise is None
+
+
+def test_by_weight_classes_share_slots_and_windows(rig, level_settings):
+    order = mixture([3, 1], [1, 1])
+    made = rig(lambda number, sent: Reply(NS_PER_MS), requests=len(order))
+    settings = level_settings()
+    classes = tuple(ClassSettings(name, "", settings, weight=1.0, share=0.5) for name in ("a", "b"))
+    settings = replace(settings, classes=classes, class_of_step=tuple(owner for owner, _ in order))
+    level = measure_level(made.instrument, settings, LoadPoint("concurrency", 4, Closed(4)))
+    counts = [row.measurement.request_count for row in level.classes]
+    assert sum(counts) == level.measurement.request_count
+    assert np.isclose(counts[0] / sum(counts), 0.75, atol=0.001)
+    assert {row.mode for row in level.classes} == {MIXED}
+    assert level.measurement.server is None

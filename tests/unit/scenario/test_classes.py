@@ -1,0 +1,82 @@
+"""What each class of a scenario asks of its measurement."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.measure.checks import make
+from inferometer.measure.mix import WeightedModel
+from inferometer.options.options import AUTO
+from inferometer.options.values import Range
+from inferometer.scenario.classes import planned_classes
+from inferometer.scenario.spec import checked_scenario
+
+
+def planned(classes, *models, folder=None, **given):
+    scenario = checked_scenario({"classes": classes}, "it")
+    base = make({"service_kind": AUTO, "url": "here:1", **given}, defaults={"request_timeout_s": 5.0})
+    return planned_classes(scenario, base, [WeightedModel(*model) for model in models], folder=folder)
+
+
+def test_what_is_asked_for_all_holds_for_each_class_unless_it_says_otherwise():
+    one, two = planned(
+        {
+            "a": {"model": "m", "rate": 3, "options": {"header": ["x: y"], "string-length": 7}},
+            "b": {"model": "n", "server": "there:2", "concurrency": 4, "slo": "p99<1s"},
+        },
+        batch=2,
+    )
+    assert (one.options.url, two.options.url) == ("here:1", "there:2")
+    assert (one.options.batch, two.options.batch) == (2, 2)
+    assert one.options.request_rate == Range(3.0)
+    assert two.options.concurrency == Range(4)
+    assert two.options.slo == "p99<1s"
+    assert [name for name, _ in one.options.headers] == ["x"]
+    assert one.options.data.string_length == 7
+    assert one.options.request_timeout_s == 5.0
+
+
+def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
+    rows = planned({"traffic": {"rate": 20}}, ("m", 3.0), ("n", 1.0), request_rate=Range(100))
+    assert [(row.name, row.options.model, row.spec.rate) for row in rows] == [("m", "m", 75), ("n", "n", 25)]
+    (row,) = planned({"traffic": {"rate": 20, "arrivals": "poisson"}}, ("m",), concurrency=Range(4))
+    assert (row.name, row.spec.concurrency, row.spec.rate) == ("traffic", 4, None)
+
+
+@pytest.mark.parametrize(
+    ("classes", "given", "said"),
+    [
+        (
+            {"a": {"model": "m", "options": {"hedder": "x"}}},
+            {},
+            "classes.a.options.hedder: there is no such option",
+        ),
+        (
+            {"a": {"model": "m", "options": {"rate": 3}}},
+            {},
+            "classes.a.options.rate cannot be given to a class",
+        ),
+        ({"a": {"model": "m", "options": {"batch": "x"}}}, {}, "classes.a.options.batch: "),
+        ({"a": {"model": "m", "kind": "tritn"}}, {}, "classes.a.kind is 'tritn'"),
+        ({"a": {"model": "m", "replay": "no.jsonl"}}, {}, "classes.a.replay is 'no.jsonl', which is no file"),
+        ({"a": {"model": "m", "slo": "p99<5"}}, {}, "classes.a: 'p99<5' has no unit"),
+        (
+            {"a": {"model": "m", "rate": 1}},
+            {"request_rate": Range(5)},
+            "is the load of classes that name no model",
+        ),
+        ({"a": {"rate": 1}}, {"request_rate": Range.of([1, 2])}, "gives several levels"),
+        ({"a": {"model": "m", "rate": 1}}, {"request_count": 5}, "--requests has no place beside --scenario"),
+    ],
+)
+def test_what_cannot_be_is_named_by_its_path(classes, given, said):
+    with pytest.raises(UsageError) as caught:
+        planned(classes, **given)
+    assert said in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_files_are_looked_for_beside_the_scenario(tmp_path):
+    (tmp_path / "trace.jsonl").write_text('{"timestamp": 0}\n')
+    (row,) = planned({"a": {"model": "m", "replay": "trace.jsonl", "speed": 2}}, folder=tmp_path)
+    assert row.options.replay == str(tmp_path / "trace.jsonl")
+    assert row.options.speed == 2

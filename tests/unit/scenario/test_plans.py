@@ -1,0 +1,81 @@
+"""What each class sends in each phase."""
+
+import pytest
+
+from inferometer.base.units import NS_PER_S
+from inferometer.load.plan import Closed, Constant, Open, Poisson, Ramps, Stairs, parse_shape
+from inferometer.measure.points import Agenda
+from inferometer.scenario.plans import ClassLoad, phase_points
+from inferometer.scenario.spec import checked_scenario
+
+
+def planned(phases, *loads, pace=1.0):
+    classes = {load.name: {} for load in loads}
+    scenario = checked_scenario({"classes": classes, "phases": phases}, "it")
+    return phase_points(scenario.phases, loads, pace=pace)
+
+
+def plans(phases, load, **more):
+    return [phase.point.plan.plans[0] for phase in planned(phases, load, **more)]
+
+
+def test_a_rate_is_multiplied_by_the_load_of_the_phase():
+    low, high = plans(
+        [{"name": "a", "for": 1, "load": 0.5}, {"name": "b", "for": 1, "load": 2}], ClassLoad("x", rate=10)
+    )
+    assert (low, high) == (Open(Constant(5)), Open(Constant(20)))
+
+
+def test_a_ramp_of_a_rate_has_the_requests_of_its_mean():
+    (ramp,) = plans([{"name": "a", "for": 10, "load": "0..2"}], ClassLoad("x", rate=10))
+    assert isinstance(ramp.schedule, Ramps)
+    assert ramp.schedule.due_ns(99) == pytest.approx(10 * NS_PER_S, abs=2)
+    assert ramp.schedule.due_ns(100) - ramp.schedule.due_ns(99) == pytest.approx(NS_PER_S / 20, rel=0.01)
+
+
+def test_a_ramp_of_concurrency_climbs_stairs():
+    (ramp,) = plans([{"name": "a", "for": 10, "load": "0.5..2"}], ClassLoad("x", concurrency=4))
+    assert isinstance(ramp, Stairs)
+    assert [height for _, height in ramp.steps] == [2, 3, 4, 5, 6, 7, 8]
+    assert ramp.steps[-1][0] < 10 * NS_PER_S
+
+
+def test_half_of_one_request_in_flight_is_one():
+    half, ramp = plans(
+        [{"name": "a", "for": 1, "load": 0.4}, {"name": "b", "for": 1, "load": "0.5..2"}],
+        ClassLoad("x", concurrency=1),
+    )
+    assert half == Closed(1)
+    assert [height for _, height in ramp.steps] == [1, 2]
+
+
+def test_nothing_is_sent_at_no_load_and_a_class_may_have_a_factor_of_its_own():
+    phases = [{"name": "a", "for": 1, "load": 0, "classes": {"y": {"rate": 7}}}]
+    (phase,) = planned(phases, ClassLoad("x", rate=10), ClassLoad("y", rate=1))
+    assert phase.point.plan.plans == (Closed(0), Open(Constant(7)))
+    assert [row.value for row in phase.point.classes] == [0, 7]
+
+
+def test_random_arrivals_differ_from_phase_to_phase():
+    one, two = plans(
+        [{"name": "a", "for": 1}, {"name": "b", "for": 1}], ClassLoad("x", rate=10, is_random=True)
+    )
+    assert isinstance(one.schedule, Poisson)
+    assert one.schedule.seed != two.schedule.seed
+
+
+def test_a_shape_goes_on_through_the_phases_and_takes_their_pace():
+    shape = parse_shape("hold 10 for 1s then hold 30 for 1s")
+    load = ClassLoad("x", agenda=Agenda(shape, shape.count))
+    one, two, three = plans([{"name": name, "for": 1} for name in "abc"], load)
+    # What is due at a border belongs to the phase that begins there.
+    assert [part.schedule.count for part in (one, two, three)] == [9, 30, 1]
+    half = plans([{"name": "a", "for": 1}, {"name": "b", "for": 1}], load, pace=2)
+    assert [part.schedule.count for part in half] == [4, 15]
+
+
+def test_a_pace_shortens_phases_and_keeps_rates():
+    one, two = planned([{"name": "a", "for": 10}, {"name": "b", "for": 30}], ClassLoad("x", rate=5), pace=10)
+    assert (one.length_ns, two.start_ns, two.length_ns) == (NS_PER_S, NS_PER_S, 3 * NS_PER_S)
+    assert two.point.asked_per_s == 5
+    assert two.point.mode == "phase b"

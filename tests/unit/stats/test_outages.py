@@ -1,0 +1,79 @@
+"""When a server was gone, and how long it took until it was as before."""
+
+import numpy as np
+
+from inferometer.base import status
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.records.records import COLUMNS, from_rows
+from inferometer.stats.outages import OutageWatch
+
+
+def records(*rows):
+    """(end in ms, latency in ms, status)."""
+    cells = np.zeros((len(rows), len(COLUMNS)), dtype=np.int64)
+    for place, (end_ms, latency_ms, code) in enumerate(rows):
+        values = {
+            "due_ns": (end_ms - latency_ms) * NS_PER_MS,
+            "sent_ns": (end_ms - latency_ms) * NS_PER_MS,
+            "end_ns": end_ms * NS_PER_MS,
+            "status": code,
+        }
+        for name, value in values.items():
+            cells[place, COLUMNS.index(name)] = value
+    return from_rows(cells)
+
+
+def course(*rows, pieces=1):
+    watch = OutageWatch(start_ns=0, is_open=True)
+    whole = records(*rows)
+    for part in np.array_split(np.arange(len(rows)), pieces):
+        chosen = np.zeros(len(rows), dtype=np.bool_)
+        chosen[part] = True
+        watch.add(whole.where(chosen))
+    return watch.outages()
+
+
+GOOD = [(ms, 5, status.OK) for ms in range(100, 2000, 100)]
+LOST = [(ms, 1, status.CONNECT) for ms in range(2000, 4000, 100)]
+SLOW = [(ms, 900, status.OK) for ms in range(4000, 4500, 100)]
+BACK = [(ms, 5, status.OK) for ms in range(4500, 8000, 100)]
+
+
+def test_a_server_that_answers_was_never_gone():
+    assert course(*GOOD) == ()
+    assert course((100, 5, status.HTTP + 500), (200, 5, status.OK)) == ()
+
+
+def test_gone_back_and_recovered_are_told_to_the_millisecond_however_records_come():
+    for pieces in (1, 2, 7, 50):
+        (found,) = course(*GOOD, *LOST, *SLOW, *BACK, pieces=pieces)
+        assert (found.gone_s, found.noticed_s, found.back_s, found.recovered_s) == (1.9, 2.0, 4.0, 4.5)
+        assert (found.lost, found.down_s, found.recovery_s) == (20, 2.1, 0.5)
+
+
+def test_one_that_does_not_come_back_says_so():
+    (found,) = course(*GOOD, *LOST)
+    assert found.back_s is None
+    assert found.down_s is None
+    assert found.recovery_s is None
+
+
+def test_one_that_stays_slow_has_not_recovered():
+    (found,) = course(*GOOD, *LOST, *[(ms, 900, status.OK) for ms in range(4000, 9000, 100)])
+    assert found.back_s == 4.0
+    assert found.recovered_s is None
+
+
+def test_answers_that_come_in_between_are_one_outage_and_later_ones_another():
+    flicker = [(4000, 5, status.OK), (4100, 1, status.RESET)]
+    (found,) = course(*GOOD, *LOST, *flicker, *[(ms, 5, status.OK) for ms in range(4200, 8000, 100)])
+    assert found.lost == 21
+    assert found.back_s == 4.2
+    again = [(9000, 1, status.CONNECT), *((ms, 5, status.OK) for ms in range(9100, 11000, 100))]
+    assert len(course(*GOOD, *LOST, *BACK, *again)) == 2
+
+
+def test_times_count_from_the_start_of_the_level():
+    watch = OutageWatch(start_ns=NS_PER_S, is_open=True)
+    watch.add(records(*GOOD, *LOST, *BACK))
+    assert round(watch.outages()[0].gone_s, 6) == 0.9
