@@ -8,7 +8,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench side-by-side trust fuzz torture mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust twin fuzz torture capacity-check mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -114,6 +114,9 @@ JOBS ?= 4
 torture: $(STAMP)  ## random runs against faulty servers and machines: RUNS=10000 SEED=2 for more, 40 minutes
 	$(PYTHON) -m tests.torture --runs $(RUNS) --seed $(SEED) --jobs $(JOBS)
 
+capacity-check: $(STAMP)  ## is the number of replicas right? Plans for planted servers, really run; 10 minutes on a quiet machine
+	$(PYTHON) -m tests.support.real_capacity
+
 COUNT ?= 60
 
 mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tests notice: COUNT=200 SEED=2 for more
@@ -122,8 +125,19 @@ mutate: $(STAMP)  ## plant small faults into the arithmetic, and see whether tes
 bench: $(STAMP)  ## the benchmarks against perf_analyzer, wrk, nginx, aiperf and guidellm
 	$(PYTHON) -m benchmarks
 
+MINUTES ?= 30
+PACE ?= 10
+
+soak: $(STAMP)  ## half an hour of load at ten times its pace: memory of every process and our own lag stay as they are
+	$(PYTHON) -m benchmarks.soak --minutes $(MINUTES) --pace $(PACE)
+
 trust: $(STAMP)  ## docs/trust.md: what we say of servers whose figures are known
 	$(PYTHON) -m benchmarks.trust
+
+TWIN ?= dist/twin
+
+twin: $(STAMP)  ## a twin of the real Triton at 57 loads held out from its fit, 12 minutes: TWIN=FOLDER goes on from there
+	$(PYTHON) -m benchmarks.twin --folder $(TWIN)
 
 docs: $(STAMP)  ## the documentation as a site that opens offline: dist/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
