@@ -1,7 +1,10 @@
-"""CPU per request of a mixed load against a plain one: the same command, the same server."""
+"""CPU per request of a mixed load, and of visits, against a plain load: the same command, the same server."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from benchmarks.arithmetic import Usage, marginal_us
 from benchmarks.bar import Contest, Sample, Setting
@@ -34,3 +37,53 @@ def mixed_cpu(setting: Setting) -> Iterator[Contest]:
 
         spend(100, MIXED)  # the very first start takes longer
         yield Contest(ours=lambda: measure(MIXED), theirs=lambda: measure(PLAIN))
+
+
+PLAIN_CLASS = "model: simple"
+FLOW = """flow:
+  - {name: a, call: simple}
+  - {name: b, call: simple, inputs: {INPUT0: $a.OUTPUT0}}
+  - {name: c, call: simple, inputs: {INPUT0: $b.OUTPUT0}}"""
+IN_PYTHON = "visit: steps.py:visit\nsteps: {a: simple}"
+FUNCTION = """from inferometer.visits import call
+
+
+def visit(number):
+    found = yield call("a")
+    for _ in range(2):
+        found = yield call("a", {"INPUT0": found["OUTPUT0"]})
+"""
+
+
+def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManager[Contest]]:
+    """Marginal CPU of one more request of a visit of three steps, against one more that depends on none."""
+
+    @contextlib.contextmanager
+    def opened(setting: Setting) -> Iterator[Contest]:
+        from inferometer.server.embedded import EmbeddedTriton
+
+        with EmbeddedTriton(load_models=("simple",)) as server, tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "steps.py").write_text(FUNCTION)
+
+            def spend(seconds: float, load: str) -> Usage:
+                file, told = folder / "scenario.yaml", folder / "told.json"
+                lines = "\n".join(f"    {line}" for line in ("concurrency: 4", *load.splitlines()))
+                file.write_text(
+                    f"server: {server.http_address}\nclasses:\n  a:\n{lines}\n"
+                    f"phases:\n  - {{name: open, for: {seconds}s}}\n"
+                )
+                command = [our_script("inferometer"), "measure", "--scenario", str(file), "--json", str(told)]
+                ended = run([*command, "-q", "--no-store", "--config", "none"], timeout_s=MARGIN_S + seconds)
+                (level,) = json.loads(told.read_text())["levels"]
+                return Usage(ended.cpu_s, level["measurement"]["request_count"])
+
+            def measure(load: str) -> Sample:
+                return Sample(
+                    marginal_us(spend(max(1.0, setting.seconds * SHORT), load), spend(setting.seconds, load))
+                )
+
+            spend(1.0, kind)  # the very first start takes longer
+            yield Contest(ours=lambda: measure(kind), theirs=lambda: measure(PLAIN_CLASS))
+
+    return opened

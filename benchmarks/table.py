@@ -6,7 +6,7 @@ from benchmarks.cluster import AT_A_RATE, IN_FLIGHT, cluster_cpu
 from benchmarks.in_process import in_process_p50
 from benchmarks.live_page import live_page_cpu, live_page_lag
 from benchmarks.merge import merge_bar
-from benchmarks.mixed import mixed_cpu
+from benchmarks.mixed import FLOW, IN_PYTHON, mixed_cpu, visit_cpu
 from benchmarks.startup import COMMANDS, startup_cpu
 from benchmarks.store import store_bar
 from benchmarks.streams import AIPERF, GUIDELLM, LENGTHS, StreamRuns, one_core_rate, shared_core
@@ -66,6 +66,19 @@ BARS = (
         target=1.1,
         rival="ours with one model",
         open=mixed_cpu,
+    ),
+    *(
+        Bar(
+            name=name,
+            title=f"CPU per request, HTTP, visits of three steps {words}, 4 visitors",
+            unit="us",
+            rival="requests that depend on none",
+            open=visit_cpu(kind),
+        )
+        for name, words, kind in (
+            ("visit-cpu", "in a file", FLOW),
+            ("visit-cpu-python", "in Python", IN_PYTHON),
+        )
     ),
     Bar(
         name="shm-cpu",

@@ -146,6 +146,7 @@ def test_terminal_shows_a_block_and_a_signal_gives_a_valid_report(
             while b"outstanding" not in block or b"warming up" in block:
                 shown += os.read(ours, 4096)
                 block = shown.rpartition("▸".encode())[2]
+            assert fake.wait_for_inferences(len(fake.inferences) + 5)  # the level has answers
             process.send_signal(number)
             stdout, _ = process.communicate(timeout=DEADLINE_S)
         finally:

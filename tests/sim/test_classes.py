@@ -37,14 +37,18 @@ def dying(number, sent_ns):
 def phase(level_settings):
     """A phase of four seconds with two classes, 30/s and 10/s."""
 
-    def make(*scripts, promise=None):
+    def make(*scripts, promise=None, awaits_answers=False):
         clocks = [FakeClock() for _ in scripts]
         loads = [
             SimulatedLoad(FakeServer(script), clock) for script, clock in zip(scripts, clocks, strict=True)
         ]
         load = Together(loads, [1] * len(scripts), clocks[0])
         timed = level_settings(
-            window_ns=NS_PER_S // 2, rule=Precision(0.0, 4 * NS_PER_S), is_timed=True, judges_promise=True
+            window_ns=NS_PER_S // 2,
+            rule=Precision(0.0, 4 * NS_PER_S),
+            is_timed=True,
+            judges_promise=True,
+            awaits_answers=awaits_answers,
         )
         classes = tuple(
             ClassSettings(name, "http://here", replace(timed, promise=promise)) for name in ("a", "b")
@@ -99,6 +103,18 @@ def test_a_phase_lasts_for_its_time_though_a_server_is_gone(phase):
     assert 0.9 < outage.down_s < 1.2
     assert outage.recovery_s == 0
     assert level.windows[-1].start_s + level.windows[-1].duration_ns / NS_PER_S == 4
+
+
+@pytest.mark.parametrize(("awake_s", "end_s"), [(6.2, 6.5), (60, 9)])
+def test_where_answers_are_awaited_it_lasts_until_all_have_answered_or_seem_gone(phase, awake_s, end_s):
+    awake_ns = FakeClock()() + round(awake_s * NS_PER_S)
+
+    def asleep(number, sent_ns):
+        return Reply(max(awake_ns - sent_ns, 0) + NS_PER_MS)
+
+    level = phase(steady, asleep, awaits_answers=True)
+    assert level.windows[-1].start_s + level.windows[-1].duration_ns / NS_PER_S == end_s
+    assert (level.classes[1].measurement is not None) == (awake_s < end_s)
 
 
 def test_each_class_is_held_to_its_own_promise(phase):

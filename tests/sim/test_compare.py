@@ -144,6 +144,19 @@ def test_all_turns_make_one_level_without_the_gaps():
     assert len(level.windows) == 30  # the slow one has no time for more
 
 
+@pytest.mark.parametrize("begin_ms", [3040, 3120])
+def test_a_stall_does_not_end_the_comparison_but_counts(begin_ms):
+    first_ns, last_ns = (FakeClock()() + ms * NS_PER_MS for ms in (begin_ms, begin_ms + 400))
+
+    def stalled(number, sent_ns):
+        return Reply(4 * NS_PER_MS + (last_ns - sent_ns if first_ns <= sent_ns < last_ns else 0))
+
+    point = LoadPoint("request_rate", 100.0, Open(Constant(100.0)))
+    first, second = all_series({"a": steady(4), "b": stalled}, point=point)
+    assert len(first.windows) == len(second.windows) == 60
+    assert merged(second, point).measurement.latency.max_ns > 100 * NS_PER_MS
+
+
 def test_a_variant_that_dies_ends_the_comparison():
     def dies(number, sent_ns):
         return Reply(NS_PER_MS, status.RESET if sent_ns > 3 * NS_PER_S else status.OK)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import inferometer
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.base.notes import Note
+from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity, share
 from inferometer.base.units import duration as time_words
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_turns
@@ -40,7 +40,7 @@ from inferometer.measure.prepare import Setup, prepare
 from inferometer.observe.statistics import Counters, difference
 from inferometer.options.mixing import INTERFERE_REFUSED
 from inferometer.options.options import DURATION_S, Options
-from inferometer.stats.measurement import FULL, HostUse, Measurement
+from inferometer.stats.measurement import FULL, HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, measurement
 from inferometer.stats.watcher import Watcher, completed
 from inferometer.stats.windows import Window, join_windows
@@ -48,6 +48,8 @@ from inferometer.stats.windows import Window, join_windows
 ROUNDS = 40
 FEWEST_ROUNDS = 10
 SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
+FEWEST_ANSWERS = 4  # of each model in a turn, at first look
+FAILING_NS = NS_PER_S  # a first look of this length in which all requests of a model fail is the last
 LEAST_TURN_NS = 100 * NS_PER_MS
 LONGEST_TURN_NS = 60 * NS_PER_S
 WAITING = 0.1  # cores more that models wait for: they contend for cores
@@ -98,14 +100,14 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
     names = [model.name for model in request.models]
     point = next(iter(points(setups[0].options, setups[0].last, LastOutcome())))
     duration_ns = round((request.options.duration_s or DURATION_S) * NS_PER_S)
-    rounds = max(FEWEST_ROUNDS, min(ROUNDS, duration_ns // SHORTEST_TURN_NS) // 2 * 2)
+    turn_ns = max(duration_ns // _rounds(duration_ns, SHORTEST_TURN_NS), LEAST_TURN_NS)
     watcher.prepared(setups[0].result.effective)
     watcher.planned(1, None)
     watcher.level_started(point.mode, point.value)
     with start_groups(setups) as load:
         instrument = group_instrument(setups, load, completed(_Quiet(watcher)))
-        session = _Session(instrument, setups, names, point, max(duration_ns // rounds, LEAST_TURN_NS))
-        problems = session.measure(rounds, watcher)
+        session = _Session(instrument, setups, names, point, turn_ns)
+        problems = session.measure(duration_ns, watcher)
     whole = session.together
     rounds = min(len(turns.windows) for turns in session.all_turns)
     models = tuple(session.model(number) for number in range(len(setups))) if rounds else ()
@@ -156,14 +158,11 @@ class _Session:
     def _settings(self) -> LevelSettings:
         return class_level_settings(self.setups, self.names, self.turn_ns)
 
-    def measure(self, rounds: int, watcher: Watcher) -> list[str]:
-        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did.
-
-        That one gets longer until all have answered."""
-        while problem := self._turn(_Turns(self.together.loaded)):
-            if watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
-                return [problem]
-            self.turn_ns *= 4
+    def measure(self, duration_ns: int, watcher: Watcher) -> list[str]:
+        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
+        if problem := self._first_look(watcher):
+            return [problem]
+        rounds = _rounds(duration_ns, self.turn_ns)
         for number in range(rounds):
             order = self.all_turns if number % 2 == 0 else self.all_turns[::-1]
             for turns in order:
@@ -177,31 +176,56 @@ class _Session:
             watcher.round_finished(number + 1, rounds, told)
         return []
 
+    def _first_look(self, watcher: Watcher) -> str:
+        """It gets longer until all have given a few answers; why they do not, if so."""
+        while True:
+            level, _ = self._measured(self.together, awaits_answers=False)
+            found = [row.measurement for row in level.classes]
+            is_enough = all(row is not None and row.request_count >= FEWEST_ANSWERS for row in found)
+            is_failing = any(row is not None and row.failed_count and not row.request_count for row in found)
+            is_hopeless = (is_failing and self.turn_ns >= FAILING_NS) or level.has_remark(Note.WORKER_LOST)
+            if is_enough or is_hopeless or watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
+                return self._trouble(level, self.together)
+            self.turn_ns *= 4
+
     def _drop_half_round(self, number: int) -> None:
         for turns in self.all_turns:
             del turns.windows[number:], turns.hosts[number:]
 
     def _turn(self, turns: _Turns) -> str:
         """Measure it; why it cannot be used, if it cannot."""
+        level, windows = self._measured(turns, awaits_answers=True)
+        if problem := self._trouble(level, turns):
+            return problem
+        turns.windows.append((join_windows(windows),))
+        turns.hosts += [] if level.host is None else [level.host]
+        return ""
+
+    def _measured(self, turns: _Turns, *, awaits_answers: bool) -> tuple[Level, tuple[Window, ...]]:
         loaded = [number in turns.loaded for number in range(len(self.setups))]
         idle = replace(self.point, plan=Closed(0), asked_per_s=None)
         classes = tuple(self.point if is_loaded else idle for is_loaded in loaded)
         plans = tuple(row.plan for row in classes)
         joint = Joint(tuple(plan for plan in plans if not isinstance(plan, Joint)))  # type: ignore[misc]
         point = replace(self.point, plan=joint, asked_per_s=None, classes=classes)
-        level, windows = measure_level_windows(self.instrument, self._settings, point)
-        try:
+        settings = replace(self._settings, awaits_answers=awaits_answers)
+        level, windows = measure_level_windows(self.instrument, settings, point)
+        try:  # nothing of it is left in the server when the next one begins
             self.instrument.load.apply(Closed(0))
         except LocalError as error:
-            return str(error)
+            level = replace(level, remarks=(*level.remarks, Remark(Note.WORKER_LOST, str(error))))
+        return level, windows
+
+    def _trouble(self, level: Level, turns: _Turns) -> str:
+        """Why the turn cannot be used, if it cannot."""
         if level.has_remark(Note.WORKER_LOST):
             return next(remark.text for remark in level.remarks if remark.note is Note.WORKER_LOST)
         for number in turns.loaded:
             found = level.classes[number].measurement
             if found is None or not found.request_count:
-                return f"'{self.names[number]}' gave no good answer in a turn of {time_words(self.turn_ns)}"
-        turns.windows.append((join_windows(windows),))
-        turns.hosts += [] if level.host is None else [level.host]
+                length_ns = sum(window.duration_ns for window in level.windows)
+                failed = "" if found is None or not found.failures else f": {found.failures[0].example}"
+                return f"'{self.names[number]}' gave no good answer in {time_words(length_ns)}{failed}"
         return ""
 
     def model(self, number: int) -> SharedModel:
@@ -247,6 +271,11 @@ class _Session:
             examples={} if examples_of is None else examples_of(number),
         )
         return measurement(join_windows(without_gaps(windows, is_alone=False)), subject)
+
+
+def _rounds(duration_ns: int, turn_ns: int) -> int:
+    """As many as there is time for: an even number, so that both orders come as often."""
+    return max(FEWEST_ROUNDS, min(ROUNDS, duration_ns // turn_ns) // 2 * 2)
 
 
 def _per_s(turn: Sequence[Window], number: int) -> float:

@@ -103,6 +103,7 @@ class RoundPlan:
     rounds: int
     count: int | None = None
     turn_ns: int | None = None
+    awaits_answers: bool = True  # a time without any goes on: a stall must not end all turns
 
     def level_settings(self, level_settings: LevelSettings) -> LevelSettings:
         return replace(
@@ -111,6 +112,7 @@ class RoundPlan:
             window_ns=self.turn_ns,
             window_count=self.count,
             is_whole=self.count is not None,
+            awaits_answers=self.awaits_answers and self.count is None,
             patience_ns=PATIENCE_NS,
         )
 
@@ -191,7 +193,7 @@ def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> Pil
     turn_ns = budget.duration_ns // budget.rounds
     while True:
         look = TurnSeries(series.candidate)
-        level = _measure(look, RoundPlan(1, turn_ns=turn_ns), point)
+        level = _measure(look, RoundPlan(1, turn_ns=turn_ns, awaits_answers=False), point)
         found = level.measurement
         if found is not None and found.request_count:
             return PilotRun(found.request_count * NS_PER_S / found.duration_ns, found.latency.mean_ns)

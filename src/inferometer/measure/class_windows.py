@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from inferometer.load.plan import Arrivals, Open, is_all_open
+from inferometer.load.plan import Arrivals, Closed, Open, is_all_open
 from inferometer.measure.conclusion import RawLevel, conclude
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings, LoadPoint
 from inferometer.observe.statistics import Snapshot
@@ -14,7 +14,7 @@ from inferometer.stats.measurement import MIXED, STEP, ClassFigures, WindowFigur
 from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
 from inferometer.stats.readings import CounterReading, CounterReadings
-from inferometer.stats.windows import Expense, Window, WindowRules, figures
+from inferometer.stats.windows import Expense, Window, WindowRules, figures, has_answers
 
 SEPARATOR = "\0"  # between the number of a class and the name of its model, in the counters of all
 
@@ -167,6 +167,11 @@ class ClassCourses:
         numbers = self._class_of_step[records.step]
         for row in self._classes:
             yield row, records.where(numbers == row.number)
+
+    @property
+    def have_answered(self) -> bool:
+        """All that are loaded, each at least once."""
+        return all(has_answers(row.figures) for row in self._classes if row.point.plan != Closed(0))
 
     def conclude(
         self, whole: RawLevel, counted: Sequence[Window], ended: int | None = None

@@ -50,6 +50,7 @@ class LevelSettings:
     promise: Slo | None = None  # that each request is held to
     judges_promise: bool = False  # of the whole level, too
     is_timed: bool = False  # lasts for its time, whatever the server does
+    awaits_answers: bool = False  # goes on beyond its time until every class has answered well, or seems gone
     classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
     class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to; below 0 none
     has_visits: bool = False  # what is counted are visits, and the classes are the steps of these

@@ -51,6 +51,7 @@ from inferometer.stats.windows import (
     add_failures,
     condensed,
     figures,
+    has_answers,
     join_windows,
     split,
 )
@@ -447,8 +448,10 @@ class LevelRun:
     # --- deciding
 
     def judge(self) -> StopDecision:
-        if self._settings.is_timed:
-            return self._judge_time()
+        decision = self._judge_time() if self._settings.is_timed else self._judge()
+        return GO_ON if decision.is_done and self._may_answer_yet else decision
+
+    def _judge(self) -> StopDecision:
         recent = self.figures if self._settings.is_whole else self.figures[-MERGED:]
         was_answered = self._last_good_ns > self.start_ns
         is_silent = was_answered and self._is_silent
@@ -471,6 +474,17 @@ class LevelRun:
             return judge_stability(self._settings.rule, self.figures)
         return self._judge_precision(self._settings.rule)
 
+    @property
+    def _may_answer_yet(self) -> bool:
+        """Some class has not answered well so far, which may be a stall."""
+        rule = self._settings.rule
+        if not self._settings.awaits_answers or not isinstance(rule, Precision):
+            return False
+        if self._is_given_up or self._instrument.watcher.is_interrupted():
+            return False
+        is_early = self.windows[-1].end_ns - self.start_ns < rule.duration_ns + GONE_NS
+        return is_early and not (has_answers(self.figures) and self._classes.have_answered)
+
     def _judge_time(self) -> StopDecision:
         """Only the time counts; whether it was interrupted is said."""
         if self._instrument.watcher.is_interrupted():
@@ -484,7 +498,7 @@ class LevelRun:
         """Requests of the last window got no answer; or those before it did not, and are tried again after a pause."""
         last = self.figures[-1]
         is_pausing = not self._is_open and not last.failed_count and self._silent_since_ns > 0
-        return (self._was_silent or is_pausing) and not (last.request_count or last.empty_count)
+        return (self._was_silent or is_pausing) and not has_answers([last])
 
     @property
     def _has_time(self) -> bool:
@@ -502,7 +516,7 @@ class LevelRun:
         return self._has_enough
 
     def _all_failed(self, recent: Sequence[WindowFigures]) -> str:
-        if not any(row.request_count or row.empty_count for row in self.figures):
+        if not has_answers(self.figures):
             return "every request failed"
         failed = sum(row.failed_count for row in recent)
         return f"every request of the last {len(recent)} windows failed: {failed:,} of {failed:,}"
@@ -611,9 +625,7 @@ def _spent(old: Cost, new: Cost, elapsed_ns: int) -> Expense:
 
 def _is_failing(rows: Sequence[WindowFigures]) -> bool:
     """Something failed in these windows, and nothing ended well."""
-    return any(row.failed_count for row in rows) and not any(
-        row.request_count or row.empty_count for row in rows
-    )
+    return any(row.failed_count for row in rows) and not has_answers(rows)
 
 
 def _tokens(good: Records) -> int:

@@ -4,7 +4,7 @@ A request belongs to the window in which it ends, wherever it started: throughpu
 other without a gap, so every request that ends while a level is measured is in exactly one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -369,6 +369,11 @@ def join_expenses(parts: Sequence[Expense]) -> Expense:
 
 def _sums(parts: Sequence[Window] | Sequence[Expense], *names: str) -> dict[str, int]:
     return {name: sum(getattr(part, name) for part in parts) for name in names}
+
+
+def has_answers(rows: Iterable[WindowFigures]) -> bool:
+    """Whether anything ended well in these windows."""
+    return any(row.request_count or row.empty_count for row in rows)
 
 
 def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | None) -> WindowFigures:

@@ -1,0 +1,49 @@
+"""Models that share a machine, some of which have a bad moment, or are broken."""
+
+import time
+
+from inferometer import api
+from tests.support.servers import FakeModel, FakeTriton, answer_json, late, raw, reply
+
+IDLE_S = 0.05  # less than a turn of another model
+ASLEEP_S = 0.4  # some turns
+LOOKS = 4  # turns at the start, before which it is always awake
+
+
+class Sleepy:
+    """Falls asleep once when nobody asks: what comes next has to wait until it is awake."""
+
+    def __init__(self):
+        self.turns = 0
+        self.last_s = self.awake_s = 0.0
+
+    def __call__(self, number, request):
+        now_s = time.monotonic()
+        self.turns += now_s - self.last_s > IDLE_S
+        self.last_s = now_s
+        if self.turns == LOOKS and not self.awake_s:
+            self.awake_s = now_s + ASLEEP_S
+        return late(self.awake_s - now_s, raw(reply(b"{}"))) if now_s < self.awake_s else None
+
+
+def test_a_turn_without_an_answer_goes_on_and_counts():
+    sleepy = Sleepy()
+    with FakeTriton(model=FakeModel("a")) as a, FakeTriton(sleepy, model=FakeModel("b")) as b:
+        found = api.interfere(f"a@{a.server.address}", f"b@{b.server.address}", duration_s=1.0)
+    assert sleepy.awake_s
+    assert found.problems == ()
+    assert found.rounds == 10
+    longest_ns = max(row.latency.max_ns for row in (found.models[1].alone, found.models[1].together))
+    assert longest_ns > 0.9 * ASLEEP_S * 1e9
+
+
+def test_a_model_that_only_fails_is_said():
+    def broken(number, request):
+        return answer_json({"error": "broken"}, 500)
+
+    with FakeTriton(model=FakeModel("a")) as a, FakeTriton(broken, model=FakeModel("b")) as b:
+        found = api.interfere(f"a@{a.server.address}", f"b@{b.server.address}", duration_s=1.0)
+    assert found.models == ()
+    (problem,) = found.problems
+    assert problem.startswith("'b' gave no good answer in ")
+    assert "broken" in problem
