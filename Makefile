@@ -42,7 +42,7 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 
 # Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 5 --dist worksteal
+	$(PYTHON) -m pytest -n 6 --dist worksteal
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)

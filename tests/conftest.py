@@ -39,6 +39,7 @@ LONG = (
     *("sim/tune/test_smart.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
     *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
     *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),
+    *("sim/test_gpu.py", "sim/twin/test_known.py", "sim/test_compare.py", "live/test_mixed.py"),
 )
 
 # Tests of real servers and processes, where a busy machine can be the reason for a failure: only these are tried again.
