@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inferometer.load.plan import Arrivals, Closed, Open, is_all_open
 from inferometer.measure.conclusion import RawLevel, conclude
@@ -14,6 +15,7 @@ from inferometer.stats.measurement import MIXED, STEP, ClassFigures, WindowFigur
 from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
 from inferometer.stats.readings import CounterReading, CounterReadings
+from inferometer.stats.slo import began_ns
 from inferometer.stats.windows import Expense, Window, WindowRules, figures, has_answers
 
 SEPARATOR = "\0"  # between the number of a class and the name of its model, in the counters of all
@@ -105,8 +107,8 @@ class ClassCourses:
 
     def begin(self, start_ns: int, schedule_ns: int, seen_ns: int) -> None:
         """The level has started."""
-        for row, is_due in zip(self._classes, self.is_due, strict=True):
-            row.outages = OutageWatch(start_ns, is_open=is_due)
+        for row in self._classes:
+            row.outages = OutageWatch(start_ns)
             if row.arrivals is not None:
                 row.due = row.arrivals.by(seen_ns - schedule_ns)
             if row.steps is not None:
@@ -125,18 +127,19 @@ class ClassCourses:
 
     def add(self, records: Records, seen_ns: int, outstanding: int) -> None:
         """Requests that ended and were not added before."""
-        for row, mine in self._split(records):
-            row.readings.add(mine, seen_ns, outstanding)
+        for row, mine in self._of_each(records):
+            row.readings.add(records.end_ns[mine], records.status[mine], seen_ns, outstanding)
             if row.steps is not None:
-                row.steps.add(mine, seen_ns, outstanding)
+                row.steps.add(records.where(mine), seen_ns, outstanding)
 
     def take(self, records: Records) -> None:
         """Requests of the window that fills."""
-        for row, mine in self._split(records):
+        for row, mine in self._of_each(records):
             assert row.outages is not None
-            row.outages.add(mine)
+            latency_ns = records.end_ns - began_ns(records, is_open=self.is_due[row.number])
+            row.outages.add(records.end_ns[mine], latency_ns[mine], records.status[mine])
             if row.steps is not None:
-                row.steps.take(mine)
+                row.steps.take(records.where(mine))
 
     def close(
         self, window: Window, whole: Window, schedule_ns: int, seen_ns: int, level_start_ns: int
@@ -161,12 +164,13 @@ class ClassCourses:
             return own if row.steps is None else replace(own, sent=own.visits)
         return Expense(elapsed_ns=whole.elapsed_ns, sent=part.ended_count)
 
-    def _split(self, records: Records) -> Iterator[tuple[ClassCourse, Records]]:
+    def _of_each(self, records: Records) -> Iterator[tuple[ClassCourse, NDArray[np.bool_]]]:
+        """The classes, and which of the requests are theirs."""
         if not self._classes:
             return
         numbers = self._class_of_step[records.step]
         for row in self._classes:
-            yield row, records.where(numbers == row.number)
+            yield row, numbers == row.number
 
     @property
     def have_answered(self) -> bool:

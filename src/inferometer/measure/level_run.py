@@ -153,7 +153,7 @@ class LevelRun:
 
     def _add_to_readings(self, records: Records) -> None:
         seen_ns, outstanding = self._collected.seen_ns, self._collected.outstanding
-        self._readings.add(records, seen_ns, outstanding)
+        self._readings.add(records.end_ns, records.status, seen_ns, outstanding)
         self._classes.add(records, seen_ns, outstanding)
 
     def _read_closely(self) -> CounterReading | None:

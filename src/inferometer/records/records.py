@@ -40,12 +40,13 @@ class Records:
         return len(self.end_ns)
 
     def where(self, chosen: NDArray[np.bool_] | slice) -> "Records":
-        times = self.times
+        # By number is twice as quick.
+        times, places = self.times, chosen if isinstance(chosen, slice) else chosen.nonzero()[0]
         if len(times):
             mask = np.zeros(len(self), dtype=np.bool_)
-            mask[chosen] = True
+            mask[places] = True
             times = times[np.repeat(mask, self.stamps)]
-        return Records(*[getattr(self, name)[chosen] for name in COLUMNS] + [times])
+        return Records(*[getattr(self, name)[places] for name in COLUMNS] + [times])
 
     def cut(self, count: int) -> "tuple[Records, Records]":
         """The first `count`, and the others."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.records.records import Records
+from inferometer.records.records import Column
 from inferometer.stats.measurement import Outage
-from inferometer.stats.slo import began_ns
 
 CLOSE_NS = NS_PER_S
 STEADY = 10
@@ -23,6 +22,8 @@ SLOWER = 2.0
 LEAST_NS = NS_PER_MS  # latencies that differ by less are alike
 BEFORE = 500  # good requests before an outage that say what is usual
 MOST = 100  # that are told apart
+LOST = (status.CONNECT, status.TLS, status.RESET, status.TIMEOUT)
+"""Ends of requests that a server which is there would have answered."""
 
 
 @dataclass(slots=True)
@@ -44,23 +45,21 @@ class OutageWatch:
     """Follows the requests of one class in the order of their ends, piece by piece."""
 
     start_ns: int
-    is_open: bool = False  # latency counts from when requests were due
     _last_good_ns: int = 0
     _latencies: deque[int] = field(default_factory=lambda: deque(maxlen=BEFORE))
     _found: list[_Open] = field(default_factory=list)
 
-    def add(self, records: Records) -> None:
-        lost = np.isin(records.status, status.NO_ANSWER) & (records.status != status.WITHDRAWN)
-        lost &= records.status != status.CANCELLED
-        good = records.status == status.OK
-        latency = records.end_ns - began_ns(records, is_open=self.is_open)
+    def add(self, ends_ns: Column, latencies_ns: Column, statuses: Column) -> None:
+        """A row of each for every request."""
+        good = statuses == status.OK
+        lost = np.isin(statuses, LOST) if not good.all() else ~good
         if not lost.any() and (not self._found or self._found[-1].recovered_ns):  # the usual case, quickly
             if good.any():
-                self._last_good_ns = int(records.end_ns[good][-1])
-                self._latencies.extend(latency[good][-BEFORE:].tolist())
+                self._last_good_ns = int(ends_ns[good][-1])
+                self._latencies.extend(latencies_ns[good][-BEFORE:].tolist())
             return
         for end_ns, is_lost, is_good, took_ns in zip(
-            records.end_ns.tolist(), lost.tolist(), good.tolist(), latency.tolist(), strict=True
+            ends_ns.tolist(), lost.tolist(), good.tolist(), latencies_ns.tolist(), strict=True
         ):
             if is_lost:
                 self._lost(end_ns)

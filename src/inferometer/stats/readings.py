@@ -10,7 +10,7 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.observe.statistics import Snapshot
-from inferometer.records.records import Records
+from inferometer.records.records import Column
 
 
 @dataclass(slots=True)
@@ -72,16 +72,16 @@ class CounterReadings:
         self._fresh.append(reading)
         return reading
 
-    def add(self, records: Records, seen_ns: int, outstanding: int) -> None:
+    def add(self, ends_ns: Column, statuses: Column, seen_ns: int, outstanding: int) -> None:
         """All requests that ended up to `seen_ns` and were not added before."""
-        is_failed = records.status != status.OK
+        is_failed = statuses != status.OK
         self._outstanding = max(self._outstanding, outstanding)
         for reading in self._fresh:
-            has_come = records.end_ns <= reading.answered_ns
-            reading.ended += int(np.count_nonzero(records.end_ns <= reading.asked_ns))
+            has_come = ends_ns <= reading.answered_ns
+            reading.ended += int(np.count_nonzero(ends_ns <= reading.asked_ns))
             reading.ended_after += int(np.count_nonzero(has_come))
             reading.failed += int(np.count_nonzero(is_failed & has_come))
             reading.outstanding = self._outstanding
         self._fresh = [reading for reading in self._fresh if reading.answered_ns > seen_ns]
-        self._ended += len(records)
+        self._ended += len(ends_ns)
         self._failed += int(np.count_nonzero(is_failed))

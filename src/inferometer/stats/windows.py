@@ -275,6 +275,8 @@ class WindowRules:
             rules.add(part, records.where(numbers == number))
 
     def _add_failures(self, window: Window, failed: Records) -> None:
+        if not len(failed):
+            return
         began = began_ns(failed, is_open=self.is_open)
         for code in np.unique(failed.status):
             alike = failed.status == code

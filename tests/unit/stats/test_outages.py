@@ -4,32 +4,18 @@ import numpy as np
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.records.records import COLUMNS, from_rows
 from inferometer.stats.outages import OutageWatch
 
 
 def records(*rows):
     """(end in ms, latency in ms, status)."""
-    cells = np.zeros((len(rows), len(COLUMNS)), dtype=np.int64)
-    for place, (end_ms, latency_ms, code) in enumerate(rows):
-        values = {
-            "due_ns": (end_ms - latency_ms) * NS_PER_MS,
-            "sent_ns": (end_ms - latency_ms) * NS_PER_MS,
-            "end_ns": end_ms * NS_PER_MS,
-            "status": code,
-        }
-        for name, value in values.items():
-            cells[place, COLUMNS.index(name)] = value
-    return from_rows(cells)
+    return np.array([(end_ms * NS_PER_MS, took_ms * NS_PER_MS, code) for end_ms, took_ms, code in rows])
 
 
 def course(*rows, pieces=1):
-    watch = OutageWatch(start_ns=0, is_open=True)
-    whole = records(*rows)
-    for part in np.array_split(np.arange(len(rows)), pieces):
-        chosen = np.zeros(len(rows), dtype=np.bool_)
-        chosen[part] = True
-        watch.add(whole.where(chosen))
+    watch = OutageWatch(start_ns=0)
+    for part in np.array_split(records(*rows), pieces):
+        watch.add(*part.T)
     return watch.outages()
 
 
@@ -74,6 +60,6 @@ def test_answers_that_come_in_between_are_one_outage_and_later_ones_another():
 
 
 def test_times_count_from_the_start_of_the_level():
-    watch = OutageWatch(start_ns=NS_PER_S, is_open=True)
-    watch.add(records(*GOOD, *LOST, *BACK))
+    watch = OutageWatch(start_ns=NS_PER_S)
+    watch.add(*records(*GOOD, *LOST, *BACK).T)
     assert round(watch.outages()[0].gone_s, 6) == 0.9
