@@ -65,6 +65,7 @@ BARS = (
         unit="us",
         target=1.1,
         rival="ours with one model",
+        rounds=7,
         open=mixed_cpu,
     ),
     *(
