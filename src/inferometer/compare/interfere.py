@@ -29,7 +29,7 @@ from inferometer.compare.interference import (
     SharedUse,
 )
 from inferometer.compare.live import ModelAtServer, options_of
-from inferometer.compare.turns import Candidate, TurnSeries, without_gaps
+from inferometer.compare.turns import Candidate, TurnSeries, even_rounds, without_gaps
 from inferometer.load.plan import Closed, Joint
 from inferometer.measure.checks import option_name
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
@@ -46,7 +46,6 @@ from inferometer.stats.watcher import Watcher, completed
 from inferometer.stats.windows import Window, join_windows
 
 ROUNDS = 40
-FEWEST_ROUNDS = 10
 SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
 FEWEST_ANSWERS = 4  # of each model in a turn, at first look
 FAILING_NS = NS_PER_S  # a first look of this length in which all requests of a model fail is the last
@@ -100,7 +99,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
     names = [model.name for model in request.models]
     point = next(iter(points(setups[0].options, setups[0].last, LastOutcome())))
     duration_ns = round((request.options.duration_s or DURATION_S) * NS_PER_S)
-    turn_ns = max(duration_ns // _rounds(duration_ns, SHORTEST_TURN_NS), LEAST_TURN_NS)
+    turn_ns = max(duration_ns // even_rounds(min(ROUNDS, duration_ns // SHORTEST_TURN_NS)), LEAST_TURN_NS)
     watcher.prepared(setups[0].result.effective)
     watcher.planned(1, None)
     watcher.level_started(point.mode, point.value)
@@ -162,7 +161,7 @@ class _Session:
         """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
         if problem := self._first_look(watcher):
             return [problem]
-        rounds = _rounds(duration_ns, self.turn_ns)
+        rounds = even_rounds(min(ROUNDS, duration_ns // self.turn_ns))
         for number in range(rounds):
             order = self.all_turns if number % 2 == 0 else self.all_turns[::-1]
             for turns in order:
@@ -271,11 +270,6 @@ class _Session:
             examples={} if examples_of is None else examples_of(number),
         )
         return measurement(join_windows(without_gaps(windows, is_alone=False)), subject)
-
-
-def _rounds(duration_ns: int, turn_ns: int) -> int:
-    """As many as there is time for: an even number, so that both orders come as often."""
-    return max(FEWEST_ROUNDS, min(ROUNDS, duration_ns // turn_ns) // 2 * 2)
 
 
 def _per_s(turn: Sequence[Window], number: int) -> float:

@@ -70,6 +70,11 @@ class TurnSeries:
         return self.per_s(turn) * self.candidate.level_settings.batch
 
 
+def even_rounds(most: int) -> int:
+    """Up to so many, but never too few; an even number, so that both orders come as often."""
+    return max(FEWEST_ROUNDS, most // 2 * 2)
+
+
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
     """How long a comparison may take: time for each variant at each level, or a number of requests."""
@@ -79,8 +84,8 @@ class TimeBudget:
 
     @property
     def rounds(self) -> int:
-        """The most that make sense in that time: an even number, so that both orders come as often."""
-        return max(FEWEST_ROUNDS, min(ROUNDS, self.duration_ns // SHORTEST_TURN_NS) // 2 * 2)
+        """The most that make sense in that time."""
+        return even_rounds(min(ROUNDS, self.duration_ns // SHORTEST_TURN_NS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ class RoundPlan:
             window_ns=self.turn_ns,
             window_count=self.count,
             is_whole=self.count is not None,
-            awaits_answers=self.awaits_answers and self.count is None,
+            awaits_answers=self.awaits_answers,
             patience_ns=PATIENCE_NS,
         )
 
@@ -134,7 +139,7 @@ def round_plans(
     speeds = [common if speed in near else speed for speed in per_s]
     totals = [budget.request_count or math.ceil(speed * budget.duration_ns / NS_PER_S) for speed in speeds]
     least = LEAST_PER_SLOT * point.plan.concurrency
-    rounds = max(FEWEST_ROUNDS, min(budget.rounds, min(totals) // least) // 2 * 2)
+    rounds = even_rounds(min(budget.rounds, min(totals) // least))
     return tuple(
         RoundPlan(rounds, count=_count(max(least, math.ceil(total / rounds)), steps)) for total in totals
     )
@@ -143,7 +148,7 @@ def round_plans(
 def _timed(budget: TimeBudget, slowest: PilotRun) -> RoundPlan:
     """By rate: turns long enough for a few requests, and for replies to come back."""
     least_ns = round(LEAST_PER_SLOT * max(slowest.latency_ns, NS_PER_S / slowest.per_s))
-    rounds = max(FEWEST_ROUNDS, min(budget.rounds, budget.duration_ns // least_ns) // 2 * 2)
+    rounds = even_rounds(min(budget.rounds, budget.duration_ns // least_ns))
     return RoundPlan(rounds, turn_ns=max(budget.duration_ns // rounds, least_ns))
 
 

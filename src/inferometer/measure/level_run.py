@@ -478,7 +478,7 @@ class LevelRun:
     def _may_answer_yet(self) -> bool:
         """Some class has not answered well so far, which may be a stall."""
         rule = self._settings.rule
-        if not self._settings.awaits_answers or not isinstance(rule, Precision):
+        if not self._settings.awaits_answers or self._settings.is_whole or not isinstance(rule, Precision):
             return False
         if self._is_given_up or self._instrument.watcher.is_interrupted():
             return False
