@@ -1,6 +1,6 @@
 """One real Triton for the whole session, serving the example models and the contract's fixture models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,22 @@ def triton() -> Iterator[EmbeddedTriton]:
 
 
 @pytest.fixture(autouse=True)
-def _running_triton(request: pytest.FixtureRequest) -> None:
+def _running_servers(request: pytest.FixtureRequest) -> None:
     """Triton's python backend ends with signal 11 once in many thousand requests: one test is tried again then, not all
     that follow it."""
-    if "triton" in request.fixturenames and not (server := request.getfixturevalue("triton")).is_running():
-        print(f"Triton ended by itself: {server.end_words()}")
-        server.stop()
-        server.start()
+    for server in _servers(request.node.funcargs.values()):
+        if not server.is_running():
+            print(f"Triton ended by itself: {server.end_words()}")
+            server.stop()
+            server.start()
+
+
+def _servers(values: Iterable[object]) -> Iterator[EmbeddedTriton]:
+    for value in values:
+        if isinstance(value, EmbeddedTriton):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _servers(value)
 
 
 @pytest.fixture(scope="module")

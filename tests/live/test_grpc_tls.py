@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cryptography import x509
@@ -74,20 +75,27 @@ class Authority:
         return Identity(str(chain), str(secret))
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(NamedTuple):
     """A server that wants a certificate from its clients, and one whose own has expired."""
 
-    mutual_port: str
-    expired_port: str
+    mutual: EmbeddedTriton
+    expired: EmbeddedTriton
     authority: str
     stranger: str
     client: Identity
     uninvited: Identity
 
+    @property
+    def mutual_port(self) -> str:
+        return self.mutual.grpc_address.rpartition(":")[2]
 
-def start(identity: Identity, *extra: str) -> EmbeddedTriton:
-    server = EmbeddedTriton(
+    @property
+    def expired_port(self) -> str:
+        return self.expired.grpc_address.rpartition(":")[2]
+
+
+def with_tls(identity: Identity, *extra: str) -> EmbeddedTriton:
+    return EmbeddedTriton(
         load_models=("simple",),
         extra_args=(
             *(
@@ -100,8 +108,6 @@ def start(identity: Identity, *extra: str) -> EmbeddedTriton:
             *("--exit-timeout-secs", "0", *extra),
         ),
     )
-    server.start()
-    return server
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +116,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger")
     good, expired = authority.issue("good"), authority.issue("expired", ends_in=-DAY)
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
-        mutual = ("--grpc-use-ssl-mutual=1", "--grpc-root-cert", authority.certificate)
-        starting = [pool.submit(start, good, *mutual), pool.submit(start, expired)]
-        servers = []
-        for future in starting:
-            servers.append(future.result())
-            stack.callback(servers[-1].stop)
-        port, other_port = (server.grpc_address.rpartition(":")[2] for server in servers)
+        mutual = with_tls(good, "--grpc-use-ssl-mutual=1", "--grpc-root-cert", authority.certificate)
+        old = with_tls(expired)
+        stack.callback(mutual.stop)
+        stack.callback(old.stop)
+        list(pool.map(EmbeddedTriton.start, (mutual, old)))
         yield Scene(
-            port,
-            other_port,
+            mutual,
+            old,
             authority.certificate,
             stranger.certificate,
             authority.issue("client"),
