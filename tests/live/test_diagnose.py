@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -27,11 +28,25 @@ GENEROUS = 5.0  # how far the two may lie apart in so short a time on a crowded 
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTriton]:
     repository = plant(tmp_path_factory.mktemp("planted"))
     arguments = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
     with EmbeddedTriton(repository, extra_args=arguments) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def original(server: EmbeddedTriton) -> dict[str, Any]:
+    return {name: config(server, name) for pipeline in PLANTED for name in pipeline.models()}
+
+
+@pytest.fixture
+def planted(server: EmbeddedTriton, original: dict[str, Any]) -> EmbeddedTriton:
+    """The server with its models as they were planted, whatever a test before has left."""
+    for name, wanted in original.items():
+        if config(server, name) != wanted:
+            load(server, name, wanted)
+    return server
 
 
 def config(server: EmbeddedTriton, name: str) -> Any:
@@ -41,6 +56,17 @@ def config(server: EmbeddedTriton, name: str) -> Any:
         return json.loads(connection.getresponse().read())
     finally:
         connection.close()
+
+
+def load(server: EmbeddedTriton, name: str, wanted: dict[str, Any]) -> None:
+    connection = http.client.HTTPConnection(server.http_address, timeout=DEADLINE_S)
+    try:
+        body = json.dumps({"parameters": {"config": json.dumps(wanted)}})
+        connection.request("POST", f"/v2/repository/models/{name}/load", body)
+        assert connection.getresponse().status == 200
+    finally:
+        connection.close()
+    assert config(server, name) == wanted
 
 
 def configs(server: EmbeddedTriton, pipeline: Planted) -> dict[str, Any]:
@@ -89,7 +115,6 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 
 
 def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
-    before = configs(planted, SLOW_FIRST)
     done = diagnose(
         *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
         *("--duration", "1s", "--apply", "--budget", "1ms", "--keep"),
@@ -97,17 +122,14 @@ def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_pat
     )
     assert done.code == 0, done.stderr
     assert "first_fetch limits the throughput: its one instance is busy" in done.stdout
-    assert "Run 4 instances of first_fetch instead of 1" in done.stdout
+    advised = re.search(r"Run (\d) instances of first_fetch instead of 1", done.stdout)
+    assert advised is not None, done.stdout
+    count = int(advised[1])
+    assert count in {3, 4}, "of 4 in flight, whom the later steps keep busy hardly at all"
     assert "The server keeps the new configuration" in " ".join(done.stdout.split())
     assert read(tmp_path / "it.json", Diagnosis).best is not None
-    assert "count: 4" in (tmp_path / "configs" / "first_fetch" / "config.pbtxt").read_text()
-    assert config(planted, "first_fetch")["instance_group"][0]["count"] == 4
-    connection = http.client.HTTPConnection(planted.http_address, timeout=DEADLINE_S)
-    body = json.dumps({"parameters": {"config": json.dumps(before["first_fetch"])}})
-    connection.request("POST", "/v2/repository/models/first_fetch/load", body)
-    assert connection.getresponse().status == 200
-    connection.close()
-    assert configs(planted, SLOW_FIRST) == before
+    assert f"count: {count}" in (tmp_path / "configs" / "first_fetch" / "config.pbtxt").read_text()
+    assert config(planted, "first_fetch")["instance_group"][0]["count"] == count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
