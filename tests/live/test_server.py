@@ -33,6 +33,20 @@ input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] } ]
 """
 
+CRASHING = """import os
+import signal
+from pathlib import Path
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        left = Path({left!r})
+        lines = left.read_text().splitlines()
+        left.write_text("\\n".join(lines[1:]))
+        if lines:
+            os.kill(os.getppid(), signal.SIGABRT)
+"""
+
 
 def eventually(holds: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     """Whether the condition came true before the deadline."""
@@ -258,6 +272,20 @@ def test_a_model_that_cannot_load_is_named_with_its_reason(temporary: Path, brok
     (log,) = temporary.iterdir()
     assert str(log) in caught.value.remedy
     assert "a_module_nobody_has" in log.read_text()
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_server_that_crashes_is_started_once_more(temporary: Path, broken: Path, crashes: int) -> None:
+    left = "\n".join(map(str, range(crashes)))
+    (broken / "left").write_text(left)
+    (broken / "crooked" / "1" / "model.py").write_text(CRASHING.format(left=str(broken / "left")))
+    server = EmbeddedTriton(broken, extra_args=QUICK)
+    if crashes == 1:
+        with server:
+            assert server.is_running()
+        return
+    with pytest.raises(LocalError, match="was ended by SIGABRT instead of starting"):
+        server.start()
 
 
 def test_a_model_that_is_not_there_is_named(temporary: Path) -> None:

@@ -106,10 +106,15 @@ class EmbeddedTriton:
         for folder in self.repositories:
             _check_repository(folder)
         wheel = find_wheel()
+        try:
+            self._running = self._launched(wheel)
+        except _CrashError:  # its python backend aborts now and then, in a race of its own, and seldom twice
+            self._running = self._launched(wheel)
+
+    def _launched(self, wheel: Wheel) -> "_Running":
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(_PortLostError):
-                self._running = self._attempt(wheel)
-                return
+                return self._attempt(wheel)
         raise LocalError(
             f"the ports picked for the embedded Triton were taken by others {_ATTEMPTS} times in a row",
             remedy="give ports of your own choice",
@@ -154,6 +159,10 @@ class EmbeddedTriton:
 class _Running:
     guarded: GuardedProcess
     ports: Ports
+
+
+class _CrashError(LocalError):
+    """A signal ended the server, and not one of ours."""
 
 
 class _PortLostError(Exception):
@@ -243,5 +252,8 @@ def _start_failure(running: _Running, what: str) -> Exception:
     if lost:
         return _PortLostError(lost)
     reason = "; ".join(telling_lines(log)) or "it wrote nothing"
-    blame = UsageError if is_about_models(log) else LocalError
+    if is_about_models(log):
+        blame: type[InferometerError] = UsageError
+    else:
+        blame = _CrashError if (running.guarded.process.poll() or 0) < 0 else LocalError
     return blame(f"the embedded Triton {what}: {reason}", remedy=f"see its log {running.guarded.log}")

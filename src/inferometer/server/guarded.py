@@ -99,7 +99,7 @@ class GuardedProcess:
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return f"ended with status {self.process.wait(_POLL_S)} instead of starting"
+                return f"{ending(self.process.wait(_POLL_S))} instead of starting"
             if time.monotonic() >= deadline:
                 return f"was not ready after {plain_number(timeout_s)} s"
         return ""
