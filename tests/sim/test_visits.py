@@ -189,18 +189,42 @@ def test_a_pause_before_the_first_request_and_one_after_the_last_are_no_latency(
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda number: iter(()), "gives a tuple_iterator, and no generator"),
         ((lambda number: (yield from ())), "it is over before its first request"),
         ((lambda number: (yield Call("c"))), "the visit calls 'c', and its steps are a, b"),
         ((lambda number: (yield 5)), "yields a int, and neither call(...) nor pause(...)"),
     ],
 )
-def test_what_is_no_visit_is_told_at_once(make, said):
-    _clock, load = simulated(make)
+@pytest.mark.parametrize("asked", [Closed(1), Closed(8), Open(Constant(20))])
+def test_visits_that_all_fail_to_begin_are_told_soon(make, said, asked):
+    clock, load = simulated(make)
     with pytest.raises(UsageError) as caught:
-        load.apply(Closed(1))
+        run(load, clock, asked, 0.2)
     assert said in str(caught.value)
     assert caught.value.remedy
+
+
+def test_what_is_no_visit_is_told_at_once():
+    _clock, load = simulated(lambda number: iter(()))
+    with pytest.raises(UsageError, match="gives a tuple_iterator, and no generator"):
+        load.apply(Closed(1))
+
+
+@pytest.mark.parametrize("asked", [Closed(2), Open(Constant(100))])
+def test_a_visit_that_fails_before_its_first_request_is_a_failed_one(asked):
+    def every_fourth_fails(number):
+        if number % 4 == 0:
+            raise ValueError(f"no data for {number}")
+        yield Call("a")
+
+    clock, load = simulated(every_fourth_fails, lambda number, sent_ns: Reply(5 * MS), "a")
+    _, records = run(load, clock, asked, 0.4)
+    visits, _ = visits_in(records)
+    assert len(visits) == len(records) >= 30
+    failed = (records.sequence - 1) % 4 == 0
+    assert (visits.status == np.where(failed, status.VISIT, status.OK)).all()
+    assert (records.status == visits.status).all()
+    assert (records.received[failed] == 0).all()
+    assert "no data for 0" in load.examples()[status.VISIT]
 
 
 # --- figures

@@ -5,7 +5,8 @@ makes one visit after the other. By rate a visit takes a visitor when it is due,
 links, plans, records and rules of failures are those of the plain engine (engine.py); what differs is that a request is
 made when its turn comes, from the answers before it, and that every reply is read.
 
-* A step that fails ends its visit, which has failed; the visitor goes on with the next visit.
+* A step that fails ends its visit, which has failed; the visitor goes on with the next visit. So it is with a visit
+  whose code fails before the first request: its row is that of a request which was never sent.
 * A visitor who thinks is active, and has nothing outstanding.
 * A plan with fewer visitors lets the others go after the request they carry. Their visits are not over, and count
   neither as good nor as failed.
@@ -33,6 +34,9 @@ from inferometer.load.visits import VisitError, VisitMessages, VisitRun
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
 from inferometer.services.visit_plan import VisitPlan
+
+
+MOST_VAIN = 3  # visits that fail before their first request, of as many
 
 
 class _Visitor:
@@ -76,6 +80,7 @@ class VisitEngine:
         self.examples: dict[int, str] = {}  # of each failure status, what was said first
         self.is_interrupted = False  # set by whoever wants run() to return
         self.begun = 0  # visits
+        self._vain = 0  # of these, without a request
         self._visits = plan
         self._messages = messages
         self._reactor = reactor
@@ -228,10 +233,11 @@ class VisitEngine:
         try:
             visitor.run = VisitRun(self._visits, visitor.number)
             following = visitor.run.following(None)
+            if following.is_over:
+                raise VisitError("it is over before its first request")
         except VisitError as error:
-            raise self._useless(str(error)) from error
-        if following.is_over:
-            raise self._useless("it is over before its first request")
+            self._fail_to_begin(visitor, str(error))
+            return
         self._messages.put(visitor.slot, following.step, following.request)
         visitor.step = following.step
         if following.pause_ns:
@@ -240,11 +246,18 @@ class VisitEngine:
         else:
             self._send(visitor, due_ns)
 
-    def _useless(self, why: str) -> UsageError:
-        return UsageError(
-            f"{self._visits.origin or 'the visit'} cannot begin: {why}",
-            remedy="a visit must send a request; try the function by itself",
-        )
+    def _fail_to_begin(self, visitor: _Visitor, why: str) -> None:
+        """A visit without a request, which is a failed one. Where all begin like that, the code is wrong."""
+        self._vain += 1
+        if self._vain == self.begun == MOST_VAIN:
+            raise UsageError(
+                f"{self._visits.origin or 'the visit'} cannot begin: {why}",
+                remedy="a visit must send a request; try the function by itself",
+            )
+        now = self._clock()
+        visitor.step, visitor.due_ns = 0, visitor.visit_due_ns
+        self._explain(outcome.VISIT, why)
+        self.finish(visitor.slot, outcome.VISIT, now, now, now, now, 0)
 
     def _send(self, visitor: _Visitor, due_ns: int) -> None:
         """The request that was put for the visitor."""
@@ -297,9 +310,9 @@ class VisitEngine:
 
     def _after(self, visitor: _Visitor, status: int, end_ns: int) -> tuple[VisitCells, int]:
         """What the row says of the visit, and the pause; where the visit goes on, its next request is put."""
-        assert visitor.run is not None
         pause_ns = 0
         if not status:
+            assert visitor.run is not None
             try:
                 following = visitor.run.following(self._messages.answers.pop(visitor.slot, None))
                 pause_ns = following.pause_ns
