@@ -113,7 +113,7 @@ def test_perf_analyzer_takes_the_cluster(machines: RayMachines, triton: Embedded
 def test_both_variants_of_a_comparison_are_loaded_from_the_same_nodes(
     machines: RayMachines, triton: EmbeddedTriton
 ) -> None:
-    words = ("-u", triton.http_address, "-m", "simple", "-m", "simple", "-c", "2", "-d", "2s")
+    words = ("-u", triton.http_address, "-m", "simple", "-m", "simple", "-c", "2", "-d", "500ms")
     done = call("inferometer", "compare", *words, "--ray", machines.address, "--clients", "2", "-q")
     assert done.code == 0, done.stderr
     machines.wait_until_free()
