@@ -37,7 +37,7 @@ def dying(number, sent_ns):
 def phase(level_settings):
     """A phase of four seconds with two classes, 30/s and 10/s."""
 
-    def make(*scripts, promise=None, awaits_answers=False):
+    def make(*scripts, promise=None, awaits_answers=False, reading_ns=0):
         clocks = [FakeClock() for _ in scripts]
         loads = [
             SimulatedLoad(FakeServer(script), clock) for script, clock in zip(scripts, clocks, strict=True)
@@ -66,7 +66,10 @@ def phase(level_settings):
         )
         from inferometer.stats.watcher import Watcher
 
-        instrument = Instrument(load, clocks[0], lambda: None, Watcher(), examples_of=load.examples_of)
+        def read_counters():
+            clocks[0].now_ns += reading_ns
+
+        instrument = Instrument(load, clocks[0], read_counters, Watcher(), examples_of=load.examples_of)
         return measure_level(instrument, settings, point)
 
     return make
@@ -84,6 +87,10 @@ def test_each_class_has_its_rate_and_the_level_their_sum(phase):
     assert (a.share, b.share) == (119 / 158, 39 / 158)
     assert level.name == "peak"
     assert [len(row.windows) for row in level.classes] == [len(level.windows)] * 2
+
+
+def test_a_phase_begins_with_its_load_however_long_a_look_at_the_counters_takes(phase):
+    assert phase(steady, reading_ns=150 * NS_PER_MS).measurement.request_count == 119
 
 
 def test_a_class_that_fails_does_not_touch_the_figures_of_another(phase):

@@ -35,7 +35,6 @@ from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
 from inferometer.services.visit_plan import VisitPlan
 
-
 MOST_VAIN = 3  # visits that fail before their first request, of as many
 
 

@@ -115,7 +115,10 @@ class LevelRun:
                 self._watch_host()  # no request before the first window counts, so this holds up none that does
             self._collected = instrument.load.collect(instrument.clock())
             self._before = self._read_closely()
-            self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
+            if self._settings.is_timed:
+                self.start_ns = self._schedule_ns
+            else:
+                self.start_ns = instrument.clock() if self._before is None else self._before.middle_ns
             self._cost, self._cost_ns = self._collected.cost, self._collected.seen_ns
         self._due = self._due_by(self._cost_ns)  # requests by the end of the window that was closed last
         self._rest = split(self._collected.records, self.start_ns)[1]  # ended after that window

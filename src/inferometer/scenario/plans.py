@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import (
+    NEVER,
     Closed,
     Constant,
     Excerpt,
@@ -121,11 +122,13 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
     first, last = (rate * factor for factor in factors)
     if not first and not last:
         return Closed(0), 0.0
-    if first == last:
-        schedule: Schedule = Poisson(first, load.seed + slot.number) if load.is_random else Constant(first)
-        return Open(schedule, cap=load.cap), first
+    if first == last and load.is_random:
+        return Open(Poisson(first, load.seed + slot.number), cap=load.cap), first
     pieces = [(slot.length_ns, first, last), *([(LONGER_NS, last, last)] if last else [])]
-    return Open(Ramps(tuple(pieces)), cap=load.cap), (first + last) / 2
+    schedule: Schedule = Constant(first) if first == last else Ramps(tuple(pieces))
+    # All come half a period earlier, so that the last is not due when the phase ends but before.
+    half_ns = round(NS_PER_S / max(first, last) / 2)
+    return Open(Excerpt(schedule, half_ns, NEVER), cap=load.cap), (first + last) / 2
 
 
 def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:

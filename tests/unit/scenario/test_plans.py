@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import Closed, Constant, Open, Poisson, Ramps, Stairs, parse_shape
+from inferometer.load.plan import Closed, Poisson, Stairs, parse_shape
 from inferometer.measure.points import Agenda
 from inferometer.scenario.plans import ClassLoad, phase_points
 from inferometer.scenario.spec import checked_scenario
@@ -19,18 +19,22 @@ def plans(phases, load, **more):
     return [phase.point.plan.plans[0] for phase in planned(phases, load, **more)]
 
 
+def due_s(plan, count):
+    return [plan.schedule.due_ns(number) / NS_PER_S for number in range(count)]
+
+
 def test_a_rate_is_multiplied_by_the_load_of_the_phase():
     low, high = plans(
         [{"name": "a", "for": 1, "load": 0.5}, {"name": "b", "for": 1, "load": 2}], ClassLoad("x", rate=10)
     )
-    assert (low, high) == (Open(Constant(5)), Open(Constant(20)))
+    assert due_s(low, 6) == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9, 1.1])
+    assert due_s(high, 3) == pytest.approx([0.025, 0.075, 0.125])
 
 
 def test_a_ramp_of_a_rate_has_the_requests_of_its_mean():
     (ramp,) = plans([{"name": "a", "for": 10, "load": "0..2"}], ClassLoad("x", rate=10))
-    assert isinstance(ramp.schedule, Ramps)
-    assert ramp.schedule.due_ns(99) == pytest.approx(10 * NS_PER_S, abs=2)
-    assert ramp.schedule.due_ns(100) - ramp.schedule.due_ns(99) == pytest.approx(NS_PER_S / 20, rel=0.01)
+    *_, last, after = due_s(ramp, 101)
+    assert (last, after) == (pytest.approx(10 - 0.025), pytest.approx(10 + 0.025))
 
 
 def test_a_ramp_of_concurrency_climbs_stairs():
@@ -52,7 +56,9 @@ def test_half_of_one_request_in_flight_is_one():
 def test_nothing_is_sent_at_no_load_and_a_class_may_have_a_factor_of_its_own():
     phases = [{"name": "a", "for": 1, "load": 0, "classes": {"y": {"rate": 7}}}]
     (phase,) = planned(phases, ClassLoad("x", rate=10), ClassLoad("y", rate=1))
-    assert phase.point.plan.plans == (Closed(0), Open(Constant(7)))
+    nothing, seven = phase.point.plan.plans
+    assert nothing == Closed(0)
+    assert due_s(seven, 2) == pytest.approx([1 / 14, 3 / 14])
     assert [row.value for row in phase.point.classes] == [0, 7]
 
 
