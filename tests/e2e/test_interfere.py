@@ -3,11 +3,20 @@
 import time
 
 from inferometer import api
+from inferometer.stats.watcher import Watcher
 from tests.support.servers import FakeModel, FakeTriton, answer_json, late, raw, reply
 
 IDLE_S = 0.05  # less than a turn of another model
 ASLEEP_S = 0.4  # some turns
 LOOKS = 4  # turns at the start, before which it is always awake
+
+
+class Listener(Watcher):
+    def __init__(self):
+        self.heard = []
+
+    def said(self, text, **_):
+        self.heard.append(text)
 
 
 class Sleepy:
@@ -47,3 +56,19 @@ def test_a_model_that_only_fails_is_said():
     (problem,) = found.problems
     assert problem.startswith("'b' gave no good answer in ")
     assert "broken" in problem
+
+
+def test_turns_are_long_enough_for_the_slowest_and_that_takes_the_time_which_is_said():
+    def slow(number, request):
+        return late(0.1, raw(reply(b"{}")))
+
+    watcher = Listener()
+    with FakeTriton(model=FakeModel("a")) as a, FakeTriton(slow, model=FakeModel("b")) as b:
+        found = api.interfere(
+            f"a@{a.server.address}", f"b@{b.server.address}", duration_s=1.0, watcher=watcher
+        )
+    assert found.problems == ()
+    assert found.rounds == 10
+    assert found.seconds >= 10 * 4 * 0.1
+    assert all(row.alone.request_count >= 30 for row in found.models)
+    assert any("b answers" in text and "instead of 1.00 s" in text for text in watcher.heard)

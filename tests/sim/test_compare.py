@@ -1,6 +1,7 @@
 """Turns on a simulated clock: nothing is found where nothing is, and ten percent are found."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -28,6 +29,10 @@ CLOSED = LoadPoint("concurrency", 2, Closed(2))
 class Rounds(Watcher):
     def __init__(self, rounds=10**9):
         self.rounds = rounds
+        self.heard = []
+
+    def said(self, text, **_):
+        self.heard.append(text)
 
     def round_finished(self, number, rounds, rates):
         self.rounds -= 1
@@ -188,3 +193,14 @@ def test_too_few_requests_for_a_percentile_are_said():
     assert rows["p50"].verdict == SLOWER
     assert rows["p99"].verdict == NO_DIFFERENCE
     assert "needs 400 requests" in rows["p99"].reason
+
+
+@pytest.mark.parametrize("point", [CLOSED, LoadPoint("request_rate", 2, Open(Constant(2)), 2)])
+def test_that_it_takes_much_longer_than_asked_is_said_before(point):
+    follower = Rounds()
+    all_series({"a": steady(4), "slow": steady(500)}, point=point, duration_s=2, follower=follower)
+    (said,) = follower.heard
+    assert re.fullmatch(r"slow answers .* requests/s: .* about [1-4]\d\.\d s instead of 2\.00 s", said)
+    quick = Rounds()
+    all_series({"a": steady(4), "b": steady(5)}, duration_s=2, follower=quick)
+    assert quick.heard == []

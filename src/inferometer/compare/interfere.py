@@ -29,7 +29,15 @@ from inferometer.compare.interference import (
     SharedUse,
 )
 from inferometer.compare.live import ModelAtServer, options_of
-from inferometer.compare.turns import Candidate, TurnSeries, even_rounds, without_gaps
+from inferometer.compare.turns import (
+    FEWEST_ROUNDS,
+    Candidate,
+    PilotRun,
+    TurnSeries,
+    even_rounds,
+    longer_words,
+    without_gaps,
+)
 from inferometer.load.plan import Closed, Joint
 from inferometer.measure.checks import option_name
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
@@ -47,7 +55,7 @@ from inferometer.stats.windows import Window, join_windows
 
 ROUNDS = 40
 SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
-FEWEST_ANSWERS = 4  # of each model in a turn, at first look
+FEWEST_ANSWERS = 2  # of each model, at first look
 FAILING_NS = NS_PER_S  # a first look of this length in which all requests of a model fail is the last
 LEAST_TURN_NS = 100 * NS_PER_MS
 LONGEST_TURN_NS = 60 * NS_PER_S
@@ -115,7 +123,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
         started_at=started_at,
         mode=point.mode,
         value=float(point.value),
-        seconds=duration_ns / NS_PER_S,
+        seconds=rounds * session.turn_ns / NS_PER_S,
         rounds=rounds,
         confidence=CONFIDENCE,
         host=setups[0].result.host,
@@ -159,7 +167,7 @@ class _Session:
 
     def measure(self, duration_ns: int, watcher: Watcher) -> list[str]:
         """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
-        if problem := self._first_look(watcher):
+        if problem := self._first_look(duration_ns, watcher):
             return [problem]
         rounds = even_rounds(min(ROUNDS, duration_ns // self.turn_ns))
         for number in range(rounds):
@@ -175,8 +183,10 @@ class _Session:
             watcher.round_finished(number + 1, rounds, told)
         return []
 
-    def _first_look(self, watcher: Watcher) -> str:
-        """It gets longer until all have given a few answers; why they do not, if so."""
+    def _first_look(self, duration_ns: int, watcher: Watcher) -> str:
+        """It gets longer until all have given a few answers, and tells how long a turn must be for these; why they give
+        none, if so."""
+        shortest_ns = self.turn_ns
         while True:
             level, _ = self._measured(self.together, awaits_answers=False)
             found = [row.measurement for row in level.classes]
@@ -184,8 +194,18 @@ class _Session:
             is_failing = any(row is not None and row.failed_count and not row.request_count for row in found)
             is_hopeless = (is_failing and self.turn_ns >= FAILING_NS) or level.has_remark(Note.WORKER_LOST)
             if is_enough or is_hopeless or watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
-                return self._trouble(level, self.together)
+                break
             self.turn_ns *= 4
+        if problem := self._trouble(level, self.together):
+            return problem
+        looks = [PilotRun.of(row) for row in found if row is not None]
+        slowest = max(range(len(looks)), key=lambda number: looks[number].least_turn_ns)
+        self.turn_ns = max(shortest_ns, looks[slowest].least_turn_ns)
+        seconds = FEWEST_ROUNDS * self.turn_ns / NS_PER_S
+        asked_s = duration_ns / NS_PER_S
+        if words := longer_words(seconds, asked_s, self.names[slowest], looks[slowest].per_s):
+            watcher.said(words)
+        return ""
 
     def _drop_half_round(self, number: int) -> None:
         for turns in self.all_turns:

@@ -6,17 +6,18 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from inferometer.base.errors import LocalError
 from inferometer.base.notes import Note, Remark
-from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.base.units import NS_PER_MS, NS_PER_S, duration, quantity
 from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Open, Plan
 from inferometer.measure.conclusion import client_remarks, is_capped
 from inferometer.measure.host import host_remarks, together
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level_windows
-from inferometer.stats.measurement import HostUse, Level
+from inferometer.stats.measurement import HostUse, Level, Measurement
 from inferometer.stats.merge import Subject, counters_were_reset, measurement
 from inferometer.stats.series import joined
 from inferometer.stats.stopping import Precision
@@ -30,6 +31,7 @@ SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: a few times what changing over 
 PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
 LEAST_PER_SLOT = 4  # requests in a turn
 ABOUT = 4  # factor up to which two speeds at first look, which may have met a stall, are about the same
+LONGER = 2  # times the time that was asked for: worth saying
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
@@ -95,6 +97,25 @@ class PilotRun:
     per_s: float  # requests
     latency_ns: float
 
+    @classmethod
+    def of(cls, found: Measurement) -> Self:
+        return cls(found.request_count * NS_PER_S / found.duration_ns, found.latency.mean_ns)
+
+    @property
+    def least_turn_ns(self) -> int:
+        """For a few requests, and for replies to come back."""
+        return round(LEAST_PER_SLOT * max(self.latency_ns, NS_PER_S / self.per_s))
+
+
+def longer_words(seconds: float, asked_s: float, slowest: str, per_s: float) -> str:
+    """That it takes much longer than was asked for, and because of whom; nothing where it does not."""
+    if seconds < LONGER * asked_s:
+        return ""
+    return (
+        f"{slowest} answers {quantity(per_s)} requests/s: every turn needs a few, so that all turns of each take about "
+        f"{duration(seconds * NS_PER_S)} instead of {duration(asked_s * NS_PER_S)}"
+    )
+
 
 def with_count(plan: Plan, count: int | None) -> Plan:
     """The plan with so many requests, where it can have a number of them."""
@@ -146,8 +167,8 @@ def round_plans(
 
 
 def _timed(budget: TimeBudget, slowest: PilotRun) -> RoundPlan:
-    """By rate: turns long enough for a few requests, and for replies to come back."""
-    least_ns = round(LEAST_PER_SLOT * max(slowest.latency_ns, NS_PER_S / slowest.per_s))
+    """By rate."""
+    least_ns = slowest.least_turn_ns
     rounds = even_rounds(min(budget.rounds, budget.duration_ns // least_ns))
     return RoundPlan(rounds, turn_ns=max(budget.duration_ns // rounds, least_ns))
 
@@ -167,6 +188,7 @@ def measure_point(
     if any(series.is_cut_short for series in all_series) or watcher.is_interrupted():
         return all_series
     plans = round_plans(point, budget, looks, steps=max(candidate.steps for candidate in candidates))
+    _tell_the_time(all_series, plans, looks, budget, watcher)
     entries = tuple(zip(all_series, plans, strict=True))
     rounds = plans[0].rounds
     for number in range(rounds):
@@ -185,6 +207,29 @@ def measure_point(
     return all_series
 
 
+def _tell_the_time(
+    all_series: Sequence[TurnSeries],
+    plans: Sequence[RoundPlan],
+    looks: Sequence[PilotRun],
+    budget: TimeBudget,
+    watcher: Watcher,
+) -> None:
+    """Where it takes much longer than was asked for."""
+    if budget.request_count:
+        return
+    seconds, series, look = max(
+        zip(map(_seconds, plans, looks), all_series, looks, strict=True),
+        key=lambda row: (row[0], row[2].least_turn_ns),
+    )
+    if words := longer_words(seconds, budget.duration_ns / NS_PER_S, series.candidate.name, look.per_s):
+        watcher.said(words)
+
+
+def _seconds(plan: RoundPlan, look: PilotRun) -> float:
+    turn_s = (plan.turn_ns or 0) / NS_PER_S if plan.count is None else plan.count / look.per_s
+    return plan.rounds * turn_s
+
+
 def _drop_half_round(all_series: Sequence[TurnSeries], number: int) -> None:
     """The round in which the user stopped was cut somewhere."""
     for series in all_series:
@@ -201,7 +246,7 @@ def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> Pil
         level = _measure(look, RoundPlan(1, turn_ns=turn_ns, awaits_answers=False), point)
         found = level.measurement
         if found is not None and found.request_count:
-            return PilotRun(found.request_count * NS_PER_S / found.duration_ns, found.latency.mean_ns)
+            return PilotRun.of(found)
         is_failing = level.is_cut_short or (found is not None and found.failed_count > 0)
         is_interrupted = series.candidate.instrument.watcher.is_interrupted()
         if is_failing or is_interrupted or turn_ns >= LONGEST_LOOK_NS:
