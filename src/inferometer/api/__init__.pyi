@@ -635,8 +635,8 @@ def capacity(
     spare: int = ...,
     balancer: str = ...,
     stretch_s: float | str | None = ...,
-    scale_on: str = ...,
-    startup_s: float | str = ...,
+    scale_on: str | None = ...,
+    startup_s: float | str | None = ...,
     seed: int = ...,
 ) -> CapacityPlan: ...
 def twin_fit(

@@ -326,8 +326,8 @@ def capacity(
     spare: int = _CAPACITY.spare,
     balancer: str = _CAPACITY.balancer,
     stretch_s: float | str | None = None,
-    scale_on: str = _CAPACITY.scale_on,
-    startup_s: float | str = _CAPACITY.startup_s,
+    scale_on: str | None = None,
+    startup_s: float | str | None = None,
     seed: int = _CAPACITY.seed,
 ) -> "CapacityPlan":
     """How many replicas a traffic takes inside a promise, from results of `measure` or `find`, or their files.

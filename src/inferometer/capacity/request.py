@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, duration
 from inferometer.capacity.autoscaling import Scaler, parse_rule
 from inferometer.capacity.run import CapacityRequest, SavedOption
 from inferometer.capacity.traffic import ExpectedTraffic, read_traffic
@@ -10,15 +12,21 @@ from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 
 SCENARIOS = (".yaml", ".yml")
+SCALE_ON = "utilisation:60%"
+STARTUP_S = 60.0
 
 
 def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> CapacityRequest:
     """Everything is read before anything is simulated."""
+    traffic = _traffic(asked, options)
+    rule = parse_rule(SCALE_ON if asked.scale_on is None else asked.scale_on)
+    startup_s = STARTUP_S if asked.startup_s is None else asked.startup_s
+    _check_used(asked, traffic)
     return CapacityRequest(
-        traffic=_traffic(asked, options),
+        traffic=traffic,
         promise=parse_slo(asked.slo),
         options=options,
-        scaler=Scaler(parse_rule(asked.scale_on), asked.startup_s, asked.spare),
+        scaler=Scaler(rule, startup_s, asked.spare),
         balancer=asked.balancer,
         seed=asked.seed,
     )
@@ -30,6 +38,26 @@ def _traffic(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Expect
     from inferometer.capacity.class_traffic import of_scenario
 
     return of_scenario(asked.traffic, [_models(option.result) for option in options])
+
+
+def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
+    """No option is taken that such traffic has no use for."""
+    is_trace = traffic.form == "trace"
+    if asked.stretch_s is not None and not is_trace:
+        raise UsageError(
+            f"--stretch is for traces, and '{asked.traffic}' is a {traffic.form}",
+            remedy="leave it out: stretches are the rows of a curve and the phases of a scenario",
+        )
+    if len(traffic.stretches) > 1:
+        return
+    for name, value in (("--scale-on", asked.scale_on), ("--startup", asked.startup_s)):
+        if value is not None:
+            why = f"is one stretch of {duration(traffic.span_s * NS_PER_S)}" if is_trace else "never changes"
+            remedy = "give a shorter --stretch" if is_trace else "give a trace, a daily curve or a scenario"
+            raise UsageError(
+                f"{name} is for an autoscaler, which has nothing to do: the traffic '{asked.traffic}' {why}",
+                remedy=remedy,
+            )
 
 
 def _models(result: Result) -> frozenset[str]:

@@ -57,18 +57,15 @@ class CapacityOptions:
         "requests)",
         duration(zero=False),
     )
-    scale_on: str = option(
+    scale_on: str | None = option(
         "--scale-on",
-        "What an autoscaler keeps to: utilisation:60%, or queue:2 (requests in each replica)",
+        "What an autoscaler keeps to: utilisation:60%, which is the default, or queue:2 (requests in each replica)",
         text("RULE"),
-        default="utilisation:60%",
     )
-    startup_s: float = option(
+    startup_s: float | None = option(
         "--startup",
-        "How long a replica takes until it is ready, such as 90s",
+        "How long a replica takes until it is ready, such as 90s (default: 1m)",
         duration(zero=True),
-        default=60.0,
-        shown="1m",
     )
     seed: int = option(
         "--seed", "Of the simulation: the same one gives the same answer", whole("SEED", least=0), default=1

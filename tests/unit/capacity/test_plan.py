@@ -11,6 +11,8 @@ from inferometer.capacity.fleet import Fleet, simulate
 from inferometer.capacity.replica import replica_of
 from inferometer.capacity.run import _basis, _best
 from inferometer.capacity.saved import priced
+from inferometer.report.documents.capacity import capacity_document
+from inferometer.report.markdown import markdown
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_result
 
@@ -106,6 +108,9 @@ def test_options_are_called_like_their_files():
         ({"scale_on": "heat:5"}, "no rule for scaling"),
         ({"scale_on": "utilisation:150%"}, "up to 100 %"),
         ({"scale_on": "queue:5%"}, "a number of requests"),
+        ({"scale_on": "queue:5"}, "--scale-on .* '10/s' never changes"),
+        ({"startup_s": 5}, "--startup .* '10/s' never changes"),
+        ({"stretch_s": 5}, "--stretch is for traces, and '10/s' is a rate"),
         ({"balancer": "best"}, "best"),
         ({"traffic": "0/s"}, "no traffic"),
     ],
@@ -115,6 +120,23 @@ def test_what_cannot_be_planned_is_refused(more, complaint):
     with pytest.raises(UsageError, match=complaint) as refused:
         api.capacity(sample_result(), **asked)
     assert refused.value.remedy
+
+
+def test_a_trace_that_is_one_stretch_has_a_mean_rate_and_nothing_to_scale(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f'{{"timestamp": {100 * number}}}\n' for number in range(100)))
+    plan = api.capacity(sample_result(), traffic=path, slo="p99<1s")
+    text = markdown(capacity_document(plan))
+    assert "10.0 requests/s on average" in text
+    assert "Over the whole trace of 10.0 s" in text
+    assert "at most" not in text
+    with pytest.raises(UsageError, match=r"is one stretch of 10\.0 s") as refused:
+        api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=5)
+    assert "--stretch" in refused.value.remedy
+    assert (
+        len(api.capacity(sample_result(), traffic=path, slo="p99<1s", startup_s=5, stretch_s=5).stretches)
+        == 2
+    )
 
 
 def test_results_of_changing_load_are_refused():

@@ -43,12 +43,22 @@ def capacity_document(plan: CapacityPlan) -> Document:
     return Document(
         kind="Capacity",
         title=plan.traffic,
-        facts=(plan.form, f"at most {quantity(plan.stretches[plan.peak].rate)} requests/s", plan.promise),
+        facts=(plan.form, f"{_most(plan)} requests/s", plan.promise),
         verdict=_verdict(plan),
         sections=tuple(section for section in sections if section is not None),
         tone=Tone.BAD if plan.best is None else Tone.GOOD,
         figures=tuple(_figures(plan)),
     )
+
+
+def _is_one_trace(plan: CapacityPlan) -> bool:
+    """Its rate is a mean, and its bursts are in the figures all the same."""
+    return plan.form == "trace" and len(plan.stretches) == 1
+
+
+def _most(plan: CapacityPlan) -> str:
+    rate = quantity(plan.stretches[plan.peak].rate)
+    return f"on average {rate}" if _is_one_trace(plan) else f"at most {rate}"
 
 
 def money(value: float) -> str:
@@ -63,7 +73,8 @@ def _verdict(plan: CapacityPlan) -> str:
         return f"No number of replicas keeps '{plan.promise}': {reasons}."
     fewest, whole = chosen.fewest, chosen.whole
     words = f"{plural(fewest.replicas, 'replica')} of {chosen.name} keep{'s' * (fewest.replicas == 1)} '{plan.promise}'"
-    words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s ({fewest.basis})"
+    mean = " on average" if _is_one_trace(plan) else ""
+    words += f" at {quantity(plan.stretches[plan.peak].rate)} requests/s{mean} ({fewest.basis})"
     if plan.spare:
         lost = "one is" if plan.spare == 1 else f"{plan.spare} are"
         words += (
@@ -114,11 +125,13 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
         *(Column(name) for name in _term_names(plan)), Column("Cost per hour"), *text_columns("Basis"),
     )  # fmt: skip
     hardest = plan.stretches[plan.peak]
-    lead = (
-        f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
-        if len(plan.stretches) > 1
-        else "Requests come at this rate all the time."
-    )
+    if len(plan.stretches) > 1:
+        lead = f"In the busiest stretch, {clock(plan, hardest.start_s)} to {clock(plan, hardest.end_s)}."
+    elif _is_one_trace(plan):
+        whole = duration(hardest.length_s * NS_PER_S)
+        lead = f"Over the whole trace of {whole}; a shorter --stretch looks at its parts."
+    else:
+        lead = "Requests come at this rate all the time."
     lead += f" Requests come {plan.arrivals}, and a balancer gives them to replicas {_how(plan.balancer)}."
     return Section("peak", "At the peak", lead, (Table("Replicas at the peak", columns, tuple(rows)),))
 
