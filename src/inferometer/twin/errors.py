@@ -37,6 +37,7 @@ _LEAST_PER_DISTANCE = {THROUGHPUT: 0.04, "mean": 0.06, "p50": 0.06, "p90": 0.08,
 _LEAST_NOISE = 0.005
 _SHARED = 2.0  # loads that all models together count for
 _NEAR = 0.2  # nothing is nearer
+_ONE_MORE = 0.02  # requests that come in a time, where it may begin a moment earlier
 _MOST_LOG = 5.0  # no figure is off by more than some hundred times
 
 
@@ -144,15 +145,18 @@ def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel
     """The figure with what is known of the error there, and its interval."""
     mine = [row for row in anchors if row.model == place.part.model]
     shift, spread = _kriged(guess.name, place, mine, error)
-    if guess.name == THROUGHPUT and place.part.mode == "request_rate" and not guess.is_limited:
+    is_due = guess.name == THROUGHPUT and place.part.mode == "request_rate" and not guess.is_limited
+    if is_due:
         shift = 0.0  # what is due is answered, however fast
     far = nearest(place, mine)
     deviation = math.sqrt(spread**2 + (error.per_distance * far) ** 2 + guess.chance**2)
     count = sum(guess.name in row.residuals for row in anchors)
-    reach = math.hypot(student_t((1 + CONFIDENCE) / 2, max(count, 2)) * deviation, guess.unsure)
-    reach = min(reach, _MOST_LOG)
+    quantile = student_t((1 + CONFIDENCE) / 2, max(count, 2))
+    reach = min(math.hypot(quantile * deviation, guess.unsure), _MOST_LOG)
+    # No more is answered than comes.
+    above = min(reach, quantile * guess.chance + _ONE_MORE) if is_due else reach
     middle = guess.value * math.exp(max(-_MOST_LOG, min(shift, _MOST_LOG)))
-    return Band(middle, middle * math.exp(-reach), middle * math.exp(reach))
+    return Band(middle, middle * math.exp(-reach), middle * math.exp(above))
 
 
 def nearest(place: Spot, anchors: Sequence[Anchor]) -> float:

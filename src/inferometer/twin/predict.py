@@ -31,6 +31,9 @@ _US_PER_S = 1_000_000
 _LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
 
 
+FEWEST = 400  # requests of a load that is predicted: what a p99 needs
+
+
 def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
     """The twin with forecasts of these loads in place of those it has."""
     forecasts = tuple(row for load in loads for row in forecast(twin, load))
@@ -38,12 +41,13 @@ def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
 
 
 def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[LoadForecast, ...]:
-    """Of each model in the load, if it is measured so; as long as the runs of the fit unless that is given."""
+    """Of each model in the load, if it is measured so; unless that is given, as long as the runs of the fit, or for as
+    many requests as percentiles need."""
     models = [_model(twin, part) for part in load.parts]
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
     _check_settings(pipelines, load.settings)
     plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
-    usual = MeasuredAs(max(model.measured_s for model in models))
+    usual = MeasuredAs(max(model.measured_s for model in models), fewest=FEWEST)
     simulated = simulate(plans, usual if measured is None else measured)
     flying = [
         part.value if part.mode == "concurrency" else row.in_flight

@@ -54,12 +54,14 @@ class SimulatedFigures:
 class MeasuredAs:
     """How a load is measured: for how long, after what is left out at its start, and the seed of random arrivals.
 
-    With the seed the arrivals are those that `measure` would make, and the figures are of those very requests.
+    With the seed the arrivals are those that `measure` would make, and the figures are of those very requests. It lasts
+    longer where it would have fewer requests than `fewest`, of all parts together.
     """
 
     seconds: float
     seed: int | None = None
     skipped_s: float = 0.0
+    fewest: int = 1
 
 
 def simulate(
@@ -67,7 +69,7 @@ def simulate(
 ) -> list[SimulatedFigures]:
     """Of each part, all at the same time; with `is_even` they share the cores evenly."""
     rate, settling_s = _pilot(plans)
-    seconds, seed = measured.seconds, measured.seed
+    seconds, seed = max(measured.seconds, measured.fewest / rate), measured.seed
     # Of many requests it does not matter how they began, nor which arrivals they are.
     is_short = rate * seconds < _MANY * requests
     if is_short and (seed is not None or not any(_is_random(plan.load) for plan in plans)):
@@ -112,10 +114,14 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
     if load.mode == "concurrency":
         return SimulatedTraffic(plan.pipeline, concurrency=round(load.value))
     rate = load.value if until_s is None else min(load.value, _MOST_DUE / until_s)
-    schedule: Schedule = Poisson(rate, seed) if _is_random(load) else Constant(rate)
+    is_random = _is_random(load)
+    schedule: Schedule = Poisson(rate, seed) if is_random else Constant(rate)
+    early_s = (
+        0.0 if is_random else 0.5 / rate
+    )  # at a fixed rate a time has as many requests, wherever it begins
     due: list[float] = []
     while len(due) < count if until_s is None else (not due or due[-1] < until_s):
-        due.append(schedule.due_ns(len(due)) / NS_PER_S)
+        due.append(schedule.due_ns(len(due)) / NS_PER_S - early_s)
     return SimulatedTraffic(plan.pipeline, due_s=due)
 
 

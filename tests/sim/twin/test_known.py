@@ -104,3 +104,15 @@ def test_another_instance_of_the_slow_step_is_predicted(twin: Twin) -> None:
         assert abs(row.error("p99") or 0.0) <= 0.30
         assert row.is_covered("throughput")
         assert row.is_covered("p99")
+
+
+@pytest.mark.parametrize("rate", [0.05, 1.0, 30.0])
+def test_a_rate_that_is_kept_up_with_is_the_throughput(twin: Twin, rate: float) -> None:
+    """However long the runs of the fit were."""
+    (row,) = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", rate),)))
+    assert not row.is_overloaded
+    found = row.bands["throughput"]
+    assert found.value == pytest.approx(rate, rel=0.003)
+    assert found.low < rate <= found.high < 1.2 * rate
+    alone = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", 0.01),)))[0].bands["p99"].value
+    assert row.bands["p99"].value == pytest.approx(alone, rel=0.4)
