@@ -35,7 +35,7 @@ from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
 from inferometer.services.visit_plan import VisitPlan
 
-MOST_VAIN = 3  # visits that fail before their first request, of as many
+MOST_VAIN = 3  # visits at the start, if all of them fail before they send anything
 
 
 class _Visitor:
