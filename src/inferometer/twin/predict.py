@@ -7,7 +7,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest as nearest_name
 from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
 from inferometer.twin.errors import Guess, band, nearest, spot
-from inferometer.twin.sharing import sharing
+from inferometer.twin.sharing import is_short, sharing
 from inferometer.twin.simulate import MeasuredAs, PartPlan, simulate
 from inferometer.twin.twin import (
     BATCHING,
@@ -129,10 +129,10 @@ def _shared(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
     """On one machine: the cores and GPUs as those saw them that had the least of them.
 
     How much a model slows down on busy cores is its own; where its runs did not tell, it is taken to do so as much as
-    the others.
+    the others. That of very short requests says little about the cores.
     """
     count = min(row.cores.count for row in pipelines)
-    least = min(row.cores.scaling for row in pipelines)
+    least = min((row.cores.scaling for row in pipelines if not is_short(row)), default=1.0)
     turn = max(row.devices.turn for row in pipelines)
     devices = replace(pipelines[0].devices, turn=turn, count=max(row.devices.count for row in pipelines))
     return [

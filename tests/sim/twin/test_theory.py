@@ -6,6 +6,8 @@ import pytest
 
 from inferometer.diagnose.pipeline import Cores, Pipeline, Station
 from inferometer.load.plan import Poisson
+from inferometer.twin.predict import _shared
+from inferometer.twin.sharing import sharing
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import LoadPart
 
@@ -155,3 +157,30 @@ def test_the_same_arrivals_are_the_same_requests() -> None:
     (found,) = simulate([PartPlan(pipeline, poisson(rate))], MeasuredAs(seconds, seed))
     assert found.figures["p99"] == pytest.approx(exact * 1e9, rel=0.01)
     assert found.chance["p99"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_beside_very_short_requests_a_figure_lies_between_sharing_and_being_alone() -> None:
+    """How much of their time on the cores goes into waking each other up, nobody knows."""
+    for short_s, is_unsure in ((0.0002, True), (0.020, False)):
+        long = Pipeline((Station("long", 0.050),), variation=0.1, cores=Cores(1))
+        other = Pipeline((Station("other", short_s),), variation=0.1, cores=Cores(1))
+        plans = [PartPlan(row, LoadPart("m", "concurrency", 1)) for row in (long, other)]
+        shared = simulate(plans, MeasuredAs(10.0))
+        for plan, found, row in zip(plans, sharing(plans, shared, MeasuredAs(10.0)), shared, strict=True):
+            (by_itself,) = simulate([plan], MeasuredAs(10.0))
+            low, high = row.figures["throughput"], by_itself.figures["throughput"]
+            assert high == pytest.approx(2 * low, rel=0.1)
+            expected = math.sqrt(low * high) if is_unsure else low
+            assert found.figures["throughput"] == pytest.approx(expected)
+            reach = math.exp(found.unsure["throughput"])
+            assert (reach * expected >= 0.99 * high) == is_unsure
+
+
+def test_how_short_requests_slow_down_says_nothing_of_others() -> None:
+    long = Pipeline((Station("long", 0.050),), cores=Cores(2))
+    tight = Pipeline((Station("tight", 0.020),), cores=Cores(2, scaling=0.8))
+    short = Pipeline((Station("short", 0.0002),), cores=Cores(2, scaling=0.4))
+    scalings = [
+        [row.cores.scaling for row in _shared(rows)] for rows in ((long, short), (long, tight, short))
+    ]
+    assert scalings == [[1.0, 0.4], [0.8, 0.8, 0.4]]
