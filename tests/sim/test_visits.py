@@ -224,6 +224,7 @@ def test_a_visit_that_fails_before_its_first_request_is_a_failed_one(asked):
     assert (visits.status == np.where(failed, status.VISIT, status.OK)).all()
     assert (records.status == visits.status).all()
     assert (records.received[failed] == 0).all()
+    assert load.totals().unsent == failed.sum()
     assert "no data for 0" in load.examples()[status.VISIT]
 
 

@@ -253,10 +253,9 @@ class VisitEngine:
                 f"{self._visits.origin or 'the visit'} cannot begin: {why}",
                 remedy="a visit must send a request; try the function by itself",
             )
-        now = self._clock()
         visitor.step, visitor.due_ns = 0, visitor.visit_due_ns
         self._explain(outcome.VISIT, why)
-        self.finish(visitor.slot, outcome.VISIT, now, now, now, now, 0)
+        self.finish(visitor.slot, outcome.VISIT, 0, 0, 0, self._clock(), 0)
 
     def _send(self, visitor: _Visitor, due_ns: int) -> None:
         """The request that was put for the visitor."""
