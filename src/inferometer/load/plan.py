@@ -260,6 +260,12 @@ class Excerpt:
         return due_ns - self.from_ns if due_ns < self.until_ns else NEVER
 
 
+def from_mid_period(schedule: Schedule, rate: float) -> Excerpt:
+    """All of it half a period of this rate earlier: a time has as many requests as its rate says, and none is due just
+    when it ends."""
+    return Excerpt(schedule, round(NS_PER_S / rate / 2), NEVER)
+
+
 # --- how a rate changes over time, in a few words: `ramp 10..500 over 60s then hold 500 for 2m`
 #
 #    shape = piece { ("then" | ",") piece }

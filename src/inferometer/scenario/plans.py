@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from inferometer.base.units import NS_PER_S
 from inferometer.load.plan import (
-    NEVER,
     Closed,
     Constant,
     Excerpt,
@@ -15,6 +14,7 @@ from inferometer.load.plan import (
     Ramps,
     Schedule,
     Stairs,
+    from_mid_period,
 )
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.points import Agenda
@@ -126,9 +126,7 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
         return Open(Poisson(first, load.seed + slot.number), cap=load.cap), first
     pieces = [(slot.length_ns, first, last), *([(LONGER_NS, last, last)] if last else [])]
     schedule: Schedule = Constant(first) if first == last else Ramps(tuple(pieces))
-    # All come half a period earlier, so that the last is not due when the phase ends but before.
-    half_ns = round(NS_PER_S / max(first, last) / 2)
-    return Open(Excerpt(schedule, half_ns, NEVER), cap=load.cap), (first + last) / 2
+    return Open(from_mid_period(schedule, max(first, last)), cap=load.cap), (first + last) / 2
 
 
 def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:

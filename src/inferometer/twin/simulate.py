@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.pipeline import Pipeline
 from inferometer.diagnose.simulation import EndedRequest, SimulatedTraffic, Simulation
-from inferometer.load.plan import Constant, Poisson, Schedule
+from inferometer.load.plan import Constant, Poisson, Schedule, from_mid_period
 from inferometer.stats.series import rank
 from inferometer.twin.twin import LATENCIES, THROUGHPUT, LoadPart
 
@@ -114,14 +114,10 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
     if load.mode == "concurrency":
         return SimulatedTraffic(plan.pipeline, concurrency=round(load.value))
     rate = load.value if until_s is None else min(load.value, _MOST_DUE / until_s)
-    is_random = _is_random(load)
-    schedule: Schedule = Poisson(rate, seed) if is_random else Constant(rate)
-    early_s = (
-        0.0 if is_random else 0.5 / rate
-    )  # at a fixed rate a time has as many requests, wherever it begins
+    schedule: Schedule = Poisson(rate, seed) if _is_random(load) else from_mid_period(Constant(rate), rate)
     due: list[float] = []
     while len(due) < count if until_s is None else (not due or due[-1] < until_s):
-        due.append(schedule.due_ns(len(due)) / NS_PER_S - early_s)
+        due.append(schedule.due_ns(len(due)) / NS_PER_S)
     return SimulatedTraffic(plan.pipeline, due_s=due)
 
 
