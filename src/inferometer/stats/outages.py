@@ -22,7 +22,7 @@ SLOWER = 2.0
 LEAST_NS = NS_PER_MS  # latencies that differ by less are alike
 BEFORE = 500  # good requests before an outage that say what is usual
 MOST = 100  # that are told apart
-LOST = (status.CONNECT, status.TLS, status.RESET, status.TIMEOUT)
+LOST = tuple(code for code in status.NO_ANSWER if code != status.CANCELLED)
 """Ends of requests that a server which is there would have answered."""
 
 
