@@ -28,10 +28,8 @@ from inferometer.twin.twin import (
 )
 
 _US_PER_S = 1_000_000
+_FEWEST = 400  # requests of a load that is predicted: what a p99 needs
 _LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
-
-
-FEWEST = 400  # requests of a load that is predicted: what a p99 needs
 
 
 def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
@@ -47,13 +45,13 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
     _check_settings(pipelines, load.settings)
     plans = [PartPlan(pipeline, part) for pipeline, part in zip(pipelines, load.parts, strict=True)]
-    usual = MeasuredAs(max(model.measured_s for model in models), fewest=FEWEST)
-    simulated = simulate(plans, usual if measured is None else measured)
+    measured = measured or MeasuredAs(max(model.measured_s for model in models), fewest=_FEWEST)
+    simulated = simulate(plans, measured)
     flying = [
         part.value if part.mode == "concurrency" else row.in_flight
         for part, row in zip(load.parts, simulated, strict=True)
     ]
-    shared = sharing(plans, simulated, usual if measured is None else measured)
+    shared = sharing(plans, simulated, measured)
     found = []
     for part, row, own, beside in zip(load.parts, simulated, flying, shared, strict=True):
         place = spot(load, part.model, own, sum(flying) - own)
