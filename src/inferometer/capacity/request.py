@@ -7,13 +7,11 @@ from inferometer.base.units import NS_PER_S, duration
 from inferometer.capacity.autoscaling import Scaler, parse_rule
 from inferometer.capacity.run import CapacityRequest, SavedOption
 from inferometer.capacity.traffic import ExpectedTraffic, read_traffic
-from inferometer.options.planning import CapacityOptions
+from inferometer.options.planning import SCALE_ON, STARTUP_S, CapacityOptions
 from inferometer.stats.result import Result
 from inferometer.stats.slo import parse_slo
 
 SCENARIOS = (".yaml", ".yml")
-SCALE_ON = "utilisation:60%"
-STARTUP_S = 60.0
 
 
 def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> CapacityRequest:

@@ -7,6 +7,9 @@ from inferometer.options.outputs import page
 from inferometer.options.prices import price
 from inferometer.options.values import choice, duration, output_file, text, whole
 
+SCALE_ON = "utilisation:60%"
+STARTUP_S = 60.0  # shown as 1m
+
 
 @dataclass(frozen=True, slots=True)
 class CapacityOptions:
@@ -59,13 +62,15 @@ class CapacityOptions:
     )
     scale_on: str | None = option(
         "--scale-on",
-        "What an autoscaler keeps to: utilisation:60%, which is the default, or queue:2 (requests in each replica)",
+        "What an autoscaler keeps to: utilisation:60%, or queue:2 (requests in each replica)",
         text("RULE"),
+        shown=SCALE_ON,
     )
     startup_s: float | None = option(
         "--startup",
-        "How long a replica takes until it is ready, such as 90s (default: 1m)",
+        "How long a replica takes until it is ready, such as 90s",
         duration(zero=True),
+        shown="1m",
     )
     seed: int = option(
         "--seed", "Of the simulation: the same one gives the same answer", whole("SEED", least=0), default=1
