@@ -13,9 +13,7 @@ from benchmarks.parts import our_script
 
 PLAIN = ("-m", "simple")
 MIXED = ("-m", "simple:3", "-m", "identity_fp32:1")
-PER_SECOND = (
-    12_000  # requests that a round has for every second of its setting: with fewer, noise is all there is
-)
+PER_SECOND = 12_000  # requests of a round for every second of its setting: with fewer, noise is all there is
 SHORT = 0.1
 MARGIN_S = 120
 
