@@ -167,8 +167,11 @@ class _Session:
 
     def measure(self, duration_ns: int, watcher: Watcher) -> list[str]:
         """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
-        if problem := self._first_look(duration_ns, watcher):
+        shortest_ns = self.turn_ns
+        look = self._first_look(watcher)
+        if problem := self._trouble(look, self.together):
             return [problem]
+        self._size_turns(look, shortest_ns, duration_ns, watcher)
         rounds = even_rounds(min(ROUNDS, duration_ns // self.turn_ns))
         for number in range(rounds):
             order = self.all_turns if number % 2 == 0 else self.all_turns[::-1]
@@ -183,10 +186,8 @@ class _Session:
             watcher.round_finished(number + 1, rounds, told)
         return []
 
-    def _first_look(self, duration_ns: int, watcher: Watcher) -> str:
-        """It gets longer until all have given a few answers, and tells how long a turn must be for these; why they give
-        none, if so."""
-        shortest_ns = self.turn_ns
+    def _first_look(self, watcher: Watcher) -> Level:
+        """It gets longer until all have given a few answers, or seem not to."""
         while True:
             level, _ = self._measured(self.together, awaits_answers=False)
             found = [row.measurement for row in level.classes]
@@ -194,18 +195,17 @@ class _Session:
             is_failing = any(row is not None and row.failed_count and not row.request_count for row in found)
             is_hopeless = (is_failing and self.turn_ns >= FAILING_NS) or level.has_remark(Note.WORKER_LOST)
             if is_enough or is_hopeless or watcher.is_interrupted() or self.turn_ns >= LONGEST_TURN_NS:
-                break
+                return level
             self.turn_ns *= 4
-        if problem := self._trouble(level, self.together):
-            return problem
-        looks = [PilotRun.of(row) for row in found if row is not None]
+
+    def _size_turns(self, look: Level, shortest_ns: int, duration_ns: int, watcher: Watcher) -> None:
+        """Long enough for the slowest; if that takes much longer than was asked for, it is said."""
+        looks = [PilotRun.of(row.measurement) for row in look.classes if row.measurement is not None]
         slowest = max(range(len(looks)), key=lambda number: looks[number].least_turn_ns)
         self.turn_ns = max(shortest_ns, looks[slowest].least_turn_ns)
-        seconds = FEWEST_ROUNDS * self.turn_ns / NS_PER_S
-        asked_s = duration_ns / NS_PER_S
+        seconds, asked_s = FEWEST_ROUNDS * self.turn_ns / NS_PER_S, duration_ns / NS_PER_S
         if words := longer_words(seconds, asked_s, self.names[slowest], looks[slowest].per_s):
             watcher.said(words)
-        return ""
 
     def _drop_half_round(self, number: int) -> None:
         for turns in self.all_turns:
