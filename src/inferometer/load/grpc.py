@@ -12,12 +12,10 @@ is dropped. Requests go out in the order in which they were sent, so those of a 
 the server in order.
 """
 
-from collections.abc import Sequence
-from itertools import count
-
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import SocketConnection, SocketLink
+from inferometer.load.grpc_requests import MadeCalls, NumberedCalls, render_parts, rendered_calls
 from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request
 from inferometer.load.plain import PlainCalls, Steps
 from inferometer.load.reactor import READ
@@ -41,62 +39,6 @@ _CAUSES = {
     grpc.BROKEN: outcome.MALFORMED,
     grpc.MALFORMED: outcome.MALFORMED,
 }
-
-
-def _render(wiring: Wiring, messages: Sequence[Request]) -> list[Http2Request | Request]:
-    """Calls rendered whole; on streams, the messages."""
-    if wiring.is_streaming:
-        return list(messages)
-    if wiring.is_whole_calls:
-        return [render(wiring.block, (message,)) for message in messages]
-    return [render_call(wiring.block, message, compression=wiring.compression) for message in messages]
-
-
-class NumberedCalls:
-    """Unary calls, every one with another id, as asynchronous calls of the classic tool carry them.
-
-    The id is a field at the end of the message, so requests with ids of one length differ in nothing else."""
-
-    def __init__(self, block: bytes, messages: Sequence[Request], first: int) -> None:
-        self._block = block
-        self._messages = messages
-        self._numbers = count(first)
-        self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the id
-
-    def __getitem__(self, step: int) -> Http2Request:
-        name = b"%d" % next(self._numbers)
-        made = self._made.get((step, len(name)))
-        if made is None:
-            made = self._made[step, len(name)] = self._rendered(step, string_field(REQUEST_ID, name.decode()))
-        if not made.frames:
-            return self._rendered(step, string_field(REQUEST_ID, name.decode()))
-        whole = bytearray(made.frames)
-        whole[-len(name) :] = name
-        body = memoryview(whole)[len(whole) - made.quick_size :]
-        return Http2Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
-
-    def marked(self, step: int, mark: bytes) -> Http2Request:
-        """With fields that mark it as part of a sequence."""
-        return self._rendered(step, mark + string_field(REQUEST_ID, str(next(self._numbers))))
-
-    def _rendered(self, step: int, tail: bytes) -> Http2Request:
-        return _render_parts(self._block, self._messages[step], tail)
-
-
-def _render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
-    """A call whose message has fields appended; a large message is not copied."""
-    return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
-
-
-class MadeCalls:
-    """Unary calls of messages that are made while the load runs."""
-
-    def __init__(self, wiring: Wiring, messages: Sequence[Request]) -> None:
-        self._wiring = wiring
-        self._messages = messages
-
-    def __getitem__(self, step: int) -> Http2Request:
-        return render_call(self._wiring.block, self._messages[step], compression=self._wiring.compression)
 
 
 class _Call:
@@ -205,7 +147,7 @@ class GrpcLink(SocketLink):
             if wiring.has_ids and not wiring.is_streaming and wiring.compression is None
             else None
         )
-        rendered = _render(wiring, requests) if self._numbered is None and not setup.are_made else []
+        rendered = rendered_calls(wiring, requests) if self._numbered is None and not setup.are_made else []
         self._requests: NumberedCalls | MadeCalls | list[Http2Request | Request] = (
             MadeCalls(wiring, requests) if setup.are_made else self._numbered or rendered
         )
@@ -261,7 +203,7 @@ class GrpcLink(SocketLink):
         if self.wiring.is_streaming:
             return bytes(message) + tail
         if self.wiring.compression is None:
-            return _render_parts(self.wiring.block, message, tail)
+            return render_parts(self.wiring.block, message, tail)
         return render_call(self.wiring.block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
