@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.bar import Setting
+from benchmarks.bar import SMOKE, Setting
 from benchmarks.machine import busy_cores, this_machine
 from benchmarks.report import console, show, write
 from benchmarks.rounds import measure_bar
@@ -16,6 +16,8 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     options = _options()
     setting = Setting(rounds=options.rounds, seconds=options.seconds, is_full=options.full)
+    if options.smoke:
+        setting = SMOKE
     chosen = [
         bar for bar in BARS if not options.only or any(_is_called(bar.name, name) for name in options.only)
     ]
@@ -26,6 +28,9 @@ def main() -> None:
         busy.append(busy_cores())
     machine = this_machine(busy)
     show(outcomes, machine, console())
+    if options.smoke:
+        print("A smoke run shows that every bar can be measured; its figures mean nothing.")
+        sys.exit(any(not outcome.ours for outcome in outcomes))
     if options.only:
         print("Only some bars were measured, so benchmarks/last.json and last.md stay as they are.")
     else:
@@ -60,6 +65,9 @@ def _options() -> argparse.Namespace:
         help=f"one of {', '.join(names)}, or the beginning of several, such as streams-20; repeatable",
     )
     parser.add_argument("--full", action="store_true", help="also what takes many minutes")
+    parser.add_argument(
+        "--smoke", action="store_true", help="each bar once, ours only, as short as possible: does it run?"
+    )
     return parser.parse_args()
 
 

@@ -33,6 +33,7 @@ LONG_RUN_COUNT = 10_000_000
 _SHORT = 0.1  # of the long run
 _CPU_WINDOW = 2  # times --seconds: what two starts differ by must be little beside what the requests cost
 _MARGIN_S = 40
+_SMOKE_REQUESTS = 500  # in a window of a second
 _SETTLED_S = 0.1
 
 
@@ -46,17 +47,19 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
     def opened(setting: Setting) -> Iterator[Contest]:
         from inferometer.server.embedded import EmbeddedTriton
 
-        real = real_perf_analyzer()
         ours = partial(run, environment=None), our_script("perf_analyzer")
-        theirs = partial(run, environment=real.environment), str(real.executable)
+        tools = [ours]
+        if not setting.is_smoke:
+            real = real_perf_analyzer()
+            tools.append((partial(run, environment=real.environment), str(real.executable)))
         with EmbeddedTriton(load_models=(MODEL,)) as server:
 
             def spend(tool: _Tool, window_s: float) -> tuple[Usage, Ended]:
                 start, executable = tool
                 command = [executable, "-m", MODEL, "-i", protocol]
                 command += ["-u", server.grpc_address if protocol == "grpc" else server.http_address]
-                command += ["--concurrency-range", str(concurrency), "-p", str(round(window_s * 1000))]
-                command += ["-s", "999", "-r", str(WINDOWS)]
+                command += ["--concurrency-range", str(concurrency), "-s", "99999", "-r", str(WINDOWS)]
+                command += _window(setting, window_s)
                 before = _served(server.http_address, MODEL)
                 ended = start(command, timeout_s=WINDOWS * window_s + _MARGIN_S)
                 return Usage(ended.cpu_s, _served(server.http_address, MODEL) - before), ended
@@ -70,13 +73,20 @@ def cpu_per_request(concurrency: int, protocol: str = "http") -> Open:
                 return Sample(marginal_us(short, long), {"requests/s": rate, "p50 us": p50})
 
             for tool in (
-                ours,
-                theirs,
+                () if setting.is_smoke else tools
             ):  # the very first start takes longer, which would make a short run long
                 spend(tool, setting.seconds * _SHORT)
-            yield Contest(ours=lambda: measure(ours), theirs=lambda: measure(theirs))
+            yield Contest(ours=lambda: measure(ours), theirs=lambda: measure(tools[-1]))
 
     return opened
+
+
+def _window(setting: Setting, window_s: float) -> Sequence[str]:
+    """How long a window lasts; on a busy machine a very short one can be empty, so a smoke run counts requests."""
+    if setting.is_smoke:
+        count = max(1, round(_SMOKE_REQUESTS * window_s))
+        return ["--measurement-mode", "count_windows", "--measurement-request-count", str(count)]
+    return ["-p", str(round(window_s * 1000))]
 
 
 def _served(address: str, model: str) -> int:
@@ -131,7 +141,7 @@ def _shared_memory(setting: Setting, judged: Callable[[_TransferCost], float]) -
         def spend(window_s: float, *words: str) -> tuple[Usage, int]:
             requests, sent = _served(server.http_address, IDENTITY), _loopback_bytes()
             ended = run(
-                [*command, "-p", str(round(window_s * 1000)), *words],
+                [*command, *_window(setting, window_s), *words],
                 timeout_s=WINDOWS * window_s + _MARGIN_S,
             )
             sent = _loopback_bytes() - sent
@@ -215,13 +225,13 @@ def triton_lag(rate: float) -> Open:
     def opened(setting: Setting) -> Iterator[Contest]:
         from inferometer.server.embedded import EmbeddedTriton
 
-        real = real_perf_analyzer()
         with EmbeddedTriton(load_models=(MODEL,)) as server, tempfile.TemporaryDirectory() as folder:
 
             def theirs() -> Sample:
+                real = real_perf_analyzer()
                 export = Path(folder) / f"{time.monotonic_ns()}.json"
                 command = [str(real.executable), "-m", MODEL, "-u", server.http_address, "--async"]
-                command += ["--request-rate-range", f"{rate:g}", "-s", "999", "-r", str(WINDOWS)]
+                command += ["--request-rate-range", f"{rate:g}", "-s", "99999", "-r", str(WINDOWS)]
                 command += ["-p", str(round(setting.seconds * 1000 / WINDOWS))]
                 command += ["--profile-export-file", str(export)]
                 run(command, timeout_s=setting.seconds + _MARGIN_S, environment=real.environment)
@@ -250,20 +260,21 @@ def _our_lag(setting: Setting, what: str, where: object, rate: float, *core: int
 @contextlib.contextmanager
 def peak_memory(setting: Setting) -> Iterator[Contest]:
     """Ten million requests to a simulated server, in one process."""
-    yield Contest(lambda: _long_run(timeout_s=400))
+    yield Contest(lambda: _long_run(setting, timeout_s=400))
 
 
 @contextlib.contextmanager
 def peak_memory_real(setting: Setting) -> Iterator[Contest]:
     """Ten million requests to nginx: controller and worker together."""
     with nginx(two_cores().server) as port:
-        yield Contest(lambda: _long_run(port, timeout_s=1800))
+        yield Contest(lambda: _long_run(setting, port, timeout_s=1800))
 
 
-def _long_run(*port: int, timeout_s: float) -> Sample:
-    report = _json(run(_module("benchmarks.long_run", LONG_RUN_COUNT, *port), timeout_s=timeout_s))
-    if report["requests"] != LONG_RUN_COUNT:
-        raise BenchError(f"only {report['requests']} of {LONG_RUN_COUNT} requests were measured")
+def _long_run(setting: Setting, *port: int, timeout_s: float) -> Sample:
+    count = setting.count(LONG_RUN_COUNT, smoke=1000)
+    report = _json(run(_module("benchmarks.long_run", count, *port), timeout_s=timeout_s))
+    if report["requests"] != count:
+        raise BenchError(f"only {report['requests']} of {count} requests were measured")
     return Sample(report["peak_mib"], {"requests/s": report["rate"]})
 
 

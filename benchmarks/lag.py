@@ -16,6 +16,7 @@ from benchmarks.drive import get_traffic
 from inferometer.base.units import monotonic_ns
 from inferometer.load.plan import Constant, Open
 from inferometer.load.workers import Workers
+from inferometer.measure.checks import changed
 from inferometer.measure.prepare import prepare
 from inferometer.options.options import Options
 from inferometer.records.records import Records, join
@@ -62,7 +63,8 @@ def main(what: str, where: str, rate: str, seconds: str, rest: Sequence[str]) ->
     if what == "nginx":
         traffic = get_traffic(int(where))
     else:
-        traffic = prepare(Options(model="simple", url=where), command="measure").traffic
+        options = changed(Options(), model="simple", url=where)
+        traffic = prepare(options, command="measure").traffic
     cores = frozenset(map(int, rest)) if rest else None
     return measure_lag(traffic, rate=float(rate), seconds=float(seconds), cores=cores)
 

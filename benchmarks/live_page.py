@@ -49,10 +49,11 @@ def live_page_cpu(setting: Setting) -> AbstractContextManager[Contest]:
     """Marginal CPU per request at eight in flight."""
 
     def measure(shown: "_Shown") -> Sample:
-        short, long = (Usage(shown.run("-c", "8", "-n", str(count)).cpu_s, count) for count in (FEW, MANY))
+        counts = setting.count(FEW, smoke=500), setting.count(MANY, smoke=1000)
+        short, long = (Usage(shown.run("-c", "8", "-n", str(count)).cpu_s, count) for count in counts)
         return Sample(marginal_us(short, long))
 
-    return _contest(_triton, measure)
+    return _contest(setting, _triton, measure)
 
 
 def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
@@ -60,12 +61,13 @@ def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
 
     def measure(shown: "_Shown") -> Sample:
         lags = []
-        for _ in range(RUNS):  # a machine that stops for a moment spoils one of them
-            shown.run("-r", str(RATE), "-n", str(RATE * RATE_S), is_worker_alone=True)
+        count = setting.count(RATE * RATE_S, smoke=RATE)
+        for _ in range(setting.count(RUNS, smoke=1)):  # a machine that stops for a moment spoils one of them
+            shown.run("-r", str(RATE), "-n", str(count), is_worker_alone=True)
             lags.append(shown.lag_us)
         return Sample(median(lags))
 
-    return _contest(_plain, measure, is_difference=True)
+    return _contest(setting, _plain, measure, is_difference=True)
 
 
 @contextlib.contextmanager
@@ -84,6 +86,7 @@ def _plain(cores: Cores) -> Iterator[tuple[str, ...]]:
 
 
 def _contest(
+    setting: Setting,
     server: Callable[[Cores], AbstractContextManager[tuple[str, ...]]],
     measure: Callable[["_Shown"], Sample],
     *,
@@ -99,13 +102,13 @@ def _contest(
             pages(Path(folder) / "store") as place,
             contextlib.ExitStack() as browsers,
         ):
-            tabs = tuple(browsers.enter_context(browsing()) for _ in range(BROWSERS))
+            tabs = tuple(browsers.enter_context(browsing()) for _ in range(setting.count(BROWSERS, smoke=1)))
             for tab in tabs:  # which brings the token along
                 tab.visit(place.page())
             other = browsers.enter_context(_other_run(Path(folder) / "store"))
             alone = _Shown(target, Path(folder), cores, place, tabs, other)
             shown = _Shown(target, Path(folder), cores, place, tabs)
-            for one in (alone, shown):
+            for one in () if setting.is_smoke else (alone, shown):
                 one.run("-c", "8", "-n", str(FEW))
             if is_difference:
 

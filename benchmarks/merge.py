@@ -252,7 +252,8 @@ def merge_bar(setting: Setting) -> Iterator[Contest]:
     """In a process of its own, whose memory is that of nothing else."""
 
     def measure() -> Sample:
-        words = [str(CLIENTS), str(PER_CLIENT), str(SECONDS)]
+        seconds = setting.count(SECONDS, smoke=2)
+        words = [str(setting.count(CLIENTS, smoke=4)), str(PER_CLIENT), str(seconds)]
         ended = run([sys.executable, "-m", "benchmarks.merge", *words], timeout_s=300)
         try:
             found: dict[str, float] = json.loads(ended.output.splitlines()[-1])

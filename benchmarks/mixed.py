@@ -35,7 +35,8 @@ def mixed_cpu(setting: Setting) -> Iterator[Contest]:
             count = round(PER_SECOND * setting.seconds)
             return Sample(marginal_us(spend(round(count * SHORT), models), spend(count, models)))
 
-        spend(100, MIXED)  # the very first start takes longer
+        if not setting.is_smoke:
+            spend(100, MIXED)  # the very first start takes longer
         yield Contest(ours=lambda: measure(MIXED), theirs=lambda: measure(PLAIN))
 
 
@@ -64,6 +65,7 @@ def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManage
 
         with EmbeddedTriton(load_models=("simple",)) as server, tempfile.TemporaryDirectory() as name:
             folder = Path(name)
+            shortest_s = max(1.0, setting.seconds * SHORT)
             (folder / "steps.py").write_text(FUNCTION)
 
             def spend(seconds: float, load: str) -> Usage:
@@ -71,7 +73,7 @@ def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManage
                 lines = "\n".join(f"    {line}" for line in ("concurrency: 4", *load.splitlines()))
                 file.write_text(
                     f"server: {server.http_address}\nclasses:\n  a:\n{lines}\n"
-                    f"phases:\n  - {{name: open, for: {seconds}s}}\n"
+                    f"phases:\n  - {{name: open, for: {seconds:g}s}}\n"
                 )
                 command = [our_script("inferometer"), "measure", "--scenario", str(file), "--json", str(told)]
                 ended = run([*command, "-q", "--no-store", "--config", "none"], timeout_s=MARGIN_S + seconds)
@@ -80,10 +82,11 @@ def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManage
 
             def measure(load: str) -> Sample:
                 return Sample(
-                    marginal_us(spend(max(1.0, setting.seconds * SHORT), load), spend(setting.seconds, load))
+                    marginal_us(spend(shortest_s, load), spend(max(2 * shortest_s, setting.seconds), load))
                 )
 
-            spend(1.0, kind)  # the very first start takes longer
+            if not setting.is_smoke:
+                spend(shortest_s, kind)  # the very first start takes longer
             yield Contest(ours=lambda: measure(kind), theirs=lambda: measure(PLAIN_CLASS))
 
     return opened

@@ -1,7 +1,7 @@
 """The rounds of a bar, and what they come to."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.arithmetic import NOT_MEASURED, Spread, ratios, spread, starts_with_ours, verdict
 from benchmarks.bar import Bar, BenchError, Contest, Measure, Sample, Setting
@@ -39,10 +39,12 @@ class Outcome:
 
 def measure_bar(bar: Bar, setting: Setting, say: Say) -> Outcome:
     """All rounds of one bar; a bar that cannot be measured says why."""
-    if bar.only_full and not setting.is_full:
+    if bar.only_full and not (setting.is_full or setting.is_smoke):
         return Outcome(bar, note="takes many minutes: measured with --full")
     try:
         with bar.open(setting) as contest:
+            if setting.is_smoke:
+                return Outcome(replace(bar, rival=None, target=None), (contest.ours(),))
             return _rounds(bar, contest, setting.rounds if bar.rounds is None else bar.rounds, say)
     except (BenchError, InferometerError, OSError) as error:
         return Outcome(bar, note=str(error))

@@ -40,7 +40,7 @@ def store_bar(figure: str) -> Callable[[Setting], AbstractContextManager[Contest
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
         def measure() -> Sample:
-            report = _report()
+            report = _report(setting.count(RUNS, smoke=300), setting.count(ROUNDS, smoke=1))
             return Sample(report[figure], {name: value for name, value in report.items() if name != figure})
 
         yield Contest(measure)
@@ -49,9 +49,9 @@ def store_bar(figure: str) -> Callable[[Setting], AbstractContextManager[Contest
 
 
 @cache
-def _report() -> dict[str, Any]:
+def _report(count: int, rounds: int) -> dict[str, Any]:
     """One run serves all bars."""
-    ended = run([sys.executable, "-m", "benchmarks.store", str(RUNS)], timeout_s=300)
+    ended = run([sys.executable, "-m", "benchmarks.store", str(count), str(rounds)], timeout_s=300)
     try:
         found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
     except (IndexError, ValueError):
@@ -59,7 +59,7 @@ def _report() -> dict[str, Any]:
     return found
 
 
-def main(count: int) -> None:
+def main(count: int, rounds: int = ROUNDS) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         begun = time.perf_counter()
@@ -69,9 +69,9 @@ def main(count: int) -> None:
         if store.count() != count:
             raise SystemExit("runs are missing in the list")
         built = time.perf_counter()
-        times = sorted(_list_s(store, *how) for how in product(FILTERS, ORDERS, range(ROUNDS)))
+        times = sorted(_list_s(store, *how) for how in product(FILTERS, ORDERS, range(rounds)))
         peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_MIB
-        pages_s, pages_mib = _page_times(Path(folder))
+        pages_s, pages_mib = _page_times(Path(folder), rounds, least=min(PAGE, count // 100))
     print(
         json.dumps(
             {
@@ -91,7 +91,7 @@ def _p95(ordered: Sequence[float]) -> float:
     return ordered[round(0.95 * len(ordered)) - 1]
 
 
-def _page_times(store: Path) -> tuple[list[float], float]:
+def _page_times(store: Path, rounds: int, *, least: int) -> tuple[list[float], float]:
     """How long the page of runs takes each time, ordered, and the most memory that its process needed."""
     with pages(store) as place:
         connection = http.client.HTTPConnection(place.url.removeprefix("http://"), timeout=60)
@@ -100,14 +100,14 @@ def _page_times(store: Path) -> tuple[list[float], float]:
         welcome.read()
         cookie = (welcome.getheader("set-cookie") or "").partition(";")[0]
         times = []
-        for search, order, number in product(SEARCHES, ORDERS, range(1, ROUNDS + 1)):
+        for search, order, number in product(SEARCHES, ORDERS, range(1, rounds + 1)):
             query = urlencode({"q": search, "order": order, "page": number})
             begun = time.perf_counter()
             connection.request("GET", f"/?{query}", headers={"cookie": cookie})
             reply = connection.getresponse()
             text = reply.read().decode()
             times.append(time.perf_counter() - begun)
-            if reply.status != 200 or text.count("/runs/") < PAGE:
+            if reply.status != 200 or text.count("/runs/") < least:
                 raise SystemExit(f"the page of runs is not there: {reply.status}")
         connection.close()
         with open(f"/proc/{place.pid}/status") as file:
@@ -161,4 +161,4 @@ def _point(level: int, number: int) -> Point:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

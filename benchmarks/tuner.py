@@ -69,7 +69,6 @@ def tuner(setting: Setting) -> Iterator[Contest]:
     """Wall time to a recommendation, ours against model-analyzer brute."""
     from inferometer.server.embedded import EmbeddedTriton
 
-    real, analyzer = real_perf_analyzer(), _model_analyzer()
     answers: dict[str, Answer] = {}
     with tempfile.TemporaryDirectory(prefix="inferometer-tuner-") as name:
         folder = Path(name)
@@ -77,11 +76,11 @@ def tuner(setting: Setting) -> Iterator[Contest]:
         with EmbeddedTriton(models, load_models=(), extra_args=("--disable-auto-complete-config",)) as server:
 
             def ours() -> Sample:
-                answers["ours"] = found = _ours(folder, server.http_address)
+                answers["ours"] = found = _ours(folder, server.http_address, setting)
                 return Sample(found.wall_s, {"measurements": found.measurements})
 
             def theirs() -> Sample:
-                found = _theirs(folder, server, analyzer, real)
+                found = _theirs(folder, server, _model_analyzer(), real_perf_analyzer())
                 quality = _quality(server.http_address, answers.get("ours"), found)
                 return Sample(found.wall_s, {"measurements": found.measurements, **quality})
 
@@ -105,9 +104,18 @@ def our_words(address: str) -> list[str]:
     ]
 
 
-def _ours(folder: Path, address: str) -> Answer:
+def _ours(folder: Path, address: str, setting: Setting) -> Answer:
     study = folder / "study.json"
-    words = [*our_words(address), "--fresh", "--journal", str(folder / "journal"), "--json", str(study)]
+    budget = ("--budget", "4s") if setting.is_smoke else ()
+    words = [
+        *our_words(address),
+        *budget,
+        "--fresh",
+        "--journal",
+        str(folder / "journal"),
+        "--json",
+        str(study),
+    ]
     ended = run([sys.executable, "-m", "inferometer.cli.main", *words], timeout_s=_TIMEOUT_S)
     from inferometer.base.answer_file import from_json
     from inferometer.tune.study import Study, recommend
