@@ -38,12 +38,13 @@ def cluster_cpu(plan: Plan) -> Callable[[Setting], AbstractContextManager[Contes
 
     @contextlib.contextmanager
     def opened(setting: Setting) -> Iterator[Contest]:
-        with nginx(two_cores().server) as port, RayProcess(RaySettings(LOCAL, CLIENTS)) as ray:
-            job = ClientJob(get_traffic(port), workers=1, total=CLIENTS)
+        count = setting.count(CLIENTS, smoke=1)
+        with nginx(two_cores().server) as port, RayProcess(RaySettings(LOCAL, count)) as ray:
+            job = ClientJob(get_traffic(port), workers=1, total=count)
             bridge = psutil.Process(*ray.pids)
 
             def ours() -> Sample:
-                network = RayNetwork(ray, [replace(job, first=number) for number in range(CLIENTS)])
+                network = RayNetwork(ray, [replace(job, first=number) for number in range(count)])
                 with Clients(network) as load:
                     return _cost(load, plan, setting.seconds, lambda: _own_ns(load) + _spent_ns(bridge))
 
