@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -16,7 +17,7 @@ from inferometer.options.command_line import WORDS, Command, words_given
 from inferometer.options.option import Option, counted
 
 if TYPE_CHECKING:
-    from inferometer.options.config_file import Setting, Settings
+    from inferometer.options.config_file import ConfigFile, Setting, Settings
 
 FILE = "inferometer.yaml"
 VARIABLE = "INFEROMETER_CONFIG"  # names a file as --config does
@@ -51,17 +52,18 @@ def command_named(name: str) -> Command:
 
 
 def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mapping[str, Any]) -> "Settings":
-    """What the file sets, without what the command line says otherwise."""
-    path = os.environ.get(VARIABLE, FILE) if asked is None else asked
-    if path == "none" or (path == FILE and asked is None and not Path(FILE).exists()):
+    """What the file sets, without what the command line overrides."""
+    named = os.environ.get(VARIABLE) if asked is None else asked
+    if named == "none" or (named is None and not os.path.lexists(FILE)):
         return {}
     from inferometer.measure.checks import LOAD_MODES
     from inferometer.options.config_file import ConfigFile, hidden_by
 
     commands = {known: partial(command_named, known) for known in names}
-    settings = ConfigFile(Path(path), commands, LOAD_MODES).settings(name)
+    file = ConfigFile(Path(FILE if named is None else named), commands, LOAD_MODES)
+    settings = _found_settings(file, name) if named is None else file.settings(name)
     if settings and asked is None and not given.get("quiet") and "quiet" not in settings:
-        to_stderr(f"Options are read from {path}; --config none leaves it out.")
+        to_stderr(f"Options are read from {file.path}; --config none ignores them.")
     words = given.get(WORDS, ())
     kept = _kept_with(name, words, given.get("store"))
     own = command_named(name)
@@ -71,6 +73,21 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
         for field, one in settings.items()
         if field not in hidden and (kept is None or field in kept)
     }
+
+
+def _found_settings(file: "ConfigFile", name: str) -> "Settings":
+    """What a file sets that was found, not named: anything if the user trusts it, else what reaches nothing."""
+    from inferometer.cli.trusted import is_trusted, read_found
+    from inferometer.options.config_file import UntrustedError
+
+    found = read_found(file.path)
+    file = replace(file, text=found.text)  # what is judged is what is used
+    try:
+        return replace(file, is_trusted=False).settings(name)
+    except UntrustedError:
+        if not is_trusted(found):
+            raise
+    return file.settings(name)
 
 
 def _kept_with(name: str, words: Sequence[str], store: Path | None) -> Collection[str] | None:

@@ -40,6 +40,7 @@ COMMANDS = {
     "serve": "start the real Triton on a model repository (the example one by default)",
     "selftest": "prove the instrument on this machine, in under a minute",
     "clients": "how many client machines a load needs, from what this machine can send",
+    "trust": "allow inferometer.yaml of this folder to name hosts and files and to run code",
     "demo": "the whole story on the embedded server, from nothing, in about a minute",
     "completion": "a script that completes commands and options in bash, zsh or fish",
     "help": "this text, the help of a command, or a page about a topic",
@@ -50,6 +51,7 @@ CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyz
 ABOUT = ("completion", "help")
 OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
+WITH_FILES = tuple(name for name in OURS if name != "trust")  # whose options may stand in inferometer.yaml
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -131,7 +133,7 @@ def _maybe_told(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
 def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:
     from inferometer.cli.config import with_file
 
-    return with_file(name, OURS, words, given)
+    return with_file(name, WITH_FILES, words, given) if name in WITH_FILES else dict(given)
 
 
 def _kept(name: str, words: list[str], given: dict[str, Any]) -> int:

@@ -4,7 +4,8 @@ All commands have `CONFIG`; those that send requests have `PREVIEW`, and those w
 """
 
 from inferometer.options.option import Groups, Option, appended
-from inferometer.options.values import path, text, whole
+from inferometer.options.reach import Reach
+from inferometer.options.values import label, path, server_url, text, whole
 
 CONFIG: Groups = (
     (
@@ -13,7 +14,7 @@ CONFIG: Groups = (
             Option(
                 ("--config",),
                 "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
-                text("FILE"),
+                text("FILE", Reach.READS_FILES),
                 field="config",
             ),
             Option(
@@ -45,7 +46,7 @@ PREVIEW: Groups = (
 STORE = Option(
     ("--store",),
     "Folder of the runs that are kept (default: $INFEROMETER_STORE, or .inferometer in the working directory).",
-    path("DIR"),
+    path("DIR", Reach.READS_FILES | Reach.WRITES_FILES),
     field="store",
     is_ours=True,
 )
@@ -58,7 +59,7 @@ KEEP: Groups = (
             Option(
                 ("--tag",),
                 "A word to find this run by, as in `inferometer runs tag=NAME`; may be given several times.",
-                text("NAME"),
+                label("NAME"),
                 field="tags",
                 combine=appended,
                 is_ours=True,
@@ -69,17 +70,24 @@ KEEP: Groups = (
                 "which.",
                 whole("PORT", least=0),
                 field="prometheus",
+                reach=Reach.LISTENS,
                 is_ours=True,
             ),
             Option(
                 ("--otlp",),
                 "Push the live figures of this run to this collector of OpenTelemetry, such as "
                 "http://localhost:4318.",
-                text("URL"),
+                server_url(),
                 field="otlp",
                 is_ours=True,
             ),
-            Option(("--ui",), "Show this run in the browser while it goes.", field="ui", is_ours=True),
+            Option(
+                ("--ui",),
+                "Show this run in the browser while it goes.",
+                field="ui",
+                is_ours=True,
+                reach=Reach.LISTENS,
+            ),
         ),
     ),
 )

@@ -12,15 +12,18 @@ from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
 from inferometer.options.outputs import page
+from inferometer.options.reach import Reach
 from inferometer.options.values import (
     above_zero,
     bounds,
     choice,
     duration,
     existing_path,
+    label,
     microseconds,
     output_file,
     path,
+    server_url,
     share,
     text,
     whole,
@@ -129,6 +132,7 @@ class DiagnoseOptions:
         "--apply",
         "Load the suggested configurations one after the other, measure, and keep what is better; needs a server "
         "with --model-control-mode explicit. The original configuration comes back at the end",
+        reach=Reach.CHANGES_SERVER,
         group="Diagnosis",
         is_main=True,
     )
@@ -140,7 +144,9 @@ class DiagnoseOptions:
         shown="3m",
         is_main=True,
     )
-    keep: bool = option("--keep", "Leave the server with what --apply found", is_main=True)
+    keep: bool = option(
+        "--keep", "Leave the server with what --apply found", is_main=True, reach=Reach.CHANGES_SERVER
+    )
     write_config: Path | None = option(
         "--write-config", "Write the config.pbtxt files that --apply found", path("DIR"), is_main=True
     )
@@ -159,7 +165,7 @@ class CompareOptions:
     models: tuple[str, ...] = ours(
         "-m --model",
         "Model of a variant, or MODEL@URL; give it several times. The first is the baseline.",
-        text("NAME"),
+        label("NAME"),
         group="Comparison",
         combine=appended,
         is_main=True,
@@ -167,7 +173,7 @@ class CompareOptions:
     urls: tuple[str, ...] = ours(
         "-u --url",
         "Address of a server; several compare the same model on each.",
-        text("URL"),
+        server_url(),
         shown="localhost:8000",
         combine=appended,
         is_main=True,
@@ -175,7 +181,7 @@ class CompareOptions:
     fail_if: tuple[str, ...] = ours(
         "--fail-if",
         "Conditions of a regression, such as 'p99 > +5%, throughput < -3%, snr < 40'.",
-        text("CONDITIONS"),
+        label("CONDITIONS"),
         combine=appended,
         is_main=True,
     )
@@ -195,16 +201,16 @@ class TuneOptions:
     """What only `tune` is asked."""
 
     model: str = option(
-        "-m --model", "The model to tune", text("NAME"), default="", group="Search", is_main=True
+        "-m --model", "The model to tune", label("NAME"), default="", group="Search", is_main=True
     )
     slo: str | None = option(
-        "--slo", "What every answer must keep, such as 'p99<10ms'", text("PROMISE"), is_main=True
+        "--slo", "What every answer must keep, such as 'p99<10ms'", label("PROMISE"), is_main=True
     )
     objective: str | None = option(
         "--objective",
         "What is best: throughput, latency, p50, p90, p95, p99, gpu memory or gpu power; several with their weights "
         "as 'throughput:2, gpu power:1' (default: throughput)",
-        text("WHAT"),
+        label("WHAT"),
     )
     budget_s: float | None = option(
         "--budget", "End in this time with the best so far, such as 3m", duration(zero=True), is_main=True
@@ -212,12 +218,15 @@ class TuneOptions:
     model_repository: tuple[Path, ...] = option(
         "--model-repository",
         "Folder of models, for a server of our own (default: the example models)",
-        path("DIR"),
+        path("DIR", Reach.RUNS_CODE),
         combine=appended,
         is_main=True,
     )
     url: str | None = option(
-        "-u --url", "Tune on this server instead; it is left as it was found", text("HOST:PORT"), is_main=True
+        "-u --url",
+        "Tune on this server instead; it is left as it was found",
+        server_url("HOST:PORT"),
+        is_main=True,
     )
     launch_mode: str = option(
         "--triton-launch-mode",
@@ -226,7 +235,9 @@ class TuneOptions:
         default="local",
     )
     install_path: str | None = option(
-        "--triton-install-path", "Folder of the library for c_api (default: the embedded one)", text("DIR")
+        "--triton-install-path",
+        "Folder of the library for c_api (default: the embedded one)",
+        text("DIR", Reach.RUNS_CODE),
     )
     servers: int | None = option(
         "--servers",
@@ -261,12 +272,12 @@ class TuneOptions:
     journal: Path = option(
         "--journal",
         "Every trial, to resume from",
-        path(),
+        path("FILE", Reach.READS_FILES | Reach.WRITES_FILES),
         default=Path("inferometer-tune.sqlite"),
         shown="",
         is_main=True,
     )
-    fresh: bool = option("--fresh", "Forget what the journal holds")
+    fresh: bool = option("--fresh", "Forget what the journal holds", reach=Reach.WRITES_FILES)
     seed: int | None = option("--seed", "Repeat a search as it was", whole("SEED"))
     study: None = option("--study", "The same as --json", path(), instead="write --json FILE")
     output: Path | None = option(
@@ -299,7 +310,7 @@ class UiOptions:
     host: str = option(
         "--host",
         "Address to listen on; another than this machine's own lets others in who have the token",
-        text("HOST"),
+        text("HOST", Reach.LISTENS),
         default="127.0.0.1",
         group="Browser",
     )
@@ -307,7 +318,9 @@ class UiOptions:
         "--port", "Port to listen on (default: 8700 if it is free, else a free one)", whole("PORT", least=0)
     )
     store: Path | None = option(
-        "--store", "Folder of the runs (default: $INFEROMETER_STORE, or .inferometer here)", path("DIR")
+        "--store",
+        "Folder of the runs (default: $INFEROMETER_STORE, or .inferometer here)",
+        path("DIR", Reach.READS_FILES | Reach.WRITES_FILES),
     )
     open: bool = option("--open", "Show it in the browser")
     idle_s: float | None = option(
@@ -324,7 +337,7 @@ class RunsOptions:
     sort: str = option(
         "--sort",
         "What a list is sorted by: started_at, throughput, p99, model ...; with a dash before it, the largest first",
-        text("NAME"),
+        label("NAME"),
         default="-started_at",
         group="Runs",
     )
@@ -351,17 +364,20 @@ class GateOptions:
     figures: tuple[str, ...] = option(
         "--figure",
         "Judge this figure, such as p90; give it several times (default: throughput, p50 and p99)",
-        text("FIGURE"),
+        label("FIGURE"),
         combine=appended,
     )
     fail_if: tuple[str, ...] = option(
         "--fail-if",
         "Conditions of a regression, such as 'p99 > +5%, throughput < -3%' (default: worse at all)",
-        text("CONDITIONS"),
+        label("CONDITIONS"),
         combine=appended,
     )
     accept: tuple[str, ...] = option(
-        "--accept", "Take this run as the new normal; nothing is judged", text("RUN"), combine=appended
+        "--accept",
+        "Take this run as the new normal; nothing is judged",
+        text("RUN", Reach.WRITES_FILES),
+        combine=appended,
     )
     no_tags: bool = option("--no-tags", "Do not tag the judged runs in the store")
     html: str | None = page()
@@ -384,7 +400,7 @@ class InspectOptions:
         group="Prompts",
     )
     prompt_column: str | None = option(
-        "--prompt-column", "Column or field of the prompts, where it is not called prompt", text("NAME")
+        "--prompt-column", "Column or field of the prompts, where it is not called prompt", label("NAME")
     )
     html: str | None = page()
     markdown: str | None = option("--markdown", "Write Markdown", output_file)
@@ -410,7 +426,7 @@ class ServeOptions:
     model_repository: tuple[Path, ...] = option(
         "--model-repository",
         "Folder of models; may be given several times (default: the example models)",
-        path("DIR"),
+        path("DIR", Reach.RUNS_CODE),
         group="Server",
         combine=appended,
     )
@@ -424,7 +440,7 @@ class ServeOptions:
     grpc_port: int | None = _port("grpc", USUAL_PORTS[1])
     metrics_port: int | None = _port("metrics", USUAL_PORTS[2])
     load_model: tuple[str, ...] = option(
-        "--load-model", "Load only these (default: all)", text("NAME"), combine=appended
+        "--load-model", "Load only these (default: all)", label("NAME"), combine=appended
     )
     log_file: Path | None = option("--log-file", "Keep the server's log here", path())
 
@@ -488,3 +504,11 @@ class DemoOptions:
     folder: Path = option(
         "--folder", "Where results go", path("DIR"), default=Path("inferometer-demo"), group="Output"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TrustOptions:
+    """What `trust` is asked."""
+
+    revoke: bool = option("--revoke", "Withdraw the trust", group="Trust", reach=Reach.WRITES_FILES)
+    list: bool = option("--list", "List the trusted files")

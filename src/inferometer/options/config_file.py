@@ -8,23 +8,28 @@
 
 Words are taken as they are written: YAML would make 76 of 1:16, which here is a range. What they mean is read by the
 option, as if they stood on the command line.
+
+A file that the user did not name may only set options that reach nothing (`options/reach.py`) unless it is trusted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from inferometer.base.errors import UsageError
+from inferometer.base.plain_file import read_plain
 from inferometer.base.text import nearest
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import Command
 from inferometer.options.option import Option, appended, counted, named
+from inferometer.options.reach import Reach, reasons
 
 _ON, _OFF = ("true", "yes", "on"), ("false", "no", "off")
-_LARGEST = 1 << 20  # bytes
+LARGEST = 1 << 20  # bytes
+REMEDY = "give a file with --config FILE, or --config none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +47,82 @@ Settings = Mapping[str, Setting]
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """An entry of a file that takes effect only with the user's trust."""
+
+    key: str
+    line: int
+    last_line: int
+    reach: Reach
+
+    def __str__(self) -> str:
+        return f"'{self.key}' in line {self.line} {reasons(self.reach)}"
+
+
+class UntrustedError(UsageError):
+    """A file sets what it may not set by itself."""
+
+    def __init__(self, path: Path, needs: Sequence[Need]) -> None:
+        super().__init__(
+            f"{path} was found here, not named, and is not trusted: {'; '.join(map(str, needs))}",
+            remedy=f"read it, then run `inferometer trust` to allow it; --config {path} reads it for this run only, "
+            "--config none ignores it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigFile:
     """A file of options, and the commands whose options may stand in it."""
 
     path: Path
     commands: Mapping[str, Callable[[], Command]]  # by name; each is made when it is looked at
     alternatives: Collection[str] = ()  # fields of which one is given at most
+    text: bytes | None = None  # what is in it, where it has been read
+    is_trusted: bool = True  # else only options that reach nothing may stand in it
 
     def settings(self, name: str) -> Settings:
-        """What it sets for this command."""
+        """What it sets for this command. UntrustedError names every entry that requires trust."""
+        needs: list[Need] = []
+        found = self._settings(name, needs)
+        if needs:
+            raise UntrustedError(self.path, needs)
+        return found
+
+    def needs(self) -> tuple[Need, ...]:
+        """The entries that require trust, for whichever command."""
+        found: dict[int, Need] = {}
+        untrusted = replace(self, is_trusted=False)
+        for name in self.commands:
+            needs: list[Need] = []
+            untrusted._settings(name, needs)
+            for need in needs:
+                before = found.get(need.line)
+                found[need.line] = need if before is None else replace(need, reach=need.reach | before.reach)
+        return tuple(found[line] for line in sorted(found))
+
+    def _settings(self, name: str, needs: list[Need]) -> Settings:
         shared: dict[str, Setting] = {}
         own: dict[str, Setting] = {}
         for key, value in self._top():
             if key.value not in self.commands:
-                self._add(shared, name, key, value, is_shared=True)
+                self._add(shared, name, key, value, needs, is_shared=True)
                 continue
             for inner, part in self._members(value, f"the section '{key.value}'"):
                 if key.value == name:
-                    self._add(own, name, inner, part, is_shared=False)
+                    self._add(own, name, inner, part, needs, is_shared=False)
                 elif maybe_row(self.commands[key.value](), inner.value) is None:
                     raise self._unknown(inner, key.value)
         hidden = hidden_by(own, self.alternatives)
         return {field: one for field, one in shared.items() if field not in hidden} | own
 
     def _top(self) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        root = self._root()
+        return [] if root is None else self._members(root, "the file")
+
+    def _root(self) -> yaml.Node | None:
+        text = read_plain(self.path, LARGEST, remedy=REMEDY) if self.text is None else self.text
         try:
-            text = self.path.read_bytes()[: _LARGEST + 1]
-            if len(text) > _LARGEST:
-                raise UsageError(f"{self.path} has more than {_LARGEST} bytes", remedy="give a smaller file")
-            root = yaml.compose(text.decode(), yaml.SafeLoader)
-        except OSError as error:
-            raise UsageError(
-                f"{self.path} cannot be read: {error.strerror or error}",
-                remedy="give a file with --config FILE, or --config none",
-            ) from error
+            root: yaml.Node | None = yaml.compose(text.decode(), yaml.SafeLoader)
         except RecursionError as error:
             raise UsageError(f"{self.path} is not YAML: it is nested too deep") from error
         except (
@@ -85,7 +132,7 @@ class ConfigFile:
             raise UsageError(f"{self.path}:{line + 1}: this is not YAML: {error.problem}") from error
         except (yaml.YAMLError, ValueError) as error:
             raise UsageError(f"{self.path} is not YAML: {' '.join(str(error).split())}") from error
-        return [] if root is None else self._members(root, "the file")
+        return root
 
     def _members(self, node: yaml.Node, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
         """Names and what they hold, each once."""
@@ -108,6 +155,7 @@ class ConfigFile:
         name: str,
         key: yaml.ScalarNode,
         node: yaml.Node,
+        needs: list[Need],
         *,
         is_shared: bool,
     ) -> None:
@@ -126,6 +174,9 @@ class ConfigFile:
             raise self._error(key, refusal.message, refusal.remedy)
         try:
             words = tuple(_words(row, written, node))
+            if not self.is_trusted and (reach := _reach(row, words)):
+                needs.append(Need(key.value, key.start_mark.line + 1, _last_line(node), reach))
+                return  # not even read: reading may look for files
             value = option_value(row, written, words)
         except UsageError as error:
             raise self._error(node, error.message, error.remedy) from error
@@ -179,6 +230,18 @@ def _word(name: str, node: yaml.Node) -> str:
     if _is_null(node):
         raise UsageError(f"{name} has no value", remedy="give one, or leave the line out")
     return str(node.value)
+
+
+def _reach(row: Option, words: Sequence[str]) -> Reach:
+    """What an entry reaches; a flag that is switched off reaches nothing."""
+    is_off = row.values is None and words[:1] and words[0].lower() in (*_OFF, "0")
+    return Reach.NOTHING if is_off else row.reach_of(words)
+
+
+def _last_line(node: yaml.Node) -> int:
+    """An end in the first column is that of a block, whose last line is the one before."""
+    mark = node.end_mark
+    return int(mark.line + (1 if mark.column else 0))
 
 
 def hidden_by(fields: Iterable[str], alternatives: Collection[str]) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from inferometer.base.frozen import frozen
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
-from inferometer.options.values import above_zero, choice, duration, text
+from inferometer.options.values import above_zero, choice, duration, label
 
 FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: --by says which, --start where"),
@@ -26,7 +26,7 @@ class FindOptions:
     slo: str = option(
         "--slo",
         "What to keep, such as 'p99<50ms, errors<0.1%'",
-        text("PROMISE"),
+        label("PROMISE"),
         default="",
         group="Search",
         is_required=True,

@@ -19,6 +19,7 @@ from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.options.reach import Reach
 from inferometer.options.values import Values, whole
 
 LONGEST = 10_000_000  # tokens of one text
@@ -145,7 +146,9 @@ def lengths(*, pairs: bool) -> Values:
         check(name, word)
         return word
 
-    return Values(read, "LENGTHS", check=check)
+    return Values(
+        read, "LENGTHS", check=check, reach=Reach.READS_FILES, is_harmless=lambda word: "@" not in word
+    )
 
 
 def log_parameters(mean: float, deviation: float) -> tuple[float, float]:

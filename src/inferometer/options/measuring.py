@@ -2,7 +2,8 @@
 
 from inferometer.base.frozen import frozen
 from inferometer.options.option import appended, ours
-from inferometer.options.values import text
+from inferometer.options.reach import Reach
+from inferometer.options.values import label, text
 
 
 @frozen
@@ -13,7 +14,7 @@ class MeasureOptions:
         "-m --model",
         "Model to measure, or several as NAME:WEIGHT. One is the second word on the command line; the requests of "
         "several take turns on the same connections, as often as the weights say: -m detector:3 -m classifier:1.",
-        text("NAME"),
+        label("NAME"),
         group="Traffic",
         combine=appended,
         is_main=True,
@@ -22,7 +23,7 @@ class MeasureOptions:
         "--scenario",
         "Classes of traffic that go through phases. A YAML file, or the name of one that comes with the package: list "
         "shows these. -d is then the time of all phases.",
-        text("FILE|NAME"),
+        text("FILE|NAME", Reach.RUNS_CODE | Reach.READS_FILES | Reach.NAMES_HOSTS),
         is_main=True,
     )
     schema: bool = ours("--schema", "Show what a scenario may hold, as JSON Schema, and send nothing.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
 from inferometer.options.option import appended, ours
-from inferometer.options.values import text
+from inferometer.options.values import label
 
 INTERFERE_REFUSED: Mapping[str, str] = {
     **COMPARE_REFUSED,
@@ -76,7 +76,7 @@ class InterfereOptions:
     models: tuple[str, ...] = ours(
         "-m --model",
         "A model that shares the server, or MODEL@URL; give it several times.",
-        text("NAME"),
+        label("NAME"),
         group="Interference",
         combine=appended,
         is_main=True,

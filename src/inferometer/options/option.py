@@ -9,13 +9,14 @@ option, `own` how our commands do; `classic` and `modern` make of the table what
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
 from inferometer.base.errors import UsageError
 from inferometer.base.units import plain_number
+from inferometer.options.reach import EVERYTHING, Reach, referenced
 from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
@@ -45,7 +46,26 @@ class Option(NamedTuple):
     is_ours: bool = False  # not in perf_analyzer 2.51; where a prefix fits several names, those of 2.51 win
     is_deprecated: bool = False
     is_secret: bool = False  # its value is never shown
+    reach: Reach | None = None  # where it differs from that of its values; a flag reaches nothing
     is_required: bool = False
+
+    @property
+    def most_reach(self) -> Reach | None:
+        """What its values can reach at most; None where the table does not say."""
+        if self.reach is not None:
+            return self.reach
+        return Reach.NOTHING if self.values is None else self.values.reach
+
+    def reach_of(self, words: Iterable[str]) -> Reach:
+        """What these words reach. An option without a declared reach is taken to reach everything."""
+        most = EVERYTHING if self.most_reach is None else self.most_reach
+        if self.values is None:
+            return most
+        found = Reach.NOTHING
+        for word in words:
+            if not self.values.is_harmless(word):
+                found |= most | (Reach.NOTHING if self.values.choices else referenced(word))
+        return found
 
     @property
     def metavar(self) -> str:

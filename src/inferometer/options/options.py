@@ -23,6 +23,7 @@ from inferometer.options.option import (
     part,
     rows,
 )
+from inferometer.options.reach import Reach
 from inferometer.options.values import (
     Range,
     above_zero,
@@ -35,6 +36,7 @@ from inferometer.options.values import (
     existing_path,
     header,
     identifiers,
+    label,
     levels,
     members,
     named_source,
@@ -45,6 +47,7 @@ from inferometer.options.values import (
     picture_size,
     ramp,
     resources,
+    server_url,
     shape,
     share,
     span,
@@ -57,6 +60,9 @@ from inferometer.options.values import (
 
 SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
 """Every service kind, in the order in which they are offered; `services.kind.KINDS` says what each means."""
+
+ENDPOINTS = ("chat", "completions", "embeddings", "responses", "rerank")
+"""Endpoints of an OpenAI-style server that have a name."""
 
 AUTO = "auto"
 """No kind was asked for: the address is asked what it is."""
@@ -74,6 +80,7 @@ class Tls:
         "Whether to verify the server's certificate: 0 or 1.",
         switch("NUMBER", "0", on=("1",)),
         default=True,
+        reach=Reach.WEAKENS_TLS,
         shown="1",
         own="",
     )
@@ -82,6 +89,7 @@ class Tls:
         "Whether the certificate must be for this host: 0 (no), 1 or 2 (yes).",
         switch("NUMBER", "0", on=("1", "2")),
         default=True,
+        reach=Reach.WEAKENS_TLS,
         shown="2",
         own="",
     )
@@ -138,7 +146,7 @@ class Tls:
     server_name: str | None = ours(
         "--server-name",
         "Name to expect in the server's certificate instead of the address's.",
-        text("NAME"),
+        text("NAME", Reach.WEAKENS_TLS),
         own="--tls-server-name",
     )
 
@@ -165,7 +173,7 @@ class DataOptions:
             Option(
                 ("--data-directory",),
                 "Directory of data; use --input-data.",
-                text("DIR"),
+                text("DIR", Reach.READS_FILES),
                 instead="give the folder with --data",
                 combine=appended,
                 is_deprecated=True,
@@ -197,7 +205,7 @@ class DataOptions:
     )
     string_length: int = option("--string-length", "Length of random strings.", whole(least=1), default=128)
     string_data: str | None = option(
-        "--string-data", "Send this string in every element of BYTES inputs.", text("STRING")
+        "--string-data", "Send this string in every element of BYTES inputs.", label("STRING")
     )
     seed: int = ours(
         "--seed", "Start of the random values: same seed, same bytes.", whole("NUMBER", least=0), default=0
@@ -212,7 +220,7 @@ class DataOptions:
     prompt_column: str | None = only_ours(
         "--prompt-column",
         "Column or field of the prompts in a file of --prompts or --data, where it is not called prompt.",
-        text("NAME"),
+        label("NAME"),
     )
     prompt_tokens: int | str | None = ours(
         "--prompt-tokens",
@@ -271,7 +279,7 @@ class Options:
     model: str = option(
         "-m",
         "Model to measure; the second word on the command line.",
-        text("NAME"),
+        label("NAME"),
         default="",
         group="Model and server",
         own="-m --model",
@@ -280,14 +288,14 @@ class Options:
     version: str = option(
         "-x",
         "Version of the model. Without it the server takes the latest.",
-        text("VERSION"),
+        label("VERSION"),
         default="",
         own="-x --model-version",
     )
     url: str | None = option(
         "-u",
         "Address of the server: host:port, or https://host:port with TLS.",
-        text("URL"),
+        server_url(),
         shown="localhost:8000",
         own="-u --url",
         is_main=True,
@@ -336,10 +344,15 @@ class Options:
         ),
     )
     api_key_env: str | None = only_ours(
-        "--api-key-env", "Environment variable with a key to send as a bearer token.", text("NAME")
+        "--api-key-env",
+        "Environment variable with a key to send as a bearer token.",
+        text("NAME", Reach.SENDS_SECRETS),
     )
     api_key_file: str | None = only_ours(
-        "--api-key-file", "File with a key to send as a bearer token.", existing_file
+        "--api-key-file",
+        "File with a key to send as a bearer token.",
+        existing_file,
+        reach=Reach.READS_FILES | Reach.SENDS_SECRETS,
     )
     request_parameters: tuple[tuple[str, str, str], ...] = option(  # (name, value, bool | int | string)
         "--request-parameter",
@@ -356,6 +369,7 @@ class Options:
                 "Do not verify the server's certificate.",
                 own=("-k", "--tls-insecure"),
                 field="insecure",
+                reach=Reach.WEAKENS_TLS,
                 is_ours=True,
             ),
         ),
@@ -389,7 +403,7 @@ class Options:
     grpc_method: str = ours(
         "--grpc-method",
         "Method to call with --service-kind dynamic_grpc: package.Service/Method.",
-        text("METHOD"),
+        text("METHOD", Reach.CHOOSES_CALLS),
         default="",
     )
     proto: str | None = ours(
@@ -401,13 +415,13 @@ class Options:
     proto_paths: tuple[str, ...] = ours(
         "--proto-path",
         "Folder that the imports of --proto start from, before the file's own. May be given several times.",
-        text("DIR"),
+        text("DIR", Reach.READS_FILES),
         combine=appended,
     )
     endpoint: str = option(
         "--endpoint",
         "Path appended to the address with --service-kind openai (inferometer: v1/chat/completions).",
-        text("PATH"),
+        text("PATH", Reach.CHOOSES_CALLS, is_harmless=lambda word: word in ENDPOINTS),
         default="",
         own="--endpoint",
         own_help="Endpoint of an OpenAI-style server: chat, completions, embeddings, responses, rerank, or a path "
@@ -435,12 +449,12 @@ class Options:
     method: str | None = ours(
         "--method",
         "Method of the request with --service-kind http (GET without a body, else POST).",
-        text("METHOD"),
+        text("METHOD", Reach.CHOOSES_CALLS),
     )
     path: str = ours(
         "--path",
         "Path of the request with --service-kind http, appended to the address.",
-        text("PATH"),
+        text("PATH", Reach.CHOOSES_CALLS),
         default="",
     )
     bodies: tuple[str, ...] = ours(
@@ -448,28 +462,28 @@ class Options:
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
         "or @FILE. Given several times, the requests take turns. With openai a field of every body instead, as "
         "key=value with a value in JSON or a text, also of payloads that are given; outer.inner=value reaches inside.",
-        text("BODY"),
+        text("BODY", Reach.CHOOSES_CALLS | Reach.READS_FILES),
         combine=appended,
     )
     signature: str = option(
         "--model-signature-name",
         "Signature to call with --service-kind tfserving.",
-        text("NAME"),
+        label("NAME"),
         default="serving_default",
     )
     management_url: str | None = ours(
         "--management-url",
         "Address of TorchServe's management API (default: the port after the one of -u).",
-        text("URL"),
+        server_url(),
     )
     triton_directory: str | None = option(
         "--triton-server-directory",
         "Triton's installation, for --service-kind triton_c_api.",
-        text("DIR"),
+        text("DIR", Reach.RUNS_CODE),
         shown="/opt/tritonserver",
     )
     model_repository: str | None = option(
-        "--model-repository", "Models to load with --service-kind triton_c_api.", text("DIR")
+        "--model-repository", "Models to load with --service-kind triton_c_api.", text("DIR", Reach.RUNS_CODE)
     )
 
     concurrency: Range | None = option(
@@ -534,7 +548,7 @@ class Options:
     shape_load: str | None = ours(
         "--shape-load",
         "How the rate changes, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
-        text("SHAPE"),
+        label("SHAPE"),
     )
     session_concurrency: int | None = ours(
         "--session-concurrency",
@@ -748,7 +762,7 @@ class Options:
         "--slo",
         "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
         "those that keep it are reported as goodput.",
-        text("PROMISE"),
+        label("PROMISE"),
         own="--slo",
         own_help="Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is "
         "broken is exit code 4. latency, ttft, tpot and gap without a percentile are means. Requests that each keep "
@@ -832,7 +846,7 @@ class Options:
     metrics_url: str | None = option(
         "--metrics-url",
         "Where the metrics are.",
-        text("URL"),
+        server_url(),
         shown="port 8002 of a Triton, /metrics of an LLM server",
     )
     metrics_interval_ms: int = option(
@@ -845,13 +859,19 @@ class Options:
         "--trace-level",
         "What the server traces: OFF, TIMESTAMPS or TENSORS.",
         choice("LEVEL", "OFF", "TIMESTAMPS", "TENSORS"),
+        reach=Reach.CHANGES_SERVER,
     )
     trace_rate: str | None = option(
-        "--trace-rate", "The server traces one of so many requests.", text("RATE")
+        "--trace-rate", "The server traces one of so many requests.", text("RATE", Reach.CHANGES_SERVER)
     )
-    trace_count: int | None = option("--trace-count", "Most traces; -1 is no limit.", whole(least=-1))
+    trace_count: int | None = option(
+        "--trace-count", "Most traces; -1 is no limit.", whole(least=-1), reach=Reach.CHANGES_SERVER
+    )
     log_frequency: int | None = option(
-        "--log-frequency", "Traces per file of the server's trace log; 0 is one file.", whole(least=0)
+        "--log-frequency",
+        "Traces per file of the server's trace log; 0 is one file.",
+        whole(least=0),
+        reach=Reach.CHANGES_SERVER,
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)

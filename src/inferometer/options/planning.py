@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from inferometer.options.option import appended, option
 from inferometer.options.outputs import page
 from inferometer.options.prices import price
-from inferometer.options.values import choice, duration, output_file, text, whole
+from inferometer.options.reach import Reach
+from inferometer.options.values import choice, duration, label, output_file, text, whole
 
 SCALE_ON = "utilisation:60%"
 STARTUP_S = 60.0  # shown as 1m
@@ -19,7 +20,7 @@ class CapacityOptions:
         "--traffic",
         "What comes: a rate such as 200/s, a trace that --replay of measure reads, a CSV file with the columns time "
         "and rate (requests per second), or a scenario (.yaml)",
-        text("RATE|FILE"),
+        text("RATE|FILE", Reach.READS_FILES | Reach.RUNS_CODE),
         default="",
         group="Capacity",
         is_required=True,
@@ -27,7 +28,7 @@ class CapacityOptions:
     slo: str = option(
         "--slo",
         "What to keep in every stretch of the traffic, such as 'p99<50ms, errors<0.1%'",
-        text("PROMISE"),
+        label("PROMISE"),
         default="",
         is_required=True,
     )
@@ -35,7 +36,7 @@ class CapacityOptions:
         "--options",
         "Results of measure or find, or runs that were kept: one for each kind of machine or configuration. More may "
         "follow as plain words",
-        text("FILE|RUN"),
+        text("FILE|RUN", Reach.READS_FILES),
         combine=appended,
     )
     price: tuple[tuple[str, float], ...] = option(
@@ -63,7 +64,7 @@ class CapacityOptions:
     scale_on: str | None = option(
         "--scale-on",
         "What an autoscaler keeps to: utilisation:60%, or queue:2 (requests in each replica)",
-        text("RULE"),
+        label("RULE"),
         shown=SCALE_ON,
     )
     startup_s: float | None = option(

@@ -5,15 +5,17 @@ from pathlib import Path
 
 from inferometer.options.option import appended, option
 from inferometer.options.outputs import page
+from inferometer.options.reach import Reach
 from inferometer.options.values import (
     Range,
     above_zero,
     choice,
     duration,
+    label,
     levels,
     output_file,
     path,
-    text,
+    server_url,
 )
 
 
@@ -24,7 +26,7 @@ class TwinOptions:
     file: Path = option(
         "-f --file",
         "File of the twin: `fit` writes it, the others read it",
-        path(),
+        path("FILE", Reach.READS_FILES | Reach.WRITES_FILES),
         default=Path("twin.json"),
         group="Twin",
         is_main=True,
@@ -39,7 +41,7 @@ class TwinOptions:
         "-m --model",
         "Model of the twin; several run at the same time and share the load by their weights, as in -m a:3 -m b:1 "
         "(default: each by itself)",
-        text("NAME[:WEIGHT]"),
+        label("NAME[:WEIGHT]"),
         combine=appended,
         group="Load",
         is_main=True,
@@ -64,14 +66,14 @@ class TwinOptions:
         "--set",
         "Predict with another setting: MODEL.instances=2, MODEL.batching=on, MODEL.max_batch=8 or MODEL.delay_us=500; "
         "give it several times. `check` looks at how the server is set up",
-        text("MODEL.SETTING=VALUE"),
+        label("MODEL.SETTING=VALUE"),
         combine=appended,
         is_main=True,
     )
     url: str | None = option(
         "-u --url",
         "Of `check`: address of the server (default: where the runs were measured)",
-        text("URL"),
+        server_url(),
         group="Check",
         is_main=True,
     )

@@ -11,6 +11,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
+from inferometer.options.reach import Reach
 
 Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
 Check = Callable[[str, Any], None]  # (the field, the value): refuses what a word could not have said either
@@ -32,6 +33,10 @@ def _nothing(name: str, value: Any) -> None:
     """Any value of the field's type will do."""
 
 
+def _never(word: str) -> bool:
+    return False
+
+
 @frozen
 class Values:
     """The values of an option. `check` is for those that Python code gives, which need no reading."""
@@ -40,11 +45,19 @@ class Values:
     metavar: str
     choices: tuple[str, ...] = ()
     check: Check = _nothing
+    reach: Reach | None = Reach.NOTHING  # None: each option that takes such values declares its own
+    is_harmless: Callable[[str], bool] = _never  # words that reach nothing, whatever the others reach
 
 
-def reads(metavar: str, *, check: Check = _nothing) -> Callable[[Read], Values]:
+def reads(
+    metavar: str,
+    *,
+    check: Check = _nothing,
+    reach: Reach | None = Reach.NOTHING,
+    is_harmless: Callable[[str], bool] = _never,
+) -> Callable[[Read], Values]:
     """Makes the function below it, which reads a word, the values of an option."""
-    return lambda read: Values(read, metavar, check=check)
+    return lambda read: Values(read, metavar, check=check, reach=reach, is_harmless=is_harmless)
 
 
 def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Values:
@@ -119,14 +132,24 @@ def _at_least(least: float, *, most: float = float("inf"), is_whole: bool = Fals
     return check
 
 
-def text(metavar: str) -> Values:
-    """Any word, as it is."""
-    return Values(lambda name, word: word, metavar)
+def text(metavar: str, reach: Reach | None = None, *, is_harmless: Callable[[str], bool] = _never) -> Values:
+    """Any word, as it is. What it reaches depends on the option, which has to say so."""
+    return Values(lambda name, word: word, metavar, reach=reach, is_harmless=is_harmless)
 
 
-def path(metavar: str = "FILE") -> Values:
-    """The path of a file or folder; whoever opens it says what is wrong with it."""
-    return Values(lambda name, word: Path(word), metavar)
+def label(metavar: str) -> Values:
+    """A name, or a text that only this program interprets: it reaches nothing."""
+    return text(metavar, Reach.NOTHING)
+
+
+def server_url(metavar: str = "URL") -> Values:
+    """The address of a server; the code that connects to it reports what is wrong with it."""
+    return text(metavar, Reach.NAMES_HOSTS)
+
+
+def path(metavar: str = "FILE", reach: Reach = Reach.WRITES_FILES) -> Values:
+    """The path of a file or folder; the code that opens it reports what is wrong with it."""
+    return Values(lambda name, word: Path(word), metavar, reach=reach)
 
 
 def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -> Values:
@@ -193,7 +216,12 @@ def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str
 def switch(metavar: str, *off: str, on: tuple[str, ...]) -> Values:
     """A truth written as one of the texts."""
     words = choice(metavar, *off, *on)
-    return Values(lambda name, word: words.read(name, word) in on, metavar, words.choices)
+    return Values(
+        lambda name, word: words.read(name, word) in on,
+        metavar,
+        words.choices,
+        is_harmless=lambda word: word in on,
+    )
 
 
 def _list(values: tuple[str, ...]) -> str:
@@ -348,7 +376,7 @@ def _check_cluster(name: str, value: Any) -> None:
         )
 
 
-@reads("ADDRESS", check=_check_cluster)
+@reads("ADDRESS", check=_check_cluster, reach=Reach.NAMES_HOSTS | Reach.RUNS_CODE)
 def cluster(name: str, word: str) -> str:
     """The address of a Ray cluster."""
     _check_cluster(name, word)
@@ -436,7 +464,7 @@ def share(*, zero: bool) -> Values:
     return Values(read, "SHARE", check=_at_least(0, most=1))
 
 
-@reads("FILE")
+@reads("FILE", reach=Reach.READS_FILES)
 def existing_file(name: str, word: str) -> str:
     if not os.path.isfile(word):
         raise refusal(
@@ -445,7 +473,7 @@ def existing_file(name: str, word: str) -> str:
     return word
 
 
-@reads("PATH")
+@reads("PATH", reach=Reach.READS_FILES)
 def existing_path(name: str, word: str) -> str:
     if not os.path.exists(word):
         raise refusal(
@@ -454,21 +482,21 @@ def existing_path(name: str, word: str) -> str:
     return word
 
 
-@reads("FILE")
+@reads("FILE", reach=Reach.WRITES_FILES)
 def new_file(name: str, word: str) -> str:
     if os.path.exists(word):
         raise UsageError(f"Failed to parse {name} {word}. Path must not already exist.")
     return word
 
 
-@reads("FILE")
+@reads("FILE", reach=Reach.WRITES_FILES, is_harmless=lambda word: word == "-")
 def output_file(name: str, word: str) -> str:
     if not word:
         raise refusal(name, "The path is empty", remedy="give the name of a file to write")
     return word
 
 
-@reads("SOURCE")
+@reads("SOURCE", reach=Reach.READS_FILES | Reach.RUNS_CODE, is_harmless=lambda word: word in GENERATED)
 def data_source(name: str, word: str) -> str:
     """zero, random, or the path of something that exists."""
     if word not in GENERATED and not os.path.exists(word):
@@ -480,7 +508,7 @@ def data_source(name: str, word: str) -> str:
     return word
 
 
-@reads("NAME=@FILE")
+@reads("NAME=@FILE", reach=Reach.READS_FILES, is_harmless=lambda word: "@" not in word)
 def named_source(name: str, word: str) -> tuple[str, str]:
     """`NAME=@FILE` or `NAME=value,value`."""
     tensor, equals, source = word.partition("=")
@@ -520,7 +548,7 @@ def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
     return tensor, sizes
 
 
-@reads("HEADER")
+@reads("HEADER", reach=Reach.SENDS_SECRETS)
 def header(name: str, word: str) -> tuple[str, str]:
     """`Name:Value`, the value kept as it is. Values may be secrets, so no message shows one."""
     field, colon, value = word.partition(":")
@@ -562,7 +590,7 @@ def members(name: str, word: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-@reads("PARAMETER")
+@reads("PARAMETER", reach=Reach.CHOOSES_CALLS)
 def parameter(name: str, word: str) -> tuple[str, str, str]:
     """`name:value:type` of a request parameter."""
     parts = word.split(":")

@@ -8,6 +8,7 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.cli import config, main
+from inferometer.cli.trusted import STATE, read_found, trust
 from inferometer.options.command_line import WORDS, read
 from inferometer.options.values import Range
 from tests.support.commands import Ended, call_here
@@ -25,9 +26,11 @@ find:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a file of options."""
+    """A working directory with a file of options that is trusted."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(STATE, str(tmp_path / "state"))
     (tmp_path / "inferometer.yaml").write_text(FILE)
+    trust(read_found(Path("inferometer.yaml")))
     return tmp_path
 
 
@@ -36,7 +39,7 @@ def given(*words: str) -> dict[str, Any]:
     name, *rest = words
     asked = read(rest, config.command_named(name))
     assert isinstance(asked, dict)
-    found = config.with_file(name, main.OURS, rest, asked)
+    found = config.with_file(name, main.WITH_FILES, rest, asked)
     assert found is not None
     return found
 
@@ -50,7 +53,7 @@ def test_the_file_of_the_working_directory_is_read_and_said(
 ) -> None:
     found = given("measure")
     assert (found["url"], found["own.models"], found["request_timeout_s"]) == ("a:1", ("m",), 5.0)
-    assert capsys.readouterr().err == "Options are read from inferometer.yaml; --config none leaves it out.\n"
+    assert capsys.readouterr().err == "Options are read from inferometer.yaml; --config none ignores them.\n"
     given("measure", "-q")
     assert capsys.readouterr().err == ""
 
@@ -106,7 +109,7 @@ def test_what_must_be_given_may_stand_in_the_file(folder: Path) -> None:
 
 
 def test_a_mistake_in_the_file_is_one_sentence(folder: Path) -> None:
-    (folder / "inferometer.yaml").write_text("url: a:1\nconcurency: 4")
+    (folder / "inferometer.yaml").write_text("model: a\nconcurency: 4")
     ended = inferometer("measure")
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr == (

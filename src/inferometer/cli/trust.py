@@ -1,0 +1,75 @@
+"""`inferometer trust`: allow a file of options that is found in the working directory to do what needs permission."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from inferometer.base.errors import UsageError
+from inferometer.base.text import printable
+from inferometer.cli.config import FILE, command_named
+from inferometer.cli.trusted import FoundFile, is_trusted, read_found, revoke, trust, trusted_files
+from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.commands import TrustOptions
+
+COMMAND = Command(
+    "inferometer trust",
+    "[FILE] [--revoke]\n--list",
+    f"Trust {FILE}, after you have read it: it may then name hosts and files and run code without being named with "
+    "--config. A change in the file, or in a file it leads to, withdraws the trust.",
+    TrustOptions,
+    examples=(
+        ("", f"trust {FILE} of the working directory"),
+        ("--revoke", "no longer"),
+        ("--list", "which files are trusted"),
+    ),
+    takes_words=True,
+)
+
+
+def run(given: Mapping[str, Any]) -> int:
+    found = dict(given)
+    words = found.pop(WORDS, ())
+    options = own_options(found, TrustOptions)
+    if len(words) > 1:
+        raise UsageError(f"'{words[1]}' is one word too many", remedy="give one file")
+    if options.list:
+        _list()
+        return 0
+    path = Path(words[0] if words else FILE)
+    if options.revoke:
+        was_trusted = revoke(path)
+        print(printable(f"{path} is no longer trusted" if was_trusted else f"{path} was not trusted"))
+        return 0
+    file = read_found(path)
+    _show(file)
+    trust(file)
+    print(printable(f"{path} is trusted as it is now; `inferometer trust --revoke` takes that back"))
+    return 0
+
+
+def _show(file: FoundFile) -> None:
+    """The lines that need trust, and why, before anything is recorded."""
+    from inferometer.cli.main import WITH_FILES
+    from inferometer.options.config_file import ConfigFile
+
+    commands = {name: partial(command_named, name) for name in WITH_FILES}
+    needs = ConfigFile(file.path, commands, text=file.text).needs()
+    lines = file.text.decode().splitlines()
+    for need in needs:
+        print(printable(f"# {need}"))
+        for line in lines[need.line - 1 : need.last_line]:
+            print(printable(line))
+    if not needs:
+        print(printable(f"{file.path} sets nothing that needs trust"))
+
+
+def _list() -> None:
+    for name in trusted_files():
+        with_state = ""
+        try:
+            if not is_trusted(read_found(Path(name))):
+                with_state = "  (changed since, so it is not trusted now)"
+        except UsageError:
+            with_state = "  (cannot be read)"
+        print(printable(f"{name}{with_state}"))
