@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.text import to_stderr
 from inferometer.cli.asking import asked_load
 from inferometer.cli.reporting import exit_code, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
@@ -44,6 +45,9 @@ def loads(given: Mapping[str, Any]) -> "Iterator[tuple[str, Options | FirstVisit
         from inferometer.scenario.classes import planned_classes
 
         request = scenario_request(found)
+        for number, phase in enumerate(request.scenario.phases):
+            if phase.command is not None:
+                to_stderr(f"The command of phases.{number} is not run: nothing is measured.")
         for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
             if one.steps:
                 from inferometer.scenario.visits import FirstVisit

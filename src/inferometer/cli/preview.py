@@ -1,10 +1,12 @@
 """`--dry-run` and `--show-reply`: the first request of a run, and the reply to it, instead of the run."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from inferometer.base.confined import NotRunError, dry_run
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.text import to_stderr
@@ -33,7 +35,7 @@ def preview(name: str, given: dict[str, Any]) -> int:
     is_good = True
     for title, load in _loads(name, given):
         options = load if isinstance(load, Options) else load.options
-        with messages_shown(options.verbose):
+        with messages_shown(options.verbose), dry_run() if is_dry else nullcontext(), _not_run(title):
             setup = (
                 prepare(replace(options, is_dry=is_dry), command=name)
                 if isinstance(load, Options)
@@ -51,6 +53,15 @@ def preview(name: str, given: dict[str, Any]) -> int:
                 print(reply_text(setup, reply), end="\n\n", flush=True)
                 is_good = is_good and reply.is_good
     return 0 if is_good else BAD_REPLY
+
+
+@contextmanager
+def _not_run(title: str) -> Iterator[None]:
+    """A request that only code of others could make is not shown."""
+    try:
+        yield
+    except NotRunError as error:
+        to_stderr(f"The first request{f' of {title}' if title else ''} is not shown: {error}")
 
 
 class PreparedLoad(Protocol):

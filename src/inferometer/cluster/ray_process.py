@@ -7,7 +7,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 import inferometer
 from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.interpreter import module_command
 from inferometer.base.units import plain_number
 from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, ConnectRay, RayFailed, RaySettings
 from inferometer.server.guarded import GuardedProcess, last_line
@@ -71,7 +71,7 @@ class RayProcess:
         self._bridge = Connection(ours.detach())
         paths = (str(Path(inferometer.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
         environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        command = [sys.executable, "-m", "inferometer.cluster.ray_bridge", str(theirs.fileno())]
+        command = module_command("inferometer.cluster.ray_bridge", str(theirs.fileno()))
         with theirs, process.starting(command, environment, (theirs.fileno(),)):
             folder.mkdir(mode=0o700)
             process.log.touch(mode=0o600)

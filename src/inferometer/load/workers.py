@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -17,6 +16,7 @@ from itertools import repeat
 from typing import NamedTuple, Protocol, TypeVar
 
 from inferometer.base.errors import LocalError
+from inferometer.base.interpreter import module_command
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.channel import Channel, readable
@@ -239,7 +239,7 @@ class Workers:
         ring_fd = create_ring()
         spool_fd = self.spool_fds[index] if self.spool_fds else None
         fds = (theirs.fileno(), ring_fd, requests_fd, *(() if spool_fd is None else (spool_fd,)))
-        command = [sys.executable, "-m", "inferometer.load.worker", str(theirs.fileno())]
+        command = module_command("inferometer.load.worker", str(theirs.fileno()))
         child = (self.start or start_process)(command, fds)
         theirs.close()
         control = Channel(ours.detach())

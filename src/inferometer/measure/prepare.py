@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import inferometer
+from inferometer.base.confined import check_command
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
@@ -121,6 +122,7 @@ def prepare(
         return _prepare(options, None, command, habits)
     from inferometer.server.in_process import Host, asked_host, check_repository, installation
 
+    check_command("--service-kind triton_c_api", "a Triton with its models in this process")
     # Who holds the Triton: the given installation, one in the usual place, or that of the wheel.
     host = host or Host(
         models=(options.model, *(name for name, _ in options.bls_composing_models)),

@@ -7,11 +7,11 @@ import contextlib
 import json
 import select
 import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any, Self
 
 from inferometer.base.errors import LocalError
+from inferometer.base.interpreter import module_command
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.plan import Plan
 from inferometer.load.workers import Load, Recorded, Workers
@@ -43,7 +43,7 @@ class HelperProcess:
         self._words = words
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", f"inferometer.selftest.{self._module}", *self._words]
+        command = module_command(f"inferometer.selftest.{self._module}", *self._words)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             self.greeting = self._read()

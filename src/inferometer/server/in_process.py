@@ -6,13 +6,13 @@ what they leave (guard.py).
 """
 
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.interpreter import module_command
 from inferometer.server.guard import GRACE_S, ServerFiles
 from inferometer.server.guarded import GuardedProcess, ending, last_line, telling_lines
 from inferometer.server.ports import is_free
@@ -175,7 +175,7 @@ def check_repository(folder: Path) -> Path:
 @contextmanager
 def asked_host(host: Host, port: int) -> Iterator[None]:
     """A process that answers control calls on the port, and nothing else."""
-    command = [sys.executable, "-m", "inferometer.services.in_process", str(port)]
+    command = module_command("inferometer.services.in_process", str(port))
     child = host.start(command, ())
     try:
         host.wait_until_answering(port)

@@ -9,7 +9,6 @@ and it needs no stream. Servers know it under one of two names.
 """
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.interpreter import module_command
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
@@ -131,7 +131,7 @@ def _compiler() -> list[str]:
     if find_spec("grpc_tools") is not None:
         # Its own files are the common ones of protobuf, such as google/protobuf/timestamp.proto.
         common = Path(str(import_module("grpc_tools").__file__)).parent / "_proto"
-        return [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={common}"]
+        return module_command("grpc_tools.protoc", f"--proto_path={common}")
     found = which("protoc")
     if found is None:
         raise UsageError(

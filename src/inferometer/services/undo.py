@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.interpreter import module_command
 from inferometer.base.units import NS_PER_S, monotonic_ns
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Guard:
         message = pickle.dumps(undo)
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
+                module_command(__name__),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -6,7 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 0.5
-_ASKED = "git rev-parse HEAD && nice git status --porcelain --untracked-files=no | head -n 1"
+_ASKED = """\
+git rev-parse HEAD || exit
+names=$(git config --show-scope --name-only --list) || exit
+printf '%s\\n' "$names" | grep -qiE '^(local|worktree)[[:space:]]+(filter\\.|core\\.fsmonitor)' && exit
+nice git -c core.fsmonitor=false status --porcelain --untracked-files=no --ignore-submodules=all | head -n 1
+"""
+"""`git status` runs what the repository's own configuration names as a filter or a monitor. That configuration may come
+with a folder from elsewhere, so such a repository is only asked for its commit."""
 
 
 class CommitReader:

@@ -5,7 +5,6 @@ A run is a process of its own, in a session of its own: it goes on when the brow
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
@@ -13,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from inferometer.base import confined
+from inferometer.base.interpreter import module_command
 from inferometer.ui.uploads import folder_of
 
 MOST_SAID = 4000  # characters of what a failed command said that are kept
@@ -88,7 +88,7 @@ class Jobs:
         return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
 
     def _start(self, job: QueuedRun) -> None:
-        command = (sys.executable, "-m", "inferometer.cli.main", *job.words, "--store", str(self._folder))
+        command = module_command("inferometer.cli.main", *job.words, "--store", str(self._folder))
         log = self._log(job)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)

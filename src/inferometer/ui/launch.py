@@ -1,11 +1,11 @@
 """The browser interface for a run that asks for it: the one that shows its store, or a new one in the background."""
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from inferometer.base.errors import LocalError
+from inferometer.base.interpreter import module_command
 from inferometer.ui.place import UiPlace, maybe_read
 
 IDLE = "5m"  # after its last page was closed it ends
@@ -17,16 +17,7 @@ def launched(folder: Path) -> UiPlace:
     found = maybe_read(folder)
     if found is not None:
         return found
-    command = (
-        sys.executable,
-        "-m",
-        "inferometer.cli.main",
-        "ui",
-        "--store",
-        str(folder.resolve()),
-        "--idle",
-        IDLE,
-    )
+    command = module_command("inferometer.cli.main", "ui", "--store", str(folder.resolve()), "--idle", IDLE)
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
