@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.plain_file import read_plain
 from inferometer.model.spec import ModelSpec
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
@@ -22,6 +23,7 @@ from inferometer.services.kind import KINDS
 
 _BY_FIELD: Mapping[str, Option] = {row.field: row for _, rows in reversed(OPTIONS) for row in reversed(rows)}
 _WITHOUT_FIELD = frozenset(("old_start", "old_end", "old_sweep", "insecure", "mpi"))
+LONGEST_KEY = 1 << 16  # bytes
 LOAD_MODES = (
     "concurrency",
     "request_rate",
@@ -460,19 +462,16 @@ def with_api_key(options: Options) -> Options:
         return options
     if not key or not key.isascii() or not key.isprintable():
         raise refusal
-    headers = (*options.headers, ("Authorization", f"Bearer {key}"))
+    headers = (*options.headers, ("authorization", f"Bearer {key}"))  # names of gRPC metadata are lower case
     given = options.given - {"api_key_env", "api_key_file"}
     return dataclasses.replace(options, headers=headers, api_key_env=None, api_key_file=None, given=given)
 
 
 def _key_in(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError as error:
-        raise UsageError(
-            f"The file '{path}' of --api-key-file cannot be read: {error.strerror or error}",
-            remedy="give the path of a readable file",
-        ) from error
+    data = read_plain(
+        Path(path), LONGEST_KEY, remedy="give a file with the key and nothing else to --api-key-file"
+    )
+    return data.decode("utf-8", "replace").strip()
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

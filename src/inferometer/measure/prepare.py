@@ -359,10 +359,9 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
         endpoint = server._replace(prefix="/metrics")
     else:
         endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
-    # Headers may be secrets of the server's; another host need not know them.
-    headers = options.headers if endpoint.host == server.host else ()
+    connection = Connection(server, options.headers).beside(endpoint)
     host = HostMeter() if is_this_host(server.host) else None
-    return MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
+    return MetricsEndpoint(connection, clock=monotonic_ns, host=host)
 
 
 def _without_effect(options: Options) -> Iterator[str]:

@@ -68,7 +68,7 @@ def _below(options: Options, kind: str, command: str) -> str:
     near = endpoint._replace(port=endpoint.port - distance)
     said = f"usually {distance} below"
     try:
-        looks = look(Connection(near)) if near.port > 0 else None
+        looks = look(Connection(endpoint).beside(near)) if near.port > 0 else None
     except PeerError:
         looks = None
     if looks is None or looks.kind not in KINDS or looks.kind == "http":

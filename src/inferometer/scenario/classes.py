@@ -16,6 +16,7 @@ from inferometer.options.option import Option, appended, named
 from inferometer.options.options import AUTO, MODERN, SERVICE_KINDS, Options, value_of
 from inferometer.options.values import GENERATED, Range
 from inferometer.scenario.spec import ClassSpec, Scenario
+from inferometer.services.address import read_address
 
 RATE = 20.0  # of a class that is left to the command line, where that says nothing
 _OF_RUN = frozenset(
@@ -29,6 +30,8 @@ _OF_RUN = frozenset(
     )
 )
 """Fields that no class can have of its own."""
+
+_CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +128,15 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     given = {name: value_of(base, name) for name in base.given if name not in _OF_RUN}
     if not base.tls.verify_host:
         given["tls.verify_host"] = False
-    given |= _extra(place, spec)
     server = spec.server or base.url or scenario.server
     if server is None:
         raise UsageError(
             f"{place} has no server",
             remedy="name it there, as `server:` of the scenario, or on the command line",
         )
+    if not _is_entrusted(server, scenario, base):
+        given = {name: value for name, value in given.items() if name not in _CREDENTIALS}
+    given |= _extra(place, spec)
     given |= {"url": server, "model": spec.model or given.get("model", "")}
     if spec.kind is not None and spec.kind not in SERVICE_KINDS:
         raise UsageError(f"{place}.kind is '{spec.kind}'", remedy=f"give one of {', '.join(SERVICE_KINDS)}")
@@ -160,6 +165,28 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
         return make(given, defaults={name: value for name, value in defaults.items() if value is not None})
     except UsageError as error:
         raise UsageError(f"{place}: {error.message}", remedy=error.remedy) from error
+
+
+def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
+    """Whether credentials of the command line are for this server: the one named there, else that of the scenario.
+
+    Where neither names one, they are for the only server that its classes name."""
+    own = base.url or scenario.server
+    if own is not None:
+        return _origin(server) == _origin(own)
+    if base.given.isdisjoint(_CREDENTIALS):
+        return True
+    if len({_origin(spec.server) for spec in scenario.classes.values() if spec.server is not None}) > 1:
+        raise UsageError(
+            "the classes of the scenario have several servers, and it is not said which one the credentials are for",
+            remedy="name it with -u, or give headers to a class under its `options:`",
+        )
+    return True
+
+
+def _origin(server: str) -> tuple[str, int | None, bool]:
+    found = read_address(server)
+    return found.host.lower(), found.port, found.scheme in ("https", "grpcs")
 
 
 def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Where the server is, and what every call to it carries."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
@@ -22,6 +23,11 @@ class Endpoint(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    @property
+    def origin(self) -> tuple[str, int, bool]:
+        """What credentials belong to: host, port, and whether TLS protects it."""
+        return self.host.lower(), self.port, self.tls is not None
+
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 
@@ -34,6 +40,18 @@ class Connection(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Connection({self.endpoint!r})"  # headers may hold secrets
+
+    def beside(self, endpoint: Endpoint) -> "Connection":
+        """A connection to another address: headers and client certificates only go to the origin they are for.
+
+        Another port is another origin, as it may belong to another user of that machine.
+        """
+        if endpoint.origin == self.endpoint.origin:
+            return Connection(endpoint, self.headers)
+        if endpoint.tls is not None:
+            tls = replace(endpoint.tls, certificate_file=None, key_file=None)
+            endpoint = endpoint._replace(tls=tls)
+        return Connection(endpoint)
 
     @property
     def key(self) -> str:

@@ -149,14 +149,13 @@ class TorchServe(Service):
         return self._neighbour(self._options.management_url, 1)
 
     def _neighbour(self, url: str | None, offset: int) -> Connection:
-        """Another port of the server: TorchServe's own choices follow the one for inference."""
+        """Another port of the server: TorchServe's own choices follow the one for inference. It gets no credentials."""
         own = self._connection.endpoint
         port = min(own.port + offset, 65535)
         if url is None:
-            return Connection(own._replace(port=port, prefix=""), self._connection.headers)
+            return self._connection.beside(own._replace(port=port, prefix=""))
         endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
-        # Headers may hold secrets: they are not sent to another host.
-        return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
+        return self._connection.beside(endpoint)
 
     def _manage(self, path: str, shape: Shape) -> Any:
         return HttpControl(self._management).get(path, shape, timeout_s=NEIGHBOUR_TIMEOUT_S)
