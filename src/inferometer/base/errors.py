@@ -5,6 +5,7 @@ Also what a lack of memory, files or processes is called.
 
 import errno
 
+from inferometer.base.secrets import redacted
 from inferometer.base.text import printable
 
 
@@ -19,8 +20,8 @@ class InferometerError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        """As it may be printed: a server's words may be in it."""
-        return printable(f"{self.message}; {self.remedy}" if self.remedy else self.message)
+        """As it may be printed: a server's words may be in it, or an address with a password."""
+        return printable(redacted(f"{self.message}; {self.remedy}" if self.remedy else self.message))
 
 
 class UsageError(InferometerError):

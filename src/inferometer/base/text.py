@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Any
 from unicodedata import category
 
+from inferometer.base.secrets import redacted
+
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
@@ -23,7 +25,7 @@ def printable(text: str) -> str:
 def to_stderr(text: str) -> None:
     """Say it at once; where stderr takes no more, the exit code tells."""
     with suppress(OSError):
-        print(printable(text.rstrip("\n")), file=sys.stderr, flush=True)
+        print(printable(redacted(text.rstrip("\n"))), file=sys.stderr, flush=True)
 
 
 def _written(char: str) -> str:

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.secrets import MASK, redacted
 from inferometer.base.text import printable, to_stderr
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import WORDS, Command, words_given
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 FILE = "inferometer.yaml"
 VARIABLE = "INFEROMETER_CONFIG"  # names a file as --config does
 COMMAND_LINE = "command line"
-MASK = "***"
 _PLAIN = r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)"
 _DEFAULT = r"\(default ([^\s)]+)\)"
 
@@ -165,7 +165,7 @@ def _in_force(command: Command, settings: "Settings") -> Iterator[str]:
 def _entry(one: "Setting") -> tuple[str, str]:
     row, words = one.row, one.words
     if row.field == WORDS:
-        return f"# {' '.join(words)}", f"{one.origin}: no option"
+        return f"# {redacted(' '.join(words))}", f"{one.origin}: no option"
     if row.is_secret:
         names = [f"{word.partition(':')[0]}: {MASK}" for word in words]
         return f"# {_key(row)}: {_value(names)}", f"{one.origin}; not shown, and to be given again"
@@ -173,6 +173,9 @@ def _entry(one: "Setting") -> tuple[str, str]:
         is_number = row.combine is counted and one.value is not None
         count = words[0] if words[0].isdecimal() else str(len(words))
         return f"{_key(row)}: {count if is_number else str(one.value is not None).lower()}", one.origin
+    shown = tuple(map(redacted, words))
+    if shown != words:
+        return f"# {_key(row)}: {_value(shown)}", f"{one.origin}; masked, and to be given again"
     return f"{_key(row)}: {_value(words)}", one.origin
 
 

@@ -16,6 +16,7 @@ from inferometer.base.confined import check_command
 from inferometer.base.errors import MissingError, UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
+from inferometer.base.secrets import redacted, redacted_body, redacted_parameter
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
@@ -219,7 +220,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
             server={
                 **server,
                 "url": str(endpoint),
-                "findings": [*found, *dataset.findings, *traffic.findings],
+                "findings": [*map(redacted, found), *dataset.findings, *traffic.findings],
             },
             model={
                 **dataclasses.asdict(model),
@@ -534,8 +535,14 @@ def _count(options: Options, dataset: Dataset, agenda: Agenda | None) -> int:
 
 
 def _asked(options: Options) -> dict[str, Any]:
-    """What the user asked; of headers only the names, of keys only that there is one."""
+    """What the user asked without secrets; of headers only the names, of keys only that there is one."""
     asked = dataclasses.asdict(options)
+    for name in ("url", "metrics_url", "management_url", "path", "endpoint"):
+        asked[name] = None if asked[name] is None else redacted(asked[name])
+    asked["bodies"] = [redacted_body(body) for body in options.bodies]
+    asked["request_parameters"] = [
+        [name, redacted_parameter(name, value), kind] for name, value, kind in options.request_parameters
+    ]
     del asked["given"], asked["is_lenient"], asked["is_dry"]
     asked["headers"] = [name for name, _ in options.headers]
     asked["tls"]["key_file"] = options.tls.key_file is not None

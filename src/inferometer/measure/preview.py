@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.secrets import MASK, redacted
 from inferometer.base.text import is_digits, printable
 from inferometer.base.units import NS_PER_MS
 from inferometer.load.single import FirstRequest, SingleReply, exchange, first_request, messages_of
@@ -18,7 +19,6 @@ from inferometer.services.endpoint import Connection, without_key
 from inferometer.services.traffic import IN_PROCESS
 from inferometer.wire.sse import Event, SseDecoder
 
-MASK = "***"
 FEW = 8  # elements of a tensor, or bytes
 LONGEST = 4000  # characters of a text
 MOST = 5  # responses of a stream
@@ -321,4 +321,4 @@ def _responses(found: Sequence[tuple[int, str]]) -> Iterator[str]:
 
 
 def _text(lines: Iterable[str]) -> str:
-    return printable("\n".join(lines).replace("\r\n", "\n"))
+    return printable(redacted("\n".join(lines).replace("\r\n", "\n")))

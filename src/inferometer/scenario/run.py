@@ -11,6 +11,7 @@ from pathlib import Path
 from inferometer.base.confined import check_command
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.notes import Note, Remark
+from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument
@@ -78,7 +79,7 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
     effective = replace(
         result.effective, mode="scenario", schedule=scenario.name, schedule_s=seconds, request_count=0
     )
-    document = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    document = redacted_document(scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True))
     result = replace(
         result,
         effective=effective,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
+from inferometer.base.secrets import redacted
 from inferometer.base.text import is_digits
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Endpoint(NamedTuple):
         return self.host.lower(), self.port, self.tls is not None
 
     def __str__(self) -> str:
-        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+        return redacted(f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}")
 
 
 class Connection(NamedTuple):

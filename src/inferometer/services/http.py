@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.secrets import redacted
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
@@ -29,7 +30,9 @@ class PlainHttp(Service):
     def describe(self, name: str, version: str, called: Sequence[tuple[str, str]]) -> ModelSpec:
         """There is no model; what is measured is called after its request."""
         method = self._method(is_bare=not self._options.bodies)
-        return ModelSpec(name=name or f"{method} {self._path}", version=version, inputs=(), outputs=(OUTPUT,))
+        return ModelSpec(
+            name=name or redacted(f"{method} {self._path}"), version=version, inputs=(), outputs=(OUTPUT,)
+        )
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
         bodies = [read_body(text) for text in self._options.bodies]

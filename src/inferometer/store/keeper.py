@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from inferometer.base.answer_file import write as write_answer
 from inferometer.base.errors import InferometerError, LocalError, UsageError
+from inferometer.base.secrets import redacted
 from inferometer.base.signals import INTERRUPTED, UNREAD
 from inferometer.base.text import to_stderr
 from inferometer.stats.watcher import Watcher, together
@@ -54,9 +55,7 @@ class Keeper:
 
     def about(self, *, url: str, model: str, server: str = "") -> None:
         """What is going to be measured."""
-        from inferometer.store.words import without_password
-
-        self.run = replace(self.run, url=without_password(url), model=model, server=server)
+        self.run = replace(self.run, url=redacted(url), model=redacted(model), server=server)
         self._write()
 
     def tell_also(self, tell: Tell) -> None:
@@ -128,7 +127,7 @@ class Keeper:
         elif isinstance(error, BrokenPipeError):
             self.end(UNREAD, "the reader of its output has gone")
         elif error is not None:
-            self.end(LocalError.exit_code, f"{type(error).__name__}: {error}")
+            self.end(LocalError.exit_code, redacted(f"{type(error).__name__}: {error}"))
 
     def _write(self) -> None:
         folder, run = self._folder, self.run

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.frozen import frozen
+from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
 from inferometer.store.run import NamedFigures, Point, Run
-from inferometer.store.words import without_password
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
@@ -73,7 +73,7 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
         chosen=chosen,
         model=_joined(str(row.model.get("name", "")) for row in results),
         server=_joined(_server_words(row.server) for row in results),
-        url=_joined(without_password(str(row.server.get("url", ""))) for row in results),
+        url=_joined(redacted(str(row.server.get("url", ""))) for row in results),
     )
 
 
@@ -108,9 +108,7 @@ def _of_interference(answer: "Interference") -> RunSummary:
         for found, label in ((row.together, row.name), (row.alone, f"{row.name} alone"))
     ]
     models = _joined(row.model for row in answer.models)
-    return RunSummary(
-        tuple(points), (), models, "", _joined(without_password(row.url) for row in answer.models)
-    )
+    return RunSummary(tuple(points), (), models, "", _joined(redacted(row.url) for row in answer.models))
 
 
 def _of_study(answer: "Study") -> RunSummary:

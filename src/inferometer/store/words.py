@@ -1,21 +1,16 @@
 """A command line without its secrets."""
 
-import re
 from collections.abc import Iterator, Sequence
 
+from inferometer.base.secrets import MASK, redacted, redacted_body, redacted_parameter
 from inferometer.options.command_line import WORDS, Command, words_given
+from inferometer.options.option import Option
 
-MASK = "***"
-_PASSWORD = re.compile(r"(?<=://)[^/?#\s]*@")
-
-
-def without_password(text: str) -> str:
-    """An address without what stands before its host."""
-    return _PASSWORD.sub(f"{MASK}@", text)
+__all__ = ["MASK", "kept_words"]
 
 
 def kept_words(name: str, argv: Sequence[str], command: Command) -> tuple[str, ...]:
-    """The command and its options as they were given; of a secret only its name is left."""
+    """The command and its options as they were given; secrets are masked, and of a body its digest is left."""
     return (name, *_words(argv, command))
 
 
@@ -24,8 +19,18 @@ def _words(argv: Sequence[str], command: Command) -> Iterator[str]:
         if row.field != WORDS:
             names = (*row.names, *row.aliases)  # of one that is understood and not shown only these
             yield next((name for name in names if name.startswith("--")), names[0])
-        if row.is_secret:
-            head, colon, _ = word.partition(":")
-            yield f"{head}:{MASK}" if colon else MASK
-        elif row.field == WORDS or row.values is not None:
-            yield without_password(word)
+        if row.field == WORDS or row.values is not None:
+            yield _word(row, word)
+
+
+def _word(row: Option, word: str) -> str:
+    if row.is_secret:
+        head, colon, _ = word.partition(":")
+        return f"{head}:{MASK}" if colon else MASK
+    if row.field == "bodies":
+        return redacted_body(word)
+    if row.field == "request_parameters":
+        name, colon, rest = word.partition(":")
+        value, _, kind = rest.rpartition(":")
+        return f"{name}:{redacted_parameter(name, value)}:{kind}" if colon else redacted(word)
+    return redacted(word)
