@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from inferometer.base.errors import UsageError
+from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.plain_file import read_status
 from inferometer.base.writing import replacing, writing
 from inferometer.options.config_file import LARGEST, REMEDY
@@ -152,6 +152,24 @@ def _tree(top: Path, suffix: str) -> Iterator[Path]:
     for folder, inner, names in os.walk(top):
         inner[:] = [one for one in inner if is_deep and one not in _SKIPPED and not one.startswith(".")]
         yield from (Path(folder, name).resolve() for name in sorted(names) if name.endswith(suffix))
+
+
+# --- files that were made here
+
+
+def remember_made(path: Path) -> None:
+    """Record a file as this command wrote it; a state that cannot be written is no reason to fail."""
+    with suppress(InferometerError, OSError):
+        _write({**trusted_files(), str(path.resolve()): _made_digest(path)})
+
+
+def is_made_here(path: Path) -> bool:
+    """Whether the file is still as a command of this user wrote it."""
+    return trusted_files().get(str(path.resolve())) == _made_digest(path)
+
+
+def _made_digest(path: Path) -> str:
+    return f"made {_fingerprint(path).hex()}"
 
 
 # --- state

@@ -54,8 +54,11 @@ def run(given: dict[str, Any]) -> int:
         )
     store = given.pop("store", None)
     _refuse_others(verb, given)
+    is_named = f"{OWN}file" in given
     own = own_options(given, TwinOptions)
     check_forms(own)
+    if verb == "check" and not names and not is_named:
+        _refuse_foreign(own.file)
     if verb == "predict" and names:
         raise UsageError(f"'{names[0]}' is one word too many", remedy="name models with -m")
     with consistent(*names) if names else consistent(str(own.file)):
@@ -168,5 +171,19 @@ def _check(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin"
 
 def _write(twin: "Twin", path: Path) -> None:
     from inferometer.base.answer_file import write
+    from inferometer.cli.trusted import remember_made
 
     write(twin, path)
+    remember_made(path)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """A twin names servers, and files to send to them: one that only lies here must have been made here."""
+    from inferometer.cli.trusted import is_made_here
+
+    if path.exists() and not is_made_here(path):
+        raise UsageError(
+            f"'{path}' was found here, not named, and `inferometer twin fit` did not write it: it says which server "
+            "is loaded, and with which files",
+            remedy=f"look at it, then name it: -f {path}; or check saved runs",
+        )

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import inferometer
 from inferometer.base.errors import UsageError
+from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
     Comparison,
@@ -86,7 +87,7 @@ def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
         plain = [url or "default server" for _, url in pairs]
     else:
         plain = [f"{model}@{url}" if url else model for model, url in pairs]
-    return numbered(plain)
+    return numbered([redacted(name) for name in plain])
 
 
 def numbered(names: Sequence[str]) -> list[str]:

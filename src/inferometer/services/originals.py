@@ -132,7 +132,7 @@ def kept_in(server: str) -> Path:
     for place in (folder / "inferometer", Path(tempfile.gettempdir()) / f"inferometer-{os.getuid()}"):
         with contextlib.suppress(OSError, RuntimeError):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(place, os.W_OK):
+            if os.access(place, os.W_OK) and place.stat().st_uid == os.geteuid():
                 return place / name
     raise LocalError(
         f"what is changed at {server} could not be noted: neither '{folder}' nor the folder of temporary files can be "

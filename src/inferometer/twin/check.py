@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from inferometer.base.answer_file import validated
 from inferometer.base.errors import InferometerError, PeerError, UsageError
+from inferometer.base.secrets import MASK
 from inferometer.diagnose.observation import StepSetup, step_setup
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import OWN_HABITS, prepare
@@ -147,6 +148,12 @@ def _as_measured(model: TwinModel) -> Options:
             remedy="measure it yourself with --json, and check the saved result",
         )
     document = {name: value for name, value in model.asked.items() if name in _FIELDS}
+    masked = [name for name, value in document.items() if MASK in str(value)]
+    if masked:
+        raise UsageError(
+            f"'{model.name}' was measured with a secret in '{masked[0]}', which is not kept",
+            remedy="measure it yourself with --json, and check the saved result",
+        )
     options = validated(
         Options,
         document,

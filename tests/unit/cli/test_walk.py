@@ -42,7 +42,7 @@ from tests.support.tfserving import FakeTfServing
 from tests.support.twins import known_result, sample_twin
 from tests.support.vocabularies import word_level
 
-WITHOUT_OPTIONS = ("help", "completion")
+WITHOUT_OPTIONS = ("help", "completion", "trust")  # trust: tests/unit/cli/test_trust.py
 WALKED: dict[str, Command] = {
     name: import_module(f"inferometer.cli.{name}").COMMAND
     for name in COMMANDS

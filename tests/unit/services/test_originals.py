@@ -14,6 +14,8 @@ from inferometer.base.errors import PeerError, UsageError
 from inferometer.services.discovery import READY, ModelState
 from inferometer.services.originals import Originals, kept_in
 
+ROOT = Path(__file__).parents[3]
+
 
 class Filed:
     """A server whose models are files, so that other processes see them too; those in `repository` are not loaded."""
@@ -89,7 +91,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def run_and_kill(server, what: str) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(server.folder), what], check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # where the guard finds the fake server
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(server.folder), what], check=False, env=environment
+    )
     assert done.returncode == -signal.SIGKILL
 
 
@@ -131,6 +136,7 @@ def test_two_runs_do_not_change_one_server(server):
 
 
 def test_what_cannot_be_put_back_is_left_to_the_guard(server, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     originals = Originals(server, "here", print).open()
     originals.note(["a"])
     server.load_model("a", {"name": "a", "count": 5})

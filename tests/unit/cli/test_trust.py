@@ -1,0 +1,306 @@
+"""A file of options that is found, not named: what it may do by itself, and what trust allows."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inferometer.cli import main
+from inferometer.cli.trusted import STATE, state_path
+from tests.support.commands import Ended, call_here
+from tests.support.servers import FakeTriton, ScriptedServer, answer
+
+SECRET = "hunter2-canary"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cloned repository, which is the working directory, with an empty state beside it."""
+    clone = tmp_path / "clone"
+    clone.mkdir(mode=0o700)
+    monkeypatch.chdir(clone)
+    monkeypatch.setenv(STATE, str(tmp_path / "state"))
+    monkeypatch.setenv("INFEROMETER_STORE", "")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.delenv("INFEROMETER_CONFIG", raising=False)
+    (clone / "secret.txt").write_text(SECRET)
+    return clone
+
+
+@pytest.fixture
+def evil() -> Iterator[ScriptedServer]:
+    """A host that the repository names."""
+    with ScriptedServer(lambda request: answer(b"{}")) as server:
+        yield server
+
+
+def inferometer(*words: str) -> Ended:
+    return call_here(main.main, *words)
+
+
+SCENARIO = """\
+classes: {a: {visit: "evil.py:visit", models: [fake], rate: 1}}
+phases: [{name: steady, for: 1s, command: touch pwned}]
+"""
+CODE = "import pathlib\npathlib.Path('pwned').touch()\ndef visit(number):\n    yield\n"
+GENERATOR = {"data": [{"message_generator": "touch pwned; printf x"}]}
+
+ATTACKS = (
+    ("scenario: evil.yaml", "'scenario' in line 1 runs code, reads files, names a host"),
+    (
+        "data: evil.json\ngrpc-method: a.B/C\nservice-kind: dynamic_grpc",
+        "'data' in line 1 runs code, reads files",
+    ),
+    ("model-repository: models\nservice-kind: triton_c_api", "'model-repository' in line 1 runs code"),
+    ("measure:\n  scenario: evil.yaml", "'scenario' in line 2 runs code, reads files, names a host"),
+    ("measure: {scenario: evil.yaml}", "'scenario' in line 1 runs code"),
+    ("ray: ray://EVIL", "'ray' in line 1 runs code, names a host"),
+    ("url: EVIL\napi-key-env: OPENAI_API_KEY", "'api-key-env' in line 2 sends credentials or headers"),
+    (
+        "url: EVIL\napi_key_file: secret.txt",
+        "'api_key_file' in line 2 reads files, sends credentials or headers",
+    ),
+    ("metrics-url: http://EVIL/metrics\ncollect-metrics: true", "'metrics-url' in line 1 names a host"),
+    ("otlp: http://EVIL", "'otlp' in line 1 names a host"),
+    ("u: EVIL", "'u' in line 1 names a host"),
+    ("model: fake@EVIL", "'model' in line 1 names a host"),
+    ('body: "@secret.txt"\nurl: EVIL', "'body' in line 1 reads files"),
+    ("input: {INPUT0: '@secret.txt'}", "'input' in line 1 reads files"),
+    ("input: ['INPUT0=@secret.txt']", "'input' in line 1 reads files"),
+    ("prompt-tokens: '@secret.txt'", "'prompt-tokens' in line 1 reads files"),
+    ("prompts: secret.txt", "'prompts' in line 1 reads files"),
+    ("json: secret.txt", "'json' in line 1 writes files"),
+    ("csv: secret.txt", "'csv' in line 1 writes files"),
+    ("export: pwned", "'export' in line 1 writes files"),
+    ("store: /", "'store' in line 1 reads files, writes files"),
+    ("tls-insecure: true", "'tls-insecure' in line 1 weakens TLS checks"),
+    ("header: ['Host: x']", "'header' in line 1 sends credentials or headers"),
+    ("method: DELETE", "'method' in line 1 chooses the call that is sent"),
+    ("prometheus: 0", "'prometheus' in line 1 opens a port"),
+)
+
+
+@pytest.mark.parametrize("preview", ((), ("--dry-run",), ("--show-config",)))
+@pytest.mark.parametrize(("written", "reason"), ATTACKS)
+def test_a_found_file_can_do_no_harm(
+    written: str, reason: str, preview: tuple[str, ...], folder: Path, evil: ScriptedServer
+) -> None:
+    (folder / "inferometer.yaml").write_text(written.replace("EVIL", evil.address))
+    (folder / "evil.yaml").write_text(SCENARIO)
+    (folder / "evil.py").write_text(CODE)
+    (folder / "evil.json").write_text(json.dumps(GENERATOR))
+    before = sorted(os.listdir(folder))
+    with FakeTriton() as server:
+        ended = inferometer("measure", server.server.address, "fake", "-n", "1", *preview)
+        assert server.server.connections == evil.connections == 0
+    assert (ended.code, ended.stdout) == (2, "")
+    assert reason in ended.stderr
+    for remedy in ("`inferometer trust`", "--config inferometer.yaml", "--config none"):
+        assert remedy in ended.stderr
+    assert SECRET not in ended.stderr
+    assert sorted(os.listdir(folder)) == before
+    assert (folder / "secret.txt").read_text() == SECRET
+
+
+HARMLESS = """\
+model: fake
+concurrency: [1, 2]
+timeout: 5s
+data: zero
+slo: p99<5s
+json: "-"
+tls-insecure: false
+prompt-tokens: 512
+find: {url: localhost:1}
+"""
+
+
+def test_harmless_options_need_no_trust(folder: Path) -> None:
+    (folder / "inferometer.yaml").write_text(HARMLESS)
+    ended = inferometer("measure", "--show-config", "localhost:1")
+    assert ended.code == 0, ended.stderr
+    assert "timeout: 5s" in ended.stdout
+    assert inferometer("find", "localhost:1").code == 2  # names a host
+
+
+def test_a_trusted_file_works_until_it_or_a_file_behind_it_changes(folder: Path) -> None:
+    with FakeTriton() as server:
+        config = folder / "inferometer.yaml"
+        config.write_text(f"url: {server.server.address}\nmodel: fake\nscenario: load.yaml\n")
+        (folder / "load.yaml").write_text(
+            "classes: {a: {visit: 'visit.py:visit', models: [fake], rate: 1}}\n"
+        )
+        (folder / "visit.py").write_text("import near\ndef visit(number):\n    yield\n")
+        (folder / "near.py").write_text("")
+        shown = inferometer("trust")
+        assert shown.code == 0, shown.stderr
+        assert (
+            "# 'scenario' in line 3 runs code, reads files, names a host\nscenario: load.yaml\n"
+            in shown.stdout
+        )
+
+        def is_read() -> bool:
+            return inferometer("measure", "--show-config").code == 0
+
+        assert is_read()
+        for path in (config, folder / "load.yaml", folder / "visit.py", folder / "near.py"):
+            before = path.read_text()
+            path.write_text(f"{before}\n# changed\n")
+            assert not is_read(), path
+            path.write_text(before)
+            assert is_read(), path
+        (folder / "other.py").write_text("")  # another module that the visit could import
+        assert not is_read()
+        assert "changed since" in inferometer("trust", "--list").stdout
+        assert inferometer("trust").code == 0
+        assert is_read()
+        assert inferometer("trust", "--revoke").code == 0
+        assert not is_read()
+
+
+def test_trust_is_for_the_file_and_not_for_links_to_it(folder: Path, tmp_path: Path) -> None:
+    (folder / "inferometer.yaml").write_text("scenario: load.yaml\nurl: localhost:1\n")
+    assert inferometer("trust").code == 0
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    os.symlink(folder / "inferometer.yaml", other / "inferometer.yaml")
+    (other / "load.yaml").write_text(SCENARIO)
+    os.chdir(other)
+    assert inferometer("measure", "--show-config").code == 2
+
+
+@pytest.mark.parametrize("what", ("inferometer.yaml", "."))
+def test_what_others_can_write_is_not_trusted(what: str, folder: Path) -> None:
+    (folder / "inferometer.yaml").write_text("url: localhost:1\n")
+    (folder / "inferometer.yaml").chmod(0o600)
+    assert inferometer("trust").code == 0
+    place = folder / what
+    place.chmod(place.stat().st_mode | stat.S_IWOTH)
+    assert inferometer("measure", "--show-config").code == 2
+    refused = inferometer("trust")
+    assert refused.code == 2
+    assert "can be written by other users" in refused.stderr
+
+
+def test_the_state_is_private_and_only_counts_if_it_is(folder: Path) -> None:
+    (folder / "inferometer.yaml").write_text("url: localhost:1\n")
+    inferometer("trust")
+    state = state_path()
+    assert (stat.S_IMODE(state.stat().st_mode), stat.S_IMODE(state.parent.stat().st_mode)) == (0o600, 0o700)
+    assert inferometer("measure", "--show-config").code == 0
+    state.chmod(0o666)
+    assert inferometer("measure", "--show-config").code == 2
+    state.chmod(0o600)
+    state.write_text("{")
+    assert inferometer("measure", "--show-config").code == 2
+
+
+def test_a_relative_state_folder_is_ignored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STATE, "state")
+    assert not state_path().is_relative_to(folder)
+
+
+def test_naming_the_file_or_ignoring_it_needs_no_trust(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "inferometer.yaml").write_text("url: localhost:1\n")
+    assert inferometer("measure", "--show-config", "--config", "inferometer.yaml").code == 0
+    assert inferometer("measure", "--show-config", "--config", "none").code == 0
+    monkeypatch.setenv("INFEROMETER_CONFIG", "inferometer.yaml")
+    assert inferometer("measure", "--show-config").code == 0
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _zero(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+STRANGE = (
+    (_fifo, "is a named pipe, not a file"),
+    (_zero, "is a device, not a file"),
+    (_folder, "cannot be read: Is a directory"),
+    (_large, "has more than 1048576 bytes"),
+    (_dangling, "cannot be read: No such file or directory"),
+)
+
+
+@pytest.mark.parametrize(("make", "reason"), STRANGE)
+@pytest.mark.parametrize("words", ((), ("--config", "inferometer.yaml")))
+def test_what_is_not_a_small_file_is_one_sentence(
+    make, reason: str, words: tuple[str, ...], folder: Path
+) -> None:
+    make(folder / "inferometer.yaml")
+    ended = inferometer("measure", *words)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert reason in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+# --- a dry run runs nothing, whoever named the file
+
+
+def test_a_dry_run_runs_no_visit_and_no_command(folder: Path) -> None:
+    (folder / "evil.yaml").write_text(SCENARIO)
+    (folder / "evil.py").write_text(CODE)
+    with FakeTriton() as server:
+        ended = inferometer("measure", server.server.address, "--scenario", "evil.yaml", "--dry-run")
+        assert server.inferences == []
+    assert ended.code == 0, ended.stderr
+    assert "Python code, which --dry-run does not" in ended.stderr
+    assert "The command of phases.0 is not run" in ended.stderr
+    assert not (folder / "pwned").exists()
+
+
+def test_a_dry_run_runs_no_generator(folder: Path) -> None:
+    from inferometer.base.confined import NotRunError, dry_run
+    from inferometer.dataset.payloads import _generated
+
+    with dry_run(), pytest.raises(NotRunError, match="runs a command, which --dry-run does not"):
+        _generated("touch pwned", "call 0 of evil.json")
+    assert not (folder / "pwned").exists()
+
+
+# --- what is found beside the file
+
+
+MODULES = ("numpy.py", "socket.py", "inferometer/__init__.py", "yaml.py", "sitecustomize.py")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_in_the_working_directory_are_not_imported(module: str, folder: Path) -> None:
+    import subprocess
+
+    from inferometer.base.interpreter import module_command
+
+    (folder / module).parent.mkdir(exist_ok=True)
+    (folder / module).write_text(CODE.replace("'pwned'", repr(str(folder / "pwned"))))
+    done = subprocess.run(
+        [*module_command("inferometer.load.worker"), "x"], capture_output=True, check=False, timeout=60
+    )
+    assert b"inferometer" in done.stderr  # it got as far as our own code
+    assert not (folder / "pwned").exists()
+
+
+def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
+    (folder / "twin.json").write_text("{}")
+    ended = inferometer("twin", "check")
+    assert ended.code == 2
+    assert "was found here, not named" in ended.stderr
+    assert "not named" not in inferometer("twin", "check", "-f", "twin.json").stderr
