@@ -42,7 +42,7 @@ def inferometer(*words: str) -> Ended:
 
 
 SCENARIO = """\
-classes: {a: {visit: "evil.py:visit", models: [fake], rate: 1}}
+classes: {a: {visit: "evil.py:visit", steps: [fake], rate: 1}}
 phases: [{name: steady, for: 1s, command: touch pwned}]
 """
 CODE = "import pathlib\npathlib.Path('pwned').touch()\ndef visit(number):\n    yield\n"
@@ -130,9 +130,7 @@ def test_a_trusted_file_works_until_it_or_a_file_behind_it_changes(folder: Path)
     with FakeTriton() as server:
         config = folder / "inferometer.yaml"
         config.write_text(f"url: {server.server.address}\nmodel: fake\nscenario: load.yaml\n")
-        (folder / "load.yaml").write_text(
-            "classes: {a: {visit: 'visit.py:visit', models: [fake], rate: 1}}\n"
-        )
+        (folder / "load.yaml").write_text("classes: {a: {visit: 'visit.py:visit', steps: [fake], rate: 1}}\n")
         (folder / "visit.py").write_text("import near\ndef visit(number):\n    yield\n")
         (folder / "near.py").write_text("")
         shown = inferometer("trust")

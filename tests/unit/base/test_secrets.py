@@ -1,0 +1,88 @@
+"""What is shown and kept has no secrets in it."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.secrets import redacted, redacted_body, redacted_document
+from inferometer.services.address import read_address
+from inferometer.services.endpoint import Endpoint
+
+REDACTED = (
+    ("http://user:S3CRET@host:1/x", "http://***@host:1/x"),
+    ("http://S3CRET@host", "http://***@host"),
+    ("https://h/x?api_key=S3CRET&n=1", "https://h/x?api_key=***&n=1"),
+    ("/x?n=1&access_token=S3CRET#f", "/x?n=1&access_token=***#f"),
+    ("GET /x?key=S3CRET HTTP/1.1", "GET /x?key=*** HTTP/1.1"),
+    ("h/x?sig=S3CRET%3D", "h/x?sig=***"),
+    ("h/x?X-Amz-Signature=S3CRET", "h/x?X-Amz-Signature=***"),
+    ("h/x?client_secret=S3CRET;b=2", "h/x?client_secret=***;b=2"),
+    ("user:S3CRET@host:8000", "user:***@host:8000"),
+    ('{"password": "S3CRET", "n": 1}', '{"password": "***", "n": 1}'),
+    ("Authorization: Bearer S3CRET-token", "Authorization: Bearer ***"),
+    ("api_key=S3CRET", "api_key=***"),
+)
+PLAIN = (
+    "http://localhost:8000/v1/models?limit=5",
+    "max_tokens=5",
+    "--prompt-tokens 512",
+    "model@localhost:8000",
+    "https://monkey.example/key/value?monkey=1",
+    "p99<50ms, errors<0.1%",
+    '{"tokens": 3, "keys": [1]}',
+)
+
+
+@pytest.mark.parametrize(("text", "shown"), REDACTED)
+def test_secrets_are_masked(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+    assert redacted(shown) == shown
+    assert "S3CRET" not in str(UsageError(f"the address '{text}' is refused", remedy=text))
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_bodies_are_known_by_length_and_digest() -> None:
+    shown = redacted_body('{"password": "S3CRET"}')
+    assert shown.startswith("*** (22 bytes, sha256 ")
+    assert "S3CRET" not in shown
+    assert shown != redacted_body('{"password": "OTHER1"}')
+    assert redacted_body("@body.json") == "@body.json"
+    assert redacted_body("temperature=0.5") == "temperature=0.5"
+    assert "123" not in redacted_body("api_key=123")
+
+
+def test_documents_keep_their_shape() -> None:
+    document = {
+        "classes": {"a": {"server": "http://u:S3CRET@h", "options": {"header": ["x-key: S3CRET"]}}},
+        "n": 1,
+    }
+    assert redacted_document(document) == {
+        "classes": {"a": {"server": "http://***@h", "options": {"header": ["x-key:***"]}}},
+        "n": 1,
+    }
+
+
+ADDRESSES = (
+    "http://user:S3CRET@host:99999",
+    "ftp://user:S3CRET@host",
+    "http://host:8000/x?api_key=S3CRET#part",
+    "http://host:x/?token=S3CRET",
+    "http://a,b/?password=S3CRET",
+    "user:S3CRET@host:8000",
+    "http://:0?key=S3CRET",
+    "http://host /?key=S3CRET",
+)
+
+
+@pytest.mark.parametrize("written", ADDRESSES)
+def test_a_refused_address_is_shown_without_its_secrets(written: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_address(written)
+    assert "S3CRET" not in str(refused.value)
+
+
+def test_an_endpoint_is_shown_without_secrets() -> None:
+    assert str(Endpoint("h", 1, "/x?api_key=S3CRET")) == "http://h:1/x?api_key=***"
