@@ -209,6 +209,7 @@ def _run_blocks(document, work, shims, triton, places):
         "DOC_HTTP": triton.http_address,
         "DOC_GRPC": triton.grpc_address,
         "INFEROMETER_STORE": ".inferometer",
+        "XDG_STATE_HOME": str(work / "state"),
         "DOC_PLACES": " ".join(f"localhost:{port}={address}" for port, address in places.items()),
     }
     for block in blocks_to_run(document):
