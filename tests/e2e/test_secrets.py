@@ -68,7 +68,7 @@ def credentials(requests: list[Request]) -> list[str]:
 METRICS = ((), ("--metrics-url", "http://METRICS/metrics"), ("--metrics-url", "METRICS"))
 
 
-@pytest.mark.parametrize("given", (("-H", f"Authorization: Bearer {SECRET}"), ("--api-key-env", "KEY")))
+@pytest.mark.parametrize("given", [("-H", f"Authorization: Bearer {SECRET}"), ("--api-key-env", "KEY")])
 @pytest.mark.parametrize("where", METRICS)
 def test_metrics_of_another_origin_get_no_credentials(
     given: tuple[str, ...], where: tuple[str, ...], store: Path, monkeypatch: pytest.MonkeyPatch

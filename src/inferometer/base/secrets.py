@@ -1,6 +1,5 @@
 """Texts as they may be shown and kept: without passwords in addresses, keys in queries, and bodies of requests."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,29 +15,30 @@ _NAMES = (
 _QUERY_NAMES = rf"{_NAMES}|key|sig|auth|code|pass|client_secret|x-amz-[\w-]*|x-goog-[\w-]*"
 """Those that are secrets in a query."""
 
-_IS_SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
-_USER = re.compile(r"(?<=://)[^/?#\s'\"]*@")
-_BARE_USER = re.compile(r"(?<![\w/@])([\w.+%-]+):[^\s/@'\"?#]+@(?=[\w\[])")
-_QUERY = re.compile(rf"([?&;]({_QUERY_NAMES})=)[^&;#\s'\"]*", re.IGNORECASE)
-_ASSIGNED = re.compile(rf"(?<![\w.?&;-])(({_NAMES})=)(?!\*\*\*)[^&;\s'\",]+", re.IGNORECASE)
-_MEMBER = re.compile(
-    rf"(([\"'])({_NAMES})\2\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,}}\]]+)", re.IGNORECASE
+_HINT = r"(?i)@|[?&;=]|[\"']\s*:|bearer|basic"
+_FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
+_RULES = (
+    (r"(?<=://)[^/?#\s'\"]*@", f"{MASK}@"),
+    (r"(?<![\w/@])([\w.+%-]{1,128}):[^\s/@'\"?#]{1,256}@(?=[\w\[])", rf"\1:{MASK}@"),
+    (rf"(?i)([?&;]({_QUERY_NAMES})=)[^&;#\s'\"]*", rf"\1{MASK}"),
+    (rf"(?i)(?<![\w.?&;-])(({_NAMES})=)(?!\*\*\*)[^&;\s'\",]+", rf"\1{MASK}"),
+    (rf"(?i)(([\"'])({_NAMES})\2\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,}}\]]+)", rf'\1"{MASK}"'),
+    (r"(?i)\b(Bearer|Basic)\s+[\w.~+/-]{6,}=*", rf"\1 {MASK}"),
 )
-_BEARER = re.compile(r"(?i)\b(Bearer|Basic)\s+[\w.~+/-]{6,}=*")
-_HINT = re.compile(r"@|[?&;=]|[\"']\s*:|bearer|basic", re.IGNORECASE)
-_FIELD = re.compile(r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)")
+"""Patterns, and what is left of them. They are compiled when a text may need them: most programs never do."""
 
 
 def redacted(text: str) -> str:
     """The text without passwords of addresses and without the values of what is called a key, token or password."""
-    if _HINT.search(text) is None:
+    if re.search(_HINT, text) is None:
         return text
-    text = _USER.sub(f"{MASK}@", text)
-    text = _BARE_USER.sub(rf"\1:{MASK}@", text)
-    text = _QUERY.sub(rf"\1{MASK}", text)
-    text = _ASSIGNED.sub(rf"\1{MASK}", text)
-    text = _MEMBER.sub(rf'\1"{MASK}"', text)
-    return _BEARER.sub(rf"\1 {MASK}", text)
+    for pattern, left in _RULES:
+        text = re.sub(pattern, left, text)
+    return text
+
+
+def _is_secret_name(name: str) -> bool:
+    return re.fullmatch(f"(?i)(?:{_NAMES})", name) is not None
 
 
 def redacted_body(text: str) -> str:
@@ -46,16 +46,18 @@ def redacted_body(text: str) -> str:
     look equal. The name of a file stays, and so does a field that is set to a number or a truth value."""
     if text.startswith("@"):
         return text
-    field = _FIELD.fullmatch(text)
-    if field is not None and _IS_SECRET_NAME.fullmatch(field[1]) is None:
+    field = re.fullmatch(_FIELD, text)
+    if field is not None and not _is_secret_name(field[1]):
         return text
+    import hashlib
+
     data = text.encode("utf-8", "surrogateescape")
     return f"{MASK} ({len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]})"
 
 
 def redacted_parameter(name: str, value: str) -> str:
     """The value of a parameter of requests, unless its name says that it is a secret."""
-    return MASK if _IS_SECRET_NAME.fullmatch(name) is not None else redacted(value)
+    return MASK if _is_secret_name(name) else redacted(value)
 
 
 def redacted_document(value: Any, name: str = "") -> Any:
@@ -65,7 +67,7 @@ def redacted_document(value: Any, name: str = "") -> Any:
     if isinstance(value, list | tuple):
         return [redacted_document(part, name) for part in value]
     if not isinstance(value, str):
-        return MASK if value is not None and _IS_SECRET_NAME.fullmatch(name) else value
+        return MASK if value is not None and _is_secret_name(name) else value
     if name.lower().lstrip("-") in ("h", "header", "headers"):
         return f"{value.partition(':')[0]}:{MASK}"
-    return MASK if _IS_SECRET_NAME.fullmatch(name) is not None else redacted(value)
+    return MASK if _is_secret_name(name) else redacted(value)

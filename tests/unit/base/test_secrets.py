@@ -1,5 +1,7 @@
 """What is shown and kept has no secrets in it."""
 
+import time
+
 import pytest
 
 from inferometer.base.errors import UsageError
@@ -86,3 +88,19 @@ def test_a_refused_address_is_shown_without_its_secrets(written: str) -> None:
 
 def test_an_endpoint_is_shown_without_secrets() -> None:
     assert str(Endpoint("h", 1, "/x?api_key=S3CRET")) == "http://h:1/x?api_key=***"
+
+
+@pytest.mark.parametrize(
+    "piece", ["a:", "?a", "_a", "&key", "'token", '"token":', "://", "Bearer ", "a_=", "@a:"]
+)
+def test_the_work_grows_with_the_text_and_not_with_its_square(piece: str) -> None:
+    """A server's words may be in the text."""
+
+    def cost_ns(size: int) -> int:
+        text = "=" + piece * size
+        began = time.thread_time_ns()
+        redacted(text)
+        return time.thread_time_ns() - began
+
+    cost_ns(10)  # compiled
+    assert cost_ns(40_000) < 40 * max(cost_ns(4_000), 1_000_000)

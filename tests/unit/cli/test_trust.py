@@ -83,7 +83,7 @@ ATTACKS = (
 )
 
 
-@pytest.mark.parametrize("preview", ((), ("--dry-run",), ("--show-config",)))
+@pytest.mark.parametrize("preview", [(), ("--dry-run",), ("--show-config",)])
 @pytest.mark.parametrize(("written", "reason"), ATTACKS)
 def test_a_found_file_can_do_no_harm(
     written: str, reason: str, preview: tuple[str, ...], folder: Path, evil: ScriptedServer
@@ -170,7 +170,7 @@ def test_trust_is_for_the_file_and_not_for_links_to_it(folder: Path, tmp_path: P
     assert inferometer("measure", "--show-config").code == 2
 
 
-@pytest.mark.parametrize("what", ("inferometer.yaml", "."))
+@pytest.mark.parametrize("what", ["inferometer.yaml", "."])
 def test_what_others_can_write_is_not_trusted(what: str, folder: Path) -> None:
     (folder / "inferometer.yaml").write_text("url: localhost:1\n")
     (folder / "inferometer.yaml").chmod(0o600)
@@ -240,7 +240,7 @@ STRANGE = (
 
 
 @pytest.mark.parametrize(("make", "reason"), STRANGE)
-@pytest.mark.parametrize("words", ((), ("--config", "inferometer.yaml")))
+@pytest.mark.parametrize("words", [(), ("--config", "inferometer.yaml")])
 def test_what_is_not_a_small_file_is_one_sentence(
     make, reason: str, words: tuple[str, ...], folder: Path
 ) -> None:
