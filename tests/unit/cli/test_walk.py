@@ -307,7 +307,7 @@ OWN_LINES = {
         "predict -m fake:1 -m other:2 -c 6 --html t.html --markdown t.md --json t.json",
         "predict -m fake -r 20 --arrivals poisson --set fake.instances=2 --csv t.csv",
         "predict -m fake -c 2 --config other.yaml",
-        "check -m fake -c 2 -u HTTP -d 300ms -q",
+        "check -f twin.json -m fake -c 2 -u HTTP -d 300ms -q",
     ),
     "runs": (
         "--store kept --sort -id",
