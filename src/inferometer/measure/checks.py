@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.model.spec import ModelSpec
 from inferometer.options.groups import WINDOWS
@@ -466,6 +467,7 @@ def with_api_key(options: Options) -> Options:
 
 
 def _key_in(path: str) -> str:
+    check_path(path)
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError as error:

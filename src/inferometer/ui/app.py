@@ -404,7 +404,7 @@ async def _start(request: Request) -> Response:
 
 def _queued(site: Site, startable: form.Startable, found: form.Checked) -> int:
     places = [word for option in startable.places for word in (option, str(site.folder / option.strip("-")))]
-    return site.jobs.add((*found.words, *places))
+    return site.jobs.add((*found.words, *places), found.line)
 
 
 async def _upload(request: Request) -> Response:

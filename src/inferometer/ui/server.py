@@ -11,6 +11,7 @@ import uvicorn
 from starlette.concurrency import run_in_threadpool
 
 from inferometer.base.errors import UsageError
+from inferometer.store.private import ensure_store
 from inferometer.ui import place
 from inferometer.ui.app import application, no_token
 from inferometer.ui.form import Startable
@@ -38,7 +39,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
     with _listening(request.host, request.port) as listener:
         port: int = listener.getsockname()[1]
         host = f"[{request.host}]" if ":" in request.host else request.host
-        request.store.mkdir(parents=True, exist_ok=True)
+        ensure_store(request.store)
         own = place.here(f"http://{host}:{port}", new_token())
         site = Site(request.store, request.startables)
         guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)

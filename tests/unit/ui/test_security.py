@@ -200,7 +200,7 @@ def test_what_stands_in_a_dropped_file_starts_nothing_and_reads_nothing_else(tmp
     assert not (tmp_path / "owned").exists()
     assert len(parts_of(f"look at @{data.parent}/photo.png")) == 2
     for path in (f"{tmp_path}/secret.png", f"{data.parent}/../../secret.png"):
-        with pytest.raises(UsageError, match="not dropped in"):
+        with pytest.raises(UsageError, match="not an uploaded file"):
             parts_of(f"look at @{path}")
 
 
