@@ -198,7 +198,8 @@ def _without_secrets(startable: Startable, words: Sequence[str]) -> tuple[str, .
 
 
 def _words(startable: Startable, filled: Filled) -> Iterator[str]:
-    yield from _target(startable, str(filled.get(URL, "")).strip(), _lines(filled.get(MODEL, "")))
+    if startable.has_target:
+        yield from _target(startable, str(filled.get(URL, "")).strip(), _lines(filled.get(MODEL, "")))
     for _, row in offered(startable):
         given = filled.get(row.names[-1])
         if row.values is None:
@@ -232,10 +233,13 @@ def _values(row: Option, given: str | bool | None) -> list[str]:
 
 
 def _field_errors(startable: Startable, filled: Filled) -> Iterator[tuple[str, str]]:
-    known = {URL, MODEL, *(row.names[-1] for _, row in offered(startable))}
+    known = {
+        *((URL, MODEL) if startable.has_target else ()),
+        *(row.names[-1] for _, row in offered(startable)),
+    }
     for name in filled:
         if name not in known:
-            yield "", f"'{name}' is no field of this form"
+            yield "", f"'{name}' is not a field of this form"
     if startable.needs_address and not str(filled.get(URL, "")).strip():
         yield URL, "give the address of the server, such as localhost:8000"
     for _, row in offered(startable):
