@@ -48,6 +48,12 @@ _ONLY: Mapping[str, tuple[str, ...]] = {"ray": ("auto", "local")}
 """Values that are offered, where that is not all of them. A Ray cluster sends objects that are unpickled, which can run
 any code, so the form does not connect to one whose address somebody types."""
 
+_HELP: Mapping[str, str] = {
+    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto, the cluster of this machine, or local, "
+    "which is started here and stopped in the end."
+}
+"""Of options that the command line describes with values that are not offered here."""
+
 _FILE_FIELDS = {
     *(
         "api_key_file",
@@ -153,10 +159,11 @@ def _field(row: Option, *, is_brief: bool = False) -> FormField:
     mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(
         row.field, ""
     )
+    text = _HELP.get(row.field, row.help)
     return FormField(
         name=name,
         label=_label(name),
-        help=row.help.partition(". ")[0].rstrip(".") + "." if is_brief else row.help,
+        help=text.partition(". ")[0].rstrip(".") + "." if is_brief else text,
         metavar=row.metavar,
         default=row.default or "",
         choices=_ONLY.get(row.field, () if row.values is None else row.values.choices),

@@ -182,3 +182,6 @@ def test_the_form_connects_to_no_ray_cluster_that_somebody_types(ask, site, valu
         answer = ask("/new/start", method="POST", body=body, headers={"content-type": "application/json"})
         assert answer.status == 422
         assert "auto or local" in json.loads(answer.text)["errors"]["--ray"]
+        page = ask(f"/new?command={name}").text
+        assert "--ray" in page
+        assert "ray://" not in page
