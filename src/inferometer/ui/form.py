@@ -49,8 +49,8 @@ _ONLY: Mapping[str, tuple[str, ...]] = {"ray": ("auto", "local")}
 any code, so the form does not connect to one whose address somebody types."""
 
 _HELP: Mapping[str, str] = {
-    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto, the cluster of this machine, or local, "
-    "which is started here and stopped in the end."
+    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto, the cluster of this machine, or "
+    "local, which is started here and stopped in the end."
 }
 """Of options that the command line describes with values that are not offered here."""
 
