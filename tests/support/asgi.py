@@ -1,7 +1,7 @@
 """A request to an application as a server would hand it over: no socket, no other thread."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,12 @@ class Answered:
 
 
 def asked(
-    app: App, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
+    app: App,
+    path: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    body: bytes = b"",
 ) -> Answered:
     """The answer to one request; a body of several pieces of 64 KiB, as servers hand it over."""
     found = Answered()
@@ -34,10 +39,13 @@ def asked(
         "method": method,
         "scheme": "http",
         "path": place,
-        "raw_path": place.encode(),
+        "raw_path": place.encode(errors="replace"),
         "root_path": "",
-        "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "query_string": query.encode("latin-1", "replace"),
+        "headers": [
+            (name.lower().encode(), value.encode("latin-1", "replace"))
+            for name, value in (headers.items() if isinstance(headers, Mapping) else headers)
+        ],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8700),
     }

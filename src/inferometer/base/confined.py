@@ -1,7 +1,13 @@
-"""Code that files name: commands of phases, message generators, visits in Python, models. Each is checked here first.
+"""Confinement of runs that a browser asks for, and of dry runs.
 
-A run that was asked for in a browser starts none of it, as its files may come from anywhere, and reads no file but
-those that were dropped in. A dry run starts none of it either.
+Whoever fills in the form is not trusted with the files of this machine, nor is the content of what they upload: such a
+run reads uploaded files only, and starts no code that a file names. So the check is made where a file is about to be
+opened, on the path that will be opened, and not on the text of an option: everything that opens a file named by an
+option, or by another file, calls `check_path` first. The browser interface confines itself with `confined_to` while it
+checks a form, and the run that it starts with an environment variable.
+
+Code that files name (commands of phases, message generators, visits in Python, models) is checked by `check_command`
+before it runs. A dry run starts none of it either.
 """
 
 import os
@@ -13,9 +19,9 @@ from pathlib import Path
 from inferometer.base.errors import UsageError
 
 VARIABLE = "INFEROMETER_CONFINED"
-"""Set for a run that a browser asked for: the folder of the files that may be read."""
+"""The folder of the files that a confined process may read."""
 
-_REMEDY = "run it in a terminal, if you trust the file"
+_folder: ContextVar[Path | None] = ContextVar("confined_to", default=None)
 _IS_DRY = ContextVar("is_dry", default=False)
 
 
@@ -33,11 +39,28 @@ def dry_run() -> Iterator[None]:
         _IS_DRY.reset(before)
 
 
+def maybe_folder() -> Path | None:
+    """The only folder whose files may be read; None without confinement."""
+    found = _folder.get()
+    return found if found is not None else Path(named) if (named := os.environ.get(VARIABLE)) else None
+
+
+@contextmanager
+def confined_to(folder: Path) -> Iterator[None]:
+    """Confine what this thread does."""
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
 def check_command(where: str, what: str = "a command") -> None:
-    """Refuses code that a file names, where none may run. To be called before any such code runs."""
-    if os.environ.get(VARIABLE):
+    """Refuse code that a file names, where none may run. To be called before any such code runs."""
+    if maybe_folder() is not None:
         raise UsageError(
-            f"{where} names {what}, and a run that a browser asked for starts none", remedy=_REMEDY
+            f"{where} names {what}, and a run started from a browser executes none",
+            remedy="run it in a terminal, if you trust the file",
         )
     if _IS_DRY.get():
         raise NotRunError(
@@ -46,8 +69,22 @@ def check_command(where: str, what: str = "a command") -> None:
         )
 
 
-def check_named(path: str) -> None:
-    """Refuses a file that another file names, unless it was dropped in too."""
-    folder = os.environ.get(VARIABLE)
-    if folder and not Path(path).resolve().is_relative_to(Path(folder).resolve()):
-        raise UsageError(f"'{path}' was not dropped in, and a file of this run names it", remedy=_REMEDY)
+def check_path(path: str | Path) -> None:
+    """Refuse a path that leads out of the uploaded files, whether or not anything is there.
+
+    Symbolic links, `..` and the links of /proc are followed to where they lead.
+    """
+    folder = maybe_folder()
+    if folder is not None and not _is_inside(path, folder):
+        raise UsageError(
+            f"'{path}' is not an uploaded file, and a run started from a browser reads no others",
+            remedy="upload the file in the form, or run the command in a terminal",
+        )
+
+
+def _is_inside(path: str | Path, folder: Path) -> bool:
+    try:
+        found = Path(path).resolve()
+    except (OSError, ValueError, RuntimeError):  # a NUL byte, a lone surrogate, links in a circle
+        return False
+    return folder.resolve() in found.parents

@@ -10,6 +10,7 @@ from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import UiOptions
+from inferometer.store.private import maybe_open_note
 from inferometer.store.store import where_kept
 
 if TYPE_CHECKING:
@@ -50,14 +51,21 @@ def run(given: dict[str, Any]) -> int:
         return 0
 
     def told(place: "UiPlace") -> None:
+        proxied = "".join(
+            f"\nThrough the proxy: https://{name}/?token={place.token}" for name in asked.allow_host
+        )
         print(
-            f"The runs in {folder}: {place.page()}\nCtrl-C ends it; runs that were started there go on.",
+            f"The runs in {folder}: {place.page()}{proxied}\nCtrl-C ends it; runs that were started there go on.",
             flush=True,
         )
+        if (note := maybe_open_note(folder)) is not None:
+            to_stderr(f"WARNING: {note}")
         if asked.open:
             _open(place.page())
 
-    serve(UiRequest(folder, tuple(startables()), asked.host, asked.port, asked.idle_s), told)
+    serve(
+        UiRequest(folder, tuple(startables()), asked.host, asked.allow_host, asked.port, asked.idle_s), told
+    )
     return 0
 
 

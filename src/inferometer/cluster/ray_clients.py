@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.units import monotonic_ns
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
@@ -151,6 +152,7 @@ def files_of(job: ClientJob) -> dict[str, bytes]:
     found = {}
     named = () if tls is None else (tls.ca_file, tls.certificate_file, tls.key_file)
     for path in filter(None, named):
+        check_path(path)
         try:
             found[path] = Path(path).read_bytes()
         except OSError as error:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.model.spec import Tensor
@@ -49,6 +50,7 @@ def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested:
 
 
 def read_bytes(path: str | Path) -> bytes:
+    check_path(path)
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -26,6 +26,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from inferometer.base.confined import check_path, maybe_folder
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines, unreadable
 from inferometer.dataset.generate import generate_steps
@@ -93,7 +94,7 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
             read = READERS.get(os.path.splitext(path)[1].lower(), read_raw)
             yield from read(Wanted(spec, path, shape))
         return
-    if os.path.isfile(source):
+    if maybe_folder() is None and os.path.isfile(source):
         raise UsageError(
             f"--input {spec.name}={source} is a value, but there is also a file of that name",
             remedy=f"to send the file, write --input {shlex.quote(f'{spec.name}=@{source}')}",
@@ -104,6 +105,7 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
 def _paths(spec: TensorSpec, pattern: str) -> list[str]:
     """The file of that name, or all that match the pattern, in the order of their names."""
     path = os.path.expanduser(pattern)
+    check_path(path)
     if os.path.isfile(path):
         return [path]
     found = sorted(match for match in glob.glob(path, recursive=True) if os.path.isfile(match))
@@ -262,6 +264,7 @@ READERS = {
 @contextmanager
 def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
     """The array or archive in the file."""
+    check_path(wanted.source)
     try:
         with open(wanted.source, "rb") as file:
             yield np.load(file, allow_pickle=False)
@@ -391,6 +394,7 @@ def read_directory(model: ModelSpec, directory: str, shapes: Mapping[str, Shape]
 
 
 def _names(directory: str) -> list[str]:
+    check_path(directory)
     try:
         return sorted(path.name for path in Path(directory).iterdir())
     except OSError as error:

@@ -24,6 +24,7 @@ from io import BytesIO
 from itertools import zip_longest
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import MALFORMED, UNPARSED, Dataset, Step, add_streams, unreadable
 from inferometer.dataset.json_reader import JsonError, JsonReader
@@ -129,6 +130,7 @@ def _read(
     model: ModelSpec, path: str, shapes: Mapping[str, Shape], *, is_scheduled: bool
 ) -> tuple[_Content, _Content | None]:
     """What the file holds under `data`, and under `validation_data` if it is there."""
+    check_path(path)
     try:
         with open(path, "rb") as file:
             data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)

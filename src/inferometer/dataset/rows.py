@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.dataset.dataset import parse_json, split_lines
 from inferometer.dataset.trace_tables import TABLES
@@ -155,6 +156,7 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
 
 def _parquet(path: str, column: str | None) -> Iterator[Row]:
     """Only the columns that are needed."""
+    check_path(path)
     try:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _opened(path: str) -> "tuple[str, Encoder]":
             "--tokenizer needs the package tokenizers, which is not installed", remedy=_INSTALL
         ) from None
     file = Path(path, _FILE) if Path(path).is_dir() else Path(path)
+    check_path(file)
     if not file.is_file():
         raise UsageError(
             f"--tokenizer {path}: there is no file {file}",

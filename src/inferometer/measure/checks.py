@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.plain_file import read_plain
 from inferometer.model.spec import ModelSpec
@@ -468,6 +469,7 @@ def with_api_key(options: Options) -> Options:
 
 
 def _key_in(path: str) -> str:
+    check_path(path)
     data = read_plain(
         Path(path), LONGEST_KEY, remedy="give a file with the key and nothing else to --api-key-file"
     )

@@ -6,6 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
@@ -202,6 +203,7 @@ def rate_schedule(options: Options, rate: float) -> Schedule:
 
 def read_intervals(path: str) -> tuple[int, ...]:
     """The times of one round, from a file of gaps in microseconds."""
+    check_path(path)
     try:
         lines = Path(path).read_text().split()
     except (OSError, UnicodeDecodeError) as error:

@@ -314,6 +314,12 @@ class UiOptions:
         default="127.0.0.1",
         group="Browser",
     )
+    allow_host: tuple[str, ...] = option(
+        "--allow-host",
+        "Name that browsers use for a proxy in front, such as runs.example.com; may be given several times",
+        text("NAME"),
+        combine=appended,
+    )
     port: int | None = option(
         "--port", "Port to listen on (default: 8700 if it is free, else a free one)", whole("PORT", least=0)
     )

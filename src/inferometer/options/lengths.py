@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.options.reach import Reach
@@ -74,6 +75,7 @@ def parse_lengths(name: str, asked: int | str) -> Lengths:
 
 
 def _existing(name: str, path: str) -> str:
+    check_path(path)
     if not os.path.isfile(path):
         raise UsageError(
             f"{name}: there is no file '{path}'",

@@ -27,6 +27,7 @@ from inferometer.options.reach import Reach
 from inferometer.options.values import (
     Range,
     above_zero,
+    body,
     choice,
     cluster,
     data_source,
@@ -462,7 +463,7 @@ class Options:
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
         "or @FILE. Given several times, the requests take turns. With openai a field of every body instead, as "
         "key=value with a value in JSON or a text, also of payloads that are given; outer.inner=value reaches inside.",
-        text("BODY", Reach.CHOOSES_CALLS | Reach.READS_FILES),
+        body,
         combine=appended,
     )
     signature: str = option(

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import is_digits
@@ -466,6 +467,7 @@ def share(*, zero: bool) -> Values:
 
 @reads("FILE", reach=Reach.READS_FILES)
 def existing_file(name: str, word: str) -> str:
+    check_path(word)
     if not os.path.isfile(word):
         raise refusal(
             name, f"The path '{word}' is not an existing file", remedy="give the path of a readable file"
@@ -475,6 +477,7 @@ def existing_file(name: str, word: str) -> str:
 
 @reads("PATH", reach=Reach.READS_FILES)
 def existing_path(name: str, word: str) -> str:
+    check_path(word)
     if not os.path.exists(word):
         raise refusal(
             name, f"There is no '{word}'", remedy="give the path of a readable file or of the folder it is in"
@@ -499,12 +502,28 @@ def output_file(name: str, word: str) -> str:
 @reads("SOURCE", reach=Reach.READS_FILES | Reach.RUNS_CODE, is_harmless=lambda word: word in GENERATED)
 def data_source(name: str, word: str) -> str:
     """zero, random, or the path of something that exists."""
-    if word not in GENERATED and not os.path.exists(word):
+    if word in GENERATED:
+        return word
+    check_path(word)
+    if not os.path.exists(word):
         raise refusal(
             name,
             f"Unsupported type provided: '{word}'",
             remedy="the available options are 'zero', 'random', or the path of an existing file or directory",
         )
+    return word
+
+
+def _check_marked(source: str) -> None:
+    """Refuse `@FILE` where that file may not be read."""
+    if source.startswith("@"):
+        check_path(os.path.expanduser(source[1:]))
+
+
+@reads("BODY", reach=Reach.CHOOSES_CALLS | Reach.READS_FILES)
+def body(name: str, word: str) -> str:
+    """`@FILE`, or the text itself."""
+    _check_marked(word)
     return word
 
 
@@ -518,6 +537,7 @@ def named_source(name: str, word: str) -> tuple[str, str]:
             f"There must be an input name, '=' and a value, but got '{word}'",
             remedy="write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5",
         )
+    _check_marked(source)
     return tensor, source
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inferometer.base.confined import check_named
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
@@ -207,7 +207,7 @@ def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
 def _file(place: str, name: str, folder: Path | None) -> str:
     beside = None if folder is None else folder / name
     path = str(beside) if beside is not None and not Path(name).exists() and beside.exists() else name
-    check_named(path)
+    check_path(path)
     if not Path(path).exists():
         raise UsageError(f"{place} is '{name}', which is no file", remedy="check the name")
     return path

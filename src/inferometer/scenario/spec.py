@@ -30,6 +30,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.base.units import NS_PER_S, parse_duration_ns
@@ -316,6 +317,7 @@ def parse_scenario(text: str, origin: str) -> Scenario:
 
 
 def read_scenario(path: Path) -> Scenario:
+    check_path(path)
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -23,6 +23,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from google.protobuf.message import DecodeError
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.interpreter import module_command
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -87,6 +88,8 @@ def split_method(text: str) -> tuple[str, str]:
 
 def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path]) -> Method:
     """The method, as a .proto file or a compiled descriptor set has it."""
+    for place in (path, *folders):
+        check_path(place)
     files = _read_set(path) if path.suffix in DESCRIPTOR_SETS else _compile(path, folders)
     known = sorted(f"{file.package}.{row.name}".strip(".") for file in files for row in file.service)
     if service not in known:

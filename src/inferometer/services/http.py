@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.secrets import redacted
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
@@ -70,6 +71,7 @@ def read_body(text: str) -> bytes:
     """The text itself, or what is in the file behind an `@`."""
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
+    check_path(text[1:])
     try:
         return Path(text[1:]).read_bytes()
     except OSError as error:

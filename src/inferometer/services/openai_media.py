@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inferometer.base.confined import check_named
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 
 Part = Mapping[str, Any]
@@ -60,7 +60,7 @@ def text_part(text: str) -> Part:
 
 
 def _file(name: str) -> Part:
-    check_named(name)
+    check_path(name)
     try:
         data = Path(name).read_bytes()
     except OSError as error:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ DER = "DER"
 
 def tls_context(tls: "Tls") -> ssl.SSLContext:
     """The client context for these settings; a file that cannot be used is named."""
+    for path in filter(None, (tls.ca_file, tls.certificate_file, tls.key_file)):
+        check_path(path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.verify_host and tls.verify_peer
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify_peer else ssl.CERT_NONE

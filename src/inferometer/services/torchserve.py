@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.status import HTTP
 from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
@@ -223,6 +224,7 @@ def _only(data: bytes) -> bytes:
 
 
 def _contents(path: str) -> bytes:
+    check_path(path)
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -28,10 +28,13 @@ class RunFilter:
 
 
 ALL = RunFilter()
+MOST_WORDS = 100  # each is a condition, and SQLite nests them
 
 
 def parse_filter(words: Sequence[str], now_s: float) -> RunFilter:
     """Words with = in them; any other word is looked for as text."""
+    if len(words) > MOST_WORDS:
+        raise UsageError(f"a search has {len(words)} words", remedy=f"give {MOST_WORDS} at most")
     found, texts = ALL, list[str]()
     for word in words:
         name, equals, value = word.partition("=")

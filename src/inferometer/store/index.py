@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.store.filter import RunFilter
+from inferometer.store.private import ensure_file
 from inferometer.store.run import KILLED, QUEUED, RUNNING, Run, from_plain, to_plain
 from inferometer.store.run_files import RunFiles
 
@@ -128,7 +129,8 @@ class Index:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """One for each question: threads cannot share them."""
+        """One for each question: threads cannot share them. SQLite gives the files beside it the modes of this one."""
+        ensure_file(self._path)
         with closing(sqlite3.connect(self._path, timeout=PATIENCE_S)) as connection:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")

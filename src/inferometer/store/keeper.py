@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from inferometer.base.answer_file import write as write_answer
+from inferometer.base.answer_file import to_json
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.secrets import redacted
 from inferometer.base.signals import INTERRUPTED, UNREAD
@@ -16,6 +16,7 @@ from inferometer.base.text import to_stderr
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.commit import CommitReader
 from inferometer.store.live_file import LiveFile
+from inferometer.store.private import write_private
 from inferometer.store.run import FAILED, FINISHED, Run
 from inferometer.store.run_folder import RunFolder
 
@@ -83,7 +84,7 @@ class Keeper:
         self._answer = answer
         self.run = summarized(self.run, answer)
         if self._folder is not None:
-            self._attempt(partial(write_answer, answer, self._folder.answer_path))
+            self._attempt(partial(write_private, self._folder.answer_path, to_json(answer)))
         self._write()
 
     def end(self, code: int, failure: str = "") -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from inferometer.store.private import open_file
+
 
 class LiveFile:
     """Lines that others read while they are written."""
@@ -23,7 +25,7 @@ class LiveFile:
         text = json.dumps({**line, "at": round(time.time(), 3)}, separators=(",", ":"), allow_nan=False)
         try:
             if self._file is None:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._file = open_file(self._path, os.O_WRONLY | os.O_APPEND)
             data = f"{text}\n".encode()
             if os.write(self._file, data) < len(data):  # a line that is not whole would spoil the next one
                 self._is_broken = True

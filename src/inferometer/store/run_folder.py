@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
-from inferometer.base.writing import write_file
+from inferometer.store.private import write_private
 from inferometer.store.run import Run, from_plain, to_plain
 
 
@@ -39,7 +39,7 @@ class RunFolder:
             return None
 
     def write(self, run: Run) -> None:
-        write_file(self.run_path, json.dumps(to_plain(run), indent=1) + "\n")
+        write_private(self.run_path, json.dumps(to_plain(run), indent=1) + "\n")
 
     def change(self, changed: Callable[[Run], Run]) -> Run | None:
         """What is written there now, changed; nobody else changes it meanwhile. None where no run is there."""

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.base.writing import write_file, writing
+from inferometer.base.writing import writing
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.host_class import host_class
 from inferometer.store.keeper import Keeper, now
+from inferometer.store.private import ensure_folder, ensure_store, make_folder, write_private
 from inferometer.store.process import started
 from inferometer.store.run import Run
 from inferometer.store.run_files import DIGITS, RunFiles, seen
@@ -84,13 +85,13 @@ class Store:
         """Two writers never share one: only one of them can make it."""
         with writing(self.folder):
             if not self._files.path.is_dir():
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._files.path.mkdir(exist_ok=True)
-                write_file(self.folder / ".gitignore", "*\n")
+                ensure_store(self.folder)
+                ensure_folder(self._files.path)
+                write_private(self.folder / ".gitignore", "*\n")
             while True:
                 path = self._files.path / secrets.token_hex(DIGITS // 2)
                 with suppress(FileExistsError):
-                    path.mkdir()
+                    make_folder(path)
                     return RunFolder(path)
 
     # --- those that are there

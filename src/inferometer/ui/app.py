@@ -15,11 +15,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from inferometer import __version__
+from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
+from inferometer.base.text import is_digits
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
 from inferometer.report.answer_csv import csv_text
@@ -56,8 +58,8 @@ def application(site: Site) -> Starlette:
         Route("/new/look", _look, methods=["POST"]),
         Route("/new/start", _start, methods=["POST"]),
         Route("/uploads/{name}", _upload, methods=["PUT"]),
-        Route("/jobs/{number:int}", _job),
-        Route("/jobs/{number:int}/remove", _remove_job, methods=["POST"]),
+        Route("/jobs/{number}", _job),
+        Route("/jobs/{number}/remove", _remove_job, methods=["POST"]),
         Route(run, _run),
         Route(run + "/live", _live),
         Route(run + "/events", _events),
@@ -92,8 +94,13 @@ def _shown(request: Request, name: str, status: int = 200, **values: object) -> 
     site = _site(request)
     running = site.rows(site.running())
     return HTMLResponse(
-        page(name, here=request.url.path, running=running, waiting=site.jobs.waiting, **values), status
+        page(name, here=request.scope["path"], running=running, waiting=site.jobs.waiting, **values), status
     )
+
+
+def _json(content: object, status: int = 200) -> Response:
+    """Plain ASCII, so that no text of others is beyond its encoding."""
+    return Response(json.dumps(content), status, media_type="application/json")
 
 
 def _back(place: str) -> RedirectResponse:
@@ -110,12 +117,14 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _http_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await _failed(request, error.status_code, error.detail)
+    answer = await _failed(request, error.status_code, error.detail)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _failed(request: Request, status: int, text: str) -> Response:
     if request.method != "GET" and "json" in request.headers.get("content-type", ""):
-        return JSONResponse({"error": text}, status)
+        return _json({"error": text}, status)
     return await run_in_threadpool(partial(_shown, request, "error.html.j2", status, text=text))
 
 
@@ -237,7 +246,7 @@ def _download(request: Request) -> Response:
             content = write(answer).encode()
     else:
         raise HTTPException(404, "there is no such form of a result")
-    name = f"{run.command}-{run.id}.{form_name}"
+    name = f"{re.sub('[^a-z]', '', run.command)}-{run.id}.{form_name}"
     return Response(
         content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
     )
@@ -264,7 +273,8 @@ async def _events(request: Request) -> Response:
             async for piece in live.events(lines, partial(_state, site, run), after=after):
                 yield piece
 
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    # nginx would hold the events back until it has a buffer full of them.
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def _state(site: Site, run: Run) -> str:
@@ -281,8 +291,22 @@ def _state(site: Site, run: Run) -> str:
 
 async def _form_given(request: Request) -> dict[str, str]:
     """The fields of a plain form."""
-    text = (await request.body()).decode("utf-8", "replace")
-    return {name: values[-1] for name, values in parse_qs(text).items()}
+    body = await request.body()
+    _require_type(request, "application/x-www-form-urlencoded", body)
+    try:
+        found = parse_qs(body.decode(), errors="strict", keep_blank_values=True)
+    except ValueError as error:
+        raise UsageError("the form is not UTF-8 text", remedy="load the page again") from error
+    for name, values in found.items():
+        if len(values) > 1:
+            raise UsageError(f"the field '{name[:80]}' is given twice", remedy="give it once")
+    return {name: value for name, (value,) in found.items()}
+
+
+def _require_type(request: Request, wanted: str, body: bytes) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and given not in (wanted, ""):
+        raise HTTPException(415, f"the request has the content type '{given[:80]}'; send {wanted}")
 
 
 async def _stop(request: Request) -> Response:
@@ -366,30 +390,57 @@ def _new(request: Request) -> Response:
 
 
 async def _filled(request: Request) -> tuple[form.Startable, dict[str, str | bool]]:
+    body = await request.body()
+    _require_type(request, "application/json", body)
     try:
-        given = json.loads(await request.body())
+        given = json.loads(body, object_pairs_hook=_each_once)
         name, fields = given["command"], given["fields"]
         if not isinstance(name, str) or not isinstance(fields, dict):
             raise TypeError
-    except (ValueError, TypeError, LookupError) as error:
+        for key, value in fields.items():
+            _check_text(key)
+            if not isinstance(value, bool):
+                _check_text(value)
+        _check_text(name)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise UsageError("the form was not understood", remedy="load the page again") from error
-    plain = {str(key): value for key, value in fields.items() if isinstance(value, str | bool)}
-    return _startable(_site(request), name), plain
+    return _startable(_site(request), name), fields
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _check_text(text: object) -> None:
+    """Refuse what no file name, header or process takes: a NUL byte, or a lone surrogate."""
+    if not isinstance(text, str):
+        raise TypeError("a field is a text, or true or false")
+    if "\0" in text:
+        raise ValueError("a text has a NUL byte")
+    text.encode()
 
 
 async def _check(request: Request) -> Response:
     startable, fields = await _filled(request)
     found = await run_in_threadpool(form.checked, startable, fields, _site(request).uploads)
-    return JSONResponse({"line": found.line, "errors": found.errors})
+    return _json({"line": found.line, "errors": found.errors})
 
 
 async def _look(request: Request) -> Response:
     _, fields = await _filled(request)
     try:
-        seen = await run_in_threadpool(look_at, _startable(_site(request), MEASURE), fields)
+        seen = await run_in_threadpool(_looked, _site(request), fields)
     except InferometerError as error:
-        return JSONResponse({"error": str(error)})
-    return JSONResponse(seen)
+        return _json({"error": str(error)})
+    return _json(seen)
+
+
+def _looked(site: Site, fields: form.Filled) -> dict[str, Any]:
+    with confined_to(site.uploads):
+        return look_at(_startable(site, MEASURE), fields)
 
 
 async def _start(request: Request) -> Response:
@@ -397,24 +448,31 @@ async def _start(request: Request) -> Response:
     site = _site(request)
     found = await run_in_threadpool(form.checked, startable, fields, site.uploads)
     if found.errors:
-        return JSONResponse({"line": found.line, "errors": found.errors}, 422)
+        return _json({"line": found.line, "errors": found.errors}, 422)
     number = await run_in_threadpool(_queued, site, startable, found)
-    return JSONResponse({"place": f"/jobs/{number}"})
+    return _json({"place": f"/jobs/{number}"})
 
 
 def _queued(site: Site, startable: form.Startable, found: form.Checked) -> int:
     places = [word for option in startable.places for word in (option, str(site.folder / option.strip("-")))]
-    return site.jobs.add((*found.words, *places))
+    return site.jobs.add((*found.words, *places), found.line)
 
 
 async def _upload(request: Request) -> Response:
     path = await uploads.keep(_site(request).folder, request.path_params["name"], request.stream())
-    return JSONResponse({"path": str(path)})
+    return _json({"path": str(path)})
+
+
+def _job_number(request: Request) -> int:
+    text = request.path_params["number"]
+    if not is_digits(text):
+        raise HTTPException(404, "there is no such job")
+    return int(text)
 
 
 def _job(request: Request) -> Response:
     site = _site(request)
-    job = site.jobs.maybe_find(request.path_params["number"])
+    job = site.jobs.maybe_find(_job_number(request))
     if job is None:
         return _back("/")
     run = site.run_of_job(job)
@@ -424,7 +482,7 @@ def _job(request: Request) -> Response:
 
 
 def _remove_job(request: Request) -> Response:
-    _site(request).jobs.remove(request.path_params["number"])
+    _site(request).jobs.remove(_job_number(request))
     return _back("/")
 
 

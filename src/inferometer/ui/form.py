@@ -1,22 +1,24 @@
 """The form of a new run, made of the same table of options as the command line, and the command line it stands for.
 
-Files are the one thing where the form knows less than the command line: an option that reads a file takes what was
-dropped in, and one that writes a file is not offered, so that no page can name a path outside the store.
+The form offers less than the command line where files and code are concerned: options that read a file take only
+uploaded ones (`base.confined` checks the path that each option's own reader finds), and options that write files or
+load code are not offered.
 """
 
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import OWN, WORDS, Command, in_own_words, read, require, words_given
 from inferometer.options.option import Option, counted
 from inferometer.options.options import Options
-from inferometer.options.values import GENERATED
+from inferometer.store.words import MASK, kept_words
 
 Filled = Mapping[str, str | bool]
 """What stands in the fields, by name; of an option that may be given several times, a line each."""
@@ -42,6 +44,16 @@ _NOT_OFFERED = {
 }
 """Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""
 
+_ONLY: Mapping[str, tuple[str, ...]] = {"ray": ("auto", "local")}
+"""Values that are offered, where that is not all of them. A Ray cluster sends objects that are unpickled, which can run
+any code, so the form does not connect to one whose address somebody types."""
+
+_HELP: Mapping[str, str] = {
+    "ray": "Send the load from clients on a Ray cluster, as if they were one: auto, the cluster of this machine, or "
+    "local, which is started here and stopped in the end."
+}
+"""Of options that the command line describes with values that are not offered here."""
+
 _FILE_FIELDS = {
     *(
         "api_key_file",
@@ -55,6 +67,8 @@ _FILE_FIELDS = {
     *("data.sources", "data.prompts", "data.tokenizer"),
 }
 _FILE_MARK_FIELDS = {"data.files", "bodies", "data.prompt_tokens", "output_tokens"}  # with @ before the path
+"""Fields beside which a file can be uploaded."""
+
 _SPELT = {
     "grpc": "gRPC",
     "slo": "SLO",
@@ -111,12 +125,13 @@ class FormGroup:
 class Checked:
     """What a filled form stands for."""
 
-    words: tuple[str, ...]  # after `inferometer`
+    words: tuple[str, ...] = field(repr=False)  # after `inferometer`
+    shown: tuple[str, ...]  # the same without secrets
     errors: Mapping[str, str]  # by field; "" for the form as a whole
 
     @property
     def line(self) -> str:
-        return shlex.join(("inferometer", *self.words))
+        return shlex.join(("inferometer", *self.shown))
 
 
 def offered(startable: Startable) -> Iterator[tuple[str, Option]]:
@@ -144,13 +159,14 @@ def _field(row: Option, *, is_brief: bool = False) -> FormField:
     mark = {"data.files": "NAME=@", **dict.fromkeys(_FILE_MARK_FIELDS - {"data.files"}, "@")}.get(
         row.field, ""
     )
+    text = _HELP.get(row.field, row.help)
     return FormField(
         name=name,
         label=_label(name),
-        help=row.help.partition(". ")[0].rstrip(".") + "." if is_brief else row.help,
+        help=text.partition(". ")[0].rstrip(".") + "." if is_brief else text,
         metavar=row.metavar,
         default=row.default or "",
-        choices=() if row.values is None else row.values.choices,
+        choices=_ONLY.get(row.field, () if row.values is None else row.values.choices),
         is_flag=row.values is None,
         is_many=row.combine is not None and row.combine is not counted and row.values is not None,
         is_file=row.field in _FILE_FIELDS | _FILE_MARK_FIELDS,
@@ -169,16 +185,28 @@ def _label(name: str) -> str:
 
 
 def checked(startable: Startable, filled: Filled, uploads: Path) -> Checked:
-    """The command line of a filled form, and what is wrong with it."""
+    """The command line of a filled form, and what is wrong with it. Reads no files but those in `uploads`."""
     words = (startable.name, *_words(startable, filled))
-    errors = dict(_field_errors(startable, filled, uploads))
-    if not errors:
-        errors = _whole_error(startable, words[1:])
-    return Checked(words, errors)
+    with confined_to(uploads):
+        errors = dict(_field_errors(startable, filled))
+        if not errors:
+            errors = _whole_error(startable, words[1:])
+    return Checked(words, _without_secrets(startable, words), errors)
+
+
+def _without_secrets(startable: Startable, words: Sequence[str]) -> tuple[str, ...]:
+    """The words as the store keeps them, except that options are spelt as they were."""
+    rows = startable.command.by_name
+    kept = kept_words(startable.name, words[1:], startable.command)
+    return tuple(
+        word if other in rows and rows[other] is rows.get(word) else other
+        for word, other in zip(words, kept, strict=True)
+    )
 
 
 def _words(startable: Startable, filled: Filled) -> Iterator[str]:
-    yield from _target(startable, str(filled.get(URL, "")).strip(), _lines(filled.get(MODEL, "")))
+    if startable.has_target:
+        yield from _target(startable, str(filled.get(URL, "")).strip(), _lines(filled.get(MODEL, "")))
     for _, row in offered(startable):
         given = filled.get(row.names[-1])
         if row.values is None:
@@ -211,11 +239,14 @@ def _values(row: Option, given: str | bool | None) -> list[str]:
     return [str(given).strip()] if isinstance(given, str) and given.strip() else []
 
 
-def _field_errors(startable: Startable, filled: Filled, uploads: Path) -> Iterator[tuple[str, str]]:
-    known = {URL, MODEL, *(row.names[-1] for _, row in offered(startable))}
+def _field_errors(startable: Startable, filled: Filled) -> Iterator[tuple[str, str]]:
+    known = {
+        *((URL, MODEL) if startable.has_target else ()),
+        *(row.names[-1] for _, row in offered(startable)),
+    }
     for name in filled:
         if name not in known:
-            yield "", f"'{name}' is no field of this form"
+            yield "", f"'{name}' is not a field of this form"
     if startable.needs_address and not str(filled.get(URL, "")).strip():
         yield URL, "give the address of the server, such as localhost:8000"
     for _, row in offered(startable):
@@ -226,24 +257,20 @@ def _field_errors(startable: Startable, filled: Filled, uploads: Path) -> Iterat
             yield row.names[-1], f"this one must be given, such as {row.help.rpartition('such as ')[2]}"
         for value in values:
             try:
-                _check_file(row, value, uploads)
+                _check_offered(row, value)
                 row.values.read(row.names[-1], value)
             except UsageError as error:
                 yield row.names[-1], _sentence(error)
 
 
-def _check_file(row: Option, value: str, uploads: Path) -> None:
-    """Only what was dropped in may be read."""
-    if row.field in _FILE_FIELDS:
-        path = "" if row.field == "data.sources" and value in GENERATED else value
-    elif row.field in _FILE_MARK_FIELDS and "@" in value:
-        path = value.partition("@")[2] if value.startswith("@") or "=@" in value else ""
-    else:
-        path = ""
-    if path and not Path(path.strip("'\"")).resolve().is_relative_to(uploads.resolve()):
+def _check_offered(row: Option, value: str) -> None:
+    if row.is_secret and value.endswith(MASK):
+        raise UsageError(f"the value of '{value}' was not kept", remedy="type it again, or remove the line")
+    known = _ONLY.get(row.field, (value,))
+    if value not in known:
         raise UsageError(
-            f"'{path}' was not dropped in",
-            remedy="drop the file onto this field, or run the command in a terminal",
+            f"{row.names[-1]} takes {' or '.join(known)} in a browser, not '{value}'",
+            remedy="run the command in a terminal, if you trust that machine to run code here",
         )
 
 

@@ -3,16 +3,19 @@
 A run is a process of its own, in a session of its own: it goes on when the browser interface ends, however that ends.
 """
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 
 from inferometer.base import confined
 from inferometer.base.interpreter import module_command
+from inferometer.store.private import ensure_folder, open_file
 from inferometer.ui.uploads import folder_of
 
 MOST_SAID = 4000  # characters of what a failed command said that are kept
@@ -24,7 +27,8 @@ class QueuedRun:
     """A command that was asked for."""
 
     number: int
-    words: tuple[str, ...]  # after `inferometer`
+    words: tuple[str, ...] = field(repr=False)  # after `inferometer`
+    line: str  # the command as pages show it, without secrets
     pid: int = 0  # 0 while it waits
     failure: str = ""  # what it said, where it ended without becoming a run
 
@@ -60,9 +64,9 @@ class Jobs:
         known = (*self._waiting, *self._ended, *filter(None, [self.current]))
         return next((job for job in known if job.number == number), None)
 
-    def add(self, words: tuple[str, ...]) -> int:
-        """The number of the new job."""
-        job = QueuedRun(next(self._numbers), words)
+    def add(self, words: tuple[str, ...], line: str) -> int:
+        """Queue a command, shown as `line`; returns the number of the new job."""
+        job = QueuedRun(next(self._numbers), words, line)
         with self._lock:
             self._waiting += (job,)
         self.step()
@@ -88,17 +92,20 @@ class Jobs:
         return self._folder / "jobs" / f"{os.getpid()}-{job.number}.log"
 
     def _start(self, job: QueuedRun) -> None:
-        command = module_command("inferometer.cli.main", *job.words, "--store", str(self._folder))
+        """The words go over standard input, since other users of the machine can list the arguments of processes."""
         log = self._log(job)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("wb") as said:
+            ensure_folder(log.parent)
+            with open(open_file(log, os.O_WRONLY | os.O_TRUNC), "wb") as said, TemporaryFile() as words:
+                words.write(json.dumps([*job.words, "--store", str(self._folder)]).encode())
+                words.seek(0)
                 process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
+                    module_command("inferometer.cli.started", job.words[0]),
+                    stdin=words,
                     stdout=said,
                     stderr=said,
                     start_new_session=True,
+                    umask=0o077,
                     env={**os.environ, confined.VARIABLE: str(folder_of(self._folder))},
                 )
         except OSError as error:

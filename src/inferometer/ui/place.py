@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from inferometer.store.private import open_file
 from inferometer.store.process import is_alive, started
 
 FILE = "ui.json"
@@ -31,7 +32,7 @@ def here(url: str, token: str) -> UiPlace:
 
 def write(store: Path, place: UiPlace) -> None:
     path = store / f"{FILE}.{place.pid}"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = open_file(path, os.O_WRONLY | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(place), file)
     path.replace(store / FILE)

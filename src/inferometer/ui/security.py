@@ -1,8 +1,11 @@
-"""Who may ask, and what pages may do: docs/security.md says what is promised.
+"""Access control of the browser interface, as docs/security.md describes it.
 
-Every request passes the `Gatekeeper`: its Host must be a name of ours (else any page could reach us through a name of
-its own that leads to 127.0.0.1), a request that changes something must come from a page of ours, and all of them need
-the token, which the address printed at the start brings and a cookie keeps.
+Every request passes the `Gatekeeper`. Its Host must be a name of this server (otherwise any site could reach it through
+a domain that resolves to 127.0.0.1), a request that changes something must come from a page of this server, and every
+request needs the token, which the address printed at the start carries and a cookie keeps.
+
+Behind a proxy, Host is either the name that the browser used, which `--allow-host` adds, or a name of this machine that
+the proxy put there. In the second case only Origin says where the page came from, and it must be an allowed host.
 """
 
 import hmac
@@ -11,12 +14,15 @@ import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psutil
+
+from inferometer.base.errors import UsageError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,7 +31,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY = 1 << 20  # bytes of a request
-MOST_UPLOAD = 256 << 20  # bytes of a file that is dropped in
+MOST_UPLOAD = 256 << 20  # bytes of an uploaded file
+MOST_DIGITS = 18  # of a length that is read
 UPLOADS = "/uploads/"
 OPEN_PATHS = ("/static/ui.js", "/static/ui.css", "/static/report.css")  # the same for everybody
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -41,7 +48,9 @@ _HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": PAGE_POLICY.encode(),
 }
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_ORIGIN = re.compile(r"https?://(.+)")
+_NOWHERE = "192.0.2.1"  # of TEST-NET-1, RFC 5737; nothing is sent there
 
 
 def new_token() -> str:
@@ -68,15 +77,46 @@ def names_of(host: str) -> frozenset[str]:
     )
 
 
+def reached_at(host: str) -> str:
+    """The host that others type to reach a server that listens on `host`: all addresses become one of this machine."""
+    if not _is_unspecified(host):
+        return host
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chooser:
+        chooser.connect((_NOWHERE, 9))  # chooses a route and sends nothing
+        found: str = chooser.getsockname()[0]
+        if not is_loopback(found):
+            return found
+    return socket.gethostname()
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return host == ""
+
+
+def allowed_host(text: str) -> str:
+    """The name or NAME:PORT of `--allow-host`, as browsers send it."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"--allow-host '{text}' is not a host name",
+            remedy="write the name that browsers use, such as runs.example.com or runs.example.com:8443",
+        )
+    return text.lower()
+
+
 @dataclass(slots=True)
 class Gatekeeper:
-    """Around the application: refuses what does not come from a page of ours."""
+    """Around the application: refuses what does not come from a page of this server."""
 
     app: App
     token: str
-    names: frozenset[str]  # of hosts
+    names: frozenset[str]  # of this machine
     port: int
     refused: App  # answers where the token is missing
+    allowed: frozenset[str] = frozenset()  # names that a proxy is reached by, each perhaps with a port
 
     @property
     def cookie(self) -> str:
@@ -89,14 +129,16 @@ class Gatekeeper:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         send = _with_headers(send)
         host = headers.get("host", "")
+        if any([name for name, _ in scope["headers"]].count(name) > 1 for name in (b"host", b"origin")):
+            return await _say(send, 400, "a request has one Host and at most one Origin")
         if not self._is_ours(host):
-            return await _say(send, 421, f"this server is not called '{host}'")
+            return await _say(send, 421, f"this server is not called '{host}'; --allow-host adds a name")
         is_reading = scope["method"] in ("GET", "HEAD")
-        if not is_reading and headers.get("origin") not in (f"http://{host}", f"https://{host}"):
-            return await _say(send, 403, "a change must be asked for by a page of this server")
+        if not is_reading and not self._is_own_page(headers.get("origin", ""), host):
+            return await _say(send, 403, "changes must be requested by a page of this server")
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         if is_reading and self._is_token(query.pop("token", "")):
-            return await self._remember(send, scope["path"], query)
+            return await self._remember(send, scope["path"], query, is_secure=self._is_secure(headers))
         is_open = is_reading and scope["path"] in OPEN_PATHS
         if not is_open and not self._is_token(_cookie(headers.get("cookie", ""), self.cookie)):
             return await (self.refused(scope, receive, send) if is_reading else _say(send, 401, NO_TOKEN))
@@ -112,15 +154,29 @@ class Gatekeeper:
 
     def _is_ours(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
-        return found is not None and found[1].strip("[]").lower() in self.names
+        return found is not None and (found[1].strip("[]").lower() in self.names or self._is_allowed(host))
+
+    def _is_allowed(self, host: str) -> bool:
+        """Whether `--allow-host` names it: with this port, or without a port."""
+        found = _HOST.fullmatch(host)
+        return found is not None and not self.allowed.isdisjoint((found[1].lower(), host.lower()))
+
+    def _is_own_page(self, origin: str, host: str) -> bool:
+        found = _ORIGIN.fullmatch(origin)
+        return found is not None and (found[1] == host or self._is_allowed(found[1]))
+
+    def _is_secure(self, headers: Mapping[str, str]) -> bool:
+        """Whether the browser speaks TLS to a proxy, whose word counts only if it was announced by `--allow-host`."""
+        return bool(self.allowed) and headers.get("x-forwarded-proto", "").lower() == "https"
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
 
-    async def _remember(self, send: Send, path: str, query: Mapping[str, str]) -> None:
+    async def _remember(self, send: Send, path: str, query: Mapping[str, str], *, is_secure: bool) -> None:
         """The token goes from the address, which is seen and copied, into a cookie that no script can read."""
-        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-        place = "/" + path.lstrip("/\\") + (f"?{urlencode(query)}" if query else "")
+        secure = "; Secure" if is_secure else ""
+        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        place = "/" + quote(path.lstrip("/\\"), errors="replace") + (f"?{urlencode(query)}" if query else "")
         headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode())]
         await _say(send, 303, "", headers)
 
@@ -149,8 +205,8 @@ class _Limited:
 
 
 def _declared(headers: Mapping[str, str]) -> int:
-    length = headers.get("content-length", "0")
-    return int(length) if length.isascii() and length.isdigit() else 0
+    length = headers.get("content-length", "0").lstrip("0") or "0"
+    return int(length[:MOST_DIGITS]) if length.isascii() and length.isdigit() else 0
 
 
 def _cookie(header: str, name: str) -> str:

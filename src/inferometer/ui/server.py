@@ -11,11 +11,12 @@ import uvicorn
 from starlette.concurrency import run_in_threadpool
 
 from inferometer.base.errors import UsageError
+from inferometer.store.private import ensure_store
 from inferometer.ui import place
 from inferometer.ui.app import application, no_token
 from inferometer.ui.form import Startable
 from inferometer.ui.place import UiPlace
-from inferometer.ui.security import Gatekeeper, names_of, new_token
+from inferometer.ui.security import Gatekeeper, allowed_host, names_of, new_token, reached_at
 from inferometer.ui.site import Site
 
 STEP_S = 0.25
@@ -29,19 +30,22 @@ class UiRequest:
     store: Path
     startables: tuple[Startable, ...]
     host: str = "127.0.0.1"
+    allowed: tuple[str, ...] = ()  # names of a proxy in front
     port: int | None = None
     idle_s: float | None = None
 
 
 def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
     """`told` is called when it listens."""
+    allowed = frozenset(map(allowed_host, request.allowed))
     with _listening(request.host, request.port) as listener:
         port: int = listener.getsockname()[1]
-        host = f"[{request.host}]" if ":" in request.host else request.host
-        request.store.mkdir(parents=True, exist_ok=True)
+        reached = reached_at(request.host)
+        host = f"[{reached}]" if ":" in reached else reached
+        ensure_store(request.store)
         own = place.here(f"http://{host}:{port}", new_token())
         site = Site(request.store, request.startables)
-        guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token)
+        guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token, allowed)
         config = uvicorn.Config(
             guard,
             log_level="error",
@@ -50,6 +54,7 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
             timeout_graceful_shutdown=3,
             ws="none",
             server_header=False,
+            proxy_headers=False,
         )
         server = uvicorn.Server(config)
         place.write(request.store, own)

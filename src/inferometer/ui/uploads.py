@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import writing
+from inferometer.store.private import ensure_folder, make_folder, open_file
 
 MOST_NAME = 80
 _ODD = re.compile(r"[^\w.+-]+", re.ASCII)
@@ -29,9 +30,10 @@ async def keep(store: Path, name: str, body: AsyncIterator[bytes]) -> Path:
     """Write it piece by piece; what was not received whole is removed."""
     place = folder_of(store) / secrets.token_hex(4) / plain_name(name)
     with writing(place):
-        place.parent.mkdir(parents=True)
+        ensure_folder(folder_of(store))
+        make_folder(place.parent)
         try:
-            with place.open("xb") as file:
+            with open(open_file(place, os.O_WRONLY | os.O_EXCL), "wb") as file:
                 async for piece in body:
                     file.write(piece)
         except BaseException:

@@ -124,7 +124,7 @@ def test_jobs_go_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     busy = [True]
     jobs = Jobs(tmp_path, lambda: busy[0], lambda pid: False)
-    first, second = jobs.add(("measure", "a")), jobs.add(("measure", "b"))
+    first, second = (jobs.add(("measure", url), f"inferometer measure {url}") for url in "ab")
     assert [job.number for job in jobs.waiting] == [first, second]
     jobs.remove(second)
     busy[0] = False

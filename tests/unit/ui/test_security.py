@@ -11,7 +11,9 @@ from inferometer.dataset.payloads import build_messages
 from inferometer.options.options import DataOptions
 from inferometer.services.openai_media import parts_of
 from inferometer.ui import security
-from inferometer.ui.security import MOST_BODY, is_loopback, names_of
+from inferometer.ui.app import application, no_token
+from inferometer.ui.security import MOST_BODY, Gatekeeper, allowed_host, is_loopback, names_of, reached_at
+from tests.support.asgi import asked
 from tests.support.reports import sample_result
 from tests.unit.ui.conftest import HOST, TOKEN
 
@@ -200,7 +202,7 @@ def test_what_stands_in_a_dropped_file_starts_nothing_and_reads_nothing_else(tmp
     assert not (tmp_path / "owned").exists()
     assert len(parts_of(f"look at @{data.parent}/photo.png")) == 2
     for path in (f"{tmp_path}/secret.png", f"{data.parent}/../../secret.png"):
-        with pytest.raises(UsageError, match="not dropped in"):
+        with pytest.raises(UsageError, match="not an uploaded file"):
             parts_of(f"look at @{path}")
 
 
@@ -236,3 +238,102 @@ def test_which_addresses_are_this_machine_alone():
     assert names_of("127.0.0.1") == {"localhost", "127.0.0.1", "::1"}
     assert {"0.0.0.0", "localhost", "127.0.0.1"} < names_of("0.0.0.0")
     assert HOST.partition(":")[0] in names_of("0.0.0.0")
+
+
+# --- behind a proxy
+
+NAME = "runs.example.com"
+
+
+@pytest.fixture
+def proxied(site):
+    """A request that comes through a proxy, which `--allow-host` names."""
+    guard = Gatekeeper(
+        application(site),
+        TOKEN,
+        names_of("127.0.0.1"),
+        8700,
+        no_token,
+        frozenset({NAME, "other.example:8443"}),
+    )
+    cookie = {"cookie": f"inferometer-8700={TOKEN}"}
+
+    def ask(path: str, *, method: str = "GET", **headers: str):
+        given = cookie | {name.replace("_", "-"): value for name, value in headers.items()}
+        return asked(guard, path, method=method, headers=given)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        (NAME, f"https://{NAME}", 200),  # Host preserved
+        (f"{NAME}:8443", f"https://{NAME}:8443", 200),
+        (NAME, f"https://{NAME}:8443", 200),  # nginx's $host has no port
+        (NAME.upper(), f"https://{NAME}", 200),
+        ("127.0.0.1:8700", f"https://{NAME}", 200),  # Host rewritten
+        ("localhost:8700", f"http://{NAME}", 200),
+        ("127.0.0.1:8700", "https://other.example:8443", 200),
+        ("other.example:8443", "https://other.example:8443", 200),
+        ("127.0.0.1:8700", "http://127.0.0.1:8700", 200),  # without the proxy
+        ("127.0.0.1:8700", "https://other.example:8444", 403),
+        ("127.0.0.1:8700", "https://other.example", 403),
+        ("127.0.0.1:8700", "https://evil.example", 403),
+        ("127.0.0.1:8700", f"https://{NAME}.evil.example", 403),
+        ("127.0.0.1:8700", f"https://evil.example/{NAME}", 403),
+        ("127.0.0.1:8700", f"https://{NAME}@evil.example", 403),
+        ("127.0.0.1:8700", f"ftp://{NAME}", 403),
+        ("127.0.0.1:8700", "null", 403),
+        ("127.0.0.1:8700", "http://127.0.0.1:9999", 403),
+        (NAME, "https://evil.example", 403),
+        ("other.example", f"https://{NAME}", 421),
+        ("evil.example", f"https://{NAME}", 421),
+        (f"{NAME}.evil.example", f"https://{NAME}", 421),
+    ],
+)
+def test_a_proxy_may_keep_or_rewrite_the_host(proxied, host, origin, status):
+    body_is_missing = 400  # the form itself was reached
+    answer = proxied("/new/check", method="POST", host=host, origin=origin)
+    assert answer.status == (body_is_missing if status == 200 else status)
+
+
+def test_a_forwarded_host_is_not_believed(proxied):
+    assert proxied("/", host="evil.example", x_forwarded_host=NAME).status == 421
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme", "is_secure"),
+    [
+        (NAME, "https", True),
+        (NAME, "HTTPS", True),
+        (NAME, "http", False),
+        (NAME, "", False),
+        ("127.0.0.1:8700", "https", True),
+        ("127.0.0.1:8700", "", False),
+    ],
+)
+def test_the_cookie_is_secure_where_the_proxy_speaks_tls(proxied, host, scheme, is_secure):
+    answer = proxied(f"/?token={TOKEN}", host=host, x_forwarded_proto=scheme)
+    assert answer.status == 303
+    assert ("; Secure" in answer.headers["set-cookie"]) is is_secure
+
+
+def test_without_allow_host_nobody_can_make_the_cookie_secure(ask):
+    answer = ask(f"/?token={TOKEN}", headers={"x-forwarded-proto": "https", "cookie": ""})
+    assert "Secure" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("name", ["*", "https://a.example", "a.example/x", "a b", "", "*.example", "a:b"])
+def test_a_name_that_is_not_a_host_is_refused(name):
+    with pytest.raises(UsageError, match="--allow-host"):
+        allowed_host(name)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_all_addresses_are_printed_as_one_that_others_can_open(host):
+    reached = reached_at(host)
+    assert reached not in ("0.0.0.0", "::", "", "localhost", "127.0.0.1")
+    assert reached.lower() in names_of("0.0.0.0")
+    assert reached_at("127.0.0.1") == "127.0.0.1"
+    assert reached_at("box.example") == "box.example"
