@@ -8,10 +8,10 @@ is stricter about a kind hands in its own.
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import KEY, read_file
 from inferometer.model.spec import ModelSpec
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
@@ -466,13 +466,8 @@ def with_api_key(options: Options) -> Options:
 
 
 def _key_in(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError as error:
-        raise UsageError(
-            f"The file '{path}' of --api-key-file cannot be read: {error.strerror or error}",
-            remedy="give the path of a readable file",
-        ) from error
+    found = read_file(path, KEY, "the file of --api-key-file", remedy="give the path of a readable file")
+    return found.decode(errors="replace").strip()
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

@@ -1,10 +1,10 @@
 """Any HTTP endpoint: a method, a path, bodies and headers of the user's; every 2xx is good."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import DATA, read_file
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
@@ -67,13 +67,12 @@ def read_body(text: str) -> bytes:
     """The text itself, or what is in the file behind an `@`."""
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
-    try:
-        return Path(text[1:]).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"the body '{text}' cannot be read: {error.strerror or error}",
-            remedy="write --body @FILE with the name of a file, or the text itself",
-        ) from error
+    return read_file(
+        text[1:],
+        DATA,
+        "the file of --body",
+        remedy="write --body @FILE with the name of a file, or the text itself",
+    )
 
 
 def is_json(body: bytes) -> bool:

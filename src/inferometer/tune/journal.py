@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from inferometer.base.answer_file import plain, validated
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.reading import DATA, check_file
 from inferometer.base.writing import writing
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant
@@ -142,13 +143,14 @@ def read(path: Path) -> Iterator[Journal]:
     """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
+    _check_file(path)
     with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
 
 
 def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise UsageError(f"the journal '{path}' is a folder", remedy="give the name of a file")
+    if path.exists():
+        check_file(path, DATA, "the journal", remedy="give the name of a file")
     if not path.absolute().parent.is_dir():
         raise UsageError(
             f"the folder '{path.parent}' of the journal '{path}' does not exist",
