@@ -70,7 +70,7 @@ def read_body(text: str) -> bytes:
     return read_file(
         text[1:],
         DATA,
-        "the file of --body",
+        "the body file",
         remedy="write --body @FILE with the name of a file, or the text itself",
     )
 

@@ -64,7 +64,7 @@ def _file(name: str) -> Part:
     data = read_file(
         name,
         MEDIUM,
-        "the file that a prompt names with '@',",
+        "the prompt's file",
         remedy="paths are relative to the folder in which the command runs; leave out the @ if it is only text",
     )
     suffix = name.rpartition(".")[2].lower()

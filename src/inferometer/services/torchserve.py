@@ -229,7 +229,7 @@ def _contents(path: str) -> bytes:
     return read_file(
         path,
         LARGEST_FILE,
-        f"the file that {FILE.name} names,",
+        f"the {FILE.name} file",
         remedy="paths are relative to the folder in which the command runs",
     )
 

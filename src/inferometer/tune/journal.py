@@ -22,6 +22,7 @@ from inferometer.tune.variant import ModelVariant
 
 SCHEMA = 1
 T = TypeVar("T")
+_OTHER = "move it away, or give another file"
 _BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # messages about a damaged file may be damaged too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -124,6 +125,8 @@ class Journal:
 def opened(path: Path) -> Iterator[Journal]:
     """A journal to write into, made if there is none; held by one process at a time."""
     _check_file(path)
+    if path.exists():
+        check_file(path, DATA, "the journal", remedy=_OTHER)
     with _alone(path), contextlib.closing(_connect(path)) as connection:
         yield _checked(path, connection)
 
@@ -143,14 +146,14 @@ def read(path: Path) -> Iterator[Journal]:
     """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
-    _check_file(path)
+    check_file(path, DATA, "the journal", remedy=_OTHER)
     with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
 
 
 def _check_file(path: Path) -> None:
-    if path.exists():
-        check_file(path, DATA, "the journal", remedy="give the name of a file")
+    if path.is_dir():
+        raise UsageError(f"the journal '{path}' is a folder", remedy="give the name of a file")
     if not path.absolute().parent.is_dir():
         raise UsageError(
             f"the folder '{path.parent}' of the journal '{path}' does not exist",
@@ -187,9 +190,7 @@ def _reading(path: Path, broken: tuple[type[Exception], ...] = _BROKEN) -> Itera
     try:
         yield
     except broken as error:
-        raise UsageError(
-            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
-        ) from error
+        raise UsageError(f"the journal '{path}' cannot be read: {error}", remedy=_OTHER) from error
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:

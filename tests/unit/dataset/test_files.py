@@ -496,7 +496,7 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         (one("INT32", 2), "@junk.npy", "junk.npy does not fit input 'X'"),
         (
             one("INT32", 2), "@archive.npy",
-            "archive.npy does not fit input 'X', which takes INT32 of shape [2]: it is no .npy file but an .npz file",
+            "archive.npy does not fit input 'X', which takes INT32 of shape [2]: it is an .npz file, not an .npy file",
         ),
         (
             one("FP64", 1), "@ab.npz",
