@@ -5,10 +5,14 @@ values, and merging (`<<`) writes them out while the document is built; and numb
 Both are checked on the parsed nodes, before values are made of them.
 """
 
+import re
 from typing import Any
 
 MOST_VALUES = 100_000
 """Of a document, everything counted as often as it is referred to."""
+DEEPEST = 64
+"""Brackets inside each other."""
+_BRACKET = re.compile(r"[\[\]{}]")
 _LONGEST_NUMBER = 400
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -29,6 +33,7 @@ def load_yaml(text: str) -> Any:
     import yaml  # takes its time
 
     try:
+        _check_depth(text)
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
@@ -45,6 +50,15 @@ def load_yaml(text: str) -> Any:
         raise YamlError(" ".join(str(error).split())) from error
     except _BROKEN as error:
         raise YamlError(f"a value does not fit its type ({' '.join(str(error).split())})") from error
+
+
+def _check_depth(text: str) -> None:
+    """Before parsing: with many open brackets on a line PyYAML goes through all of them at every character."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        if depth > DEEPEST:
+            raise YamlError(f"it is nested more than {DEEPEST} deep", text.count("\n", 0, found.start()) + 1)
 
 
 def _check(root: Any) -> None:
