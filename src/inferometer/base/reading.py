@@ -159,6 +159,15 @@ def check_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> 
             raise too_large(path, what, limit)
 
 
+def is_named(path: str | Path) -> bool:
+    """Whether a file or a pipe has this name."""
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+    return kind in (stat.S_IFREG, stat.S_IFIFO)
+
+
 def too_large(path: str | Path, what: str, limit: int) -> UsageError:
     return UsageError(
         f"{what} '{path}' cannot be read: it has more than {size_text(limit)}, which is the most",

@@ -29,7 +29,7 @@ class JsonConstant(float):
     """NaN or Infinity as written. A plain float that is infinite was a number too large for a double."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What the text comes from."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -38,7 +38,7 @@ class Source(Protocol):
 class JsonReader:
     """Each method begins at the next value and ends behind it; iterators must be read to their end."""
 
-    def __init__(self, source: Source, *, block: int = _BLOCK) -> None:
+    def __init__(self, source: ByteSource, *, block: int = _BLOCK) -> None:
         self._source = source
         self._block = block  # bytes read at a time
         self._ahead = max(round(block * _BLOCKS_AHEAD), _LONGEST_TOKEN)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import UsageError
-from inferometer.base.reading import CERTIFICATE, read_file
+from inferometer.base.reading import CERTIFICATE, check_file, read_file
 
 if TYPE_CHECKING:
     from inferometer.options.options import Tls  # the whole table of options: workers do without it
@@ -32,7 +32,7 @@ def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
             context.load_default_certs()
         return
     remedy = "give a PEM file of certificates"
-    data = read_file(tls.ca_file, CERTIFICATE, "the CA certificates file", remedy=remedy)
+    data = _read(tls.ca_file, "the CA certificates file", remedy)
     try:
         with _in_memory(data) as file:
             context.load_verify_locations(cafile=file)
@@ -46,10 +46,10 @@ def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
 def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.certificate_file is None:
         return
-    certificate = read_file(tls.certificate_file, CERTIFICATE, "the client certificate")
+    certificate = _read(tls.certificate_file, "the client certificate")
     if tls.certificate_type == DER:
         certificate = _pem(certificate, "CERTIFICATE")
-    key = None if tls.key_file is None else read_file(tls.key_file, CERTIFICATE, "the key")
+    key = None if tls.key_file is None else _read(tls.key_file, "the key")
     if key is not None and tls.key_type == DER:
         key = _pem(key, _key_label(key))
     try:
@@ -64,6 +64,12 @@ def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
             f"({tls.key_type}) cannot be used: {error}",
             remedy="give files that belong together, and say which are DER",
         ) from error
+
+
+def _read(path: str, what: str, remedy: str = "") -> bytes:
+    """Every process reads it, so it cannot be a pipe."""
+    check_file(path, CERTIFICATE, what, remedy=remedy)
+    return read_file(path, CERTIFICATE, what, remedy=remedy)
 
 
 # --- what can go wrong
