@@ -17,6 +17,7 @@ from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import profile_job
 from inferometer.dialects.model_analyzer.command_line import CLASSIC, read_command
+from inferometer.scenario.spec import parse_scenario
 from inferometer.tune import journal as journals
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Goal
@@ -143,6 +144,31 @@ def read_yaml(data: bytes) -> None:
         profile_job(config, CLASSIC)
 
 
+# --- scenarios
+
+SCENARIOS = (
+    b"name: s\nclasses:\n  a: {model: m, rate: 5}\n  b: {model: n, concurrency: 2, weight: 3}\n"
+    b"phases:\n  - {name: warm-up, for: 5s}\n  - {for: 1m, load: 0.5..2, classes: {a: {rate: 9}}}\n",
+    b"classes: {a: {model: m, options: {input-data: zero}, slo: p99 < 5ms, rate: 1}}\n",
+)
+SCENARIO_WORDS = (
+    *YAML_WORDS,
+    b"classes",
+    b"phases",
+    b"for",
+    b"rate",
+    b"!!bool x",
+    b"!!int ''",
+    b"!!timestamp x",
+    b"1" + b":1" * 50,
+    b"&a {<<: *a}",
+)
+
+
+def read_scenario(data: bytes) -> None:
+    parse_scenario(data.decode("utf-8", "replace"), "s.yaml")
+
+
 # --- model configurations
 
 PBTXT = (
@@ -243,6 +269,7 @@ def read_journal(data: bytes) -> None:
 
 FAMILIES = (
     Family("yaml", damaged_seeds("yaml", CONFIGS, YAML_WORDS), read_yaml, 8),
+    Family("scenario", damaged_seeds("scenario", SCENARIOS, SCENARIO_WORDS), read_scenario, 8),
     Family("pbtxt", damaged_seeds("pbtxt", PBTXT, PBTXT_WORDS), read_pbtxt, 30),
     Family("checkpoint", strange_json("checkpoint", classic_checkpoint()), read_checkpoint, 8),
     Family("study", strange_json("study", shortened(json.loads(to_json(study())))), read_study, 8),

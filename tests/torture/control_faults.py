@@ -67,6 +67,15 @@ def _backwards(document: Any) -> Any:
     return max(0, document - 5) if isinstance(document, int) else document
 
 
+def _lengthened(document: Any) -> Any:
+    """Every list of objects with 20,000 more of them, each under another name."""
+    if isinstance(document, dict):
+        return {name: _lengthened(inner) for name, inner in document.items()}
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        return [*document, *({**document[0], "name": f"more{number}"} for number in range(20_000))]
+    return document
+
+
 _ACTS: tuple[tuple[str, Act], ...] = (
     ("null", _body(b"null")),
     ("a list", _body(b"[1, 2]")),
@@ -89,6 +98,9 @@ _ACTS: tuple[tuple[str, Act], ...] = (
     ("every value a lone surrogate", _changed(every("\ud800"))),
     ("first value null", _changed(_first_key(None))),
     ("first value a list", _changed(_first_key([]))),
+    ("every value a very long string", _changed(every("x" * 100_000))),
+    ("very long lists", _changed(_lengthened)),
+    ("very many empty lists", _body(b"[" + b"[]," * 500_000 + b"[]]")),
     ("counters going backwards", _changed(_backwards)),
     ("status 404", _status(404)),
     ("status 400", _status(400)),

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
+from inferometer.base.reading import ANSWER, read_text
 from inferometer.base.text import decode_json
 from inferometer.base.writing import write_file
 
@@ -162,11 +163,7 @@ def write(answer: Answer, path: Path) -> None:
 
 def read(path: Path, *types: type[A]) -> A:
     """The answer in a file, which must be of one of these types."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"'{path}' cannot be read: {reason}", remedy="check the name") from error
+    text = read_text(path, ANSWER, "the saved answer", remedy="check the name")
     return from_json(text, str(path), *types)
 
 

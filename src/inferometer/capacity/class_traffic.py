@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import is_named
 from inferometer.base.units import NS_PER_S
 from inferometer.capacity.traffic import MOST_STRETCHES, ExpectedTraffic, Stretch, Times
 from inferometer.dataset.replay import read_trace
@@ -142,7 +143,7 @@ def _trace_s(path: str, spec: ClassSpec, end_s: float) -> Times:
     given = str(spec.replay)
     beside = Path(path).parent / given
     name = str(beside) if not Path(given).exists() and beside.exists() else given
-    if not Path(name).is_file():
+    if not is_named(name):
         raise UsageError(f"the trace '{given}' of the scenario '{path}' is no file", remedy="check the name")
     times = np.array([entry.time_ns for entry in read_trace(name, speed=spec.speed).entries]) / NS_PER_S
     return times[times < end_s]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.dataset import read_bytes, split_lines
-from inferometer.dataset.replay import read_trace
+from inferometer.dataset.replay import parse_trace
 
 Times = NDArray[np.float64]
 
@@ -94,11 +94,10 @@ def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
     """Which form it has, what was given says itself."""
     if _RATE.fullmatch(given.strip()):
         return of_rate(given)
-    if not Path(given).is_file():
+    if not Path(given).exists():
         raise UsageError(f"--traffic is '{given}', which is neither a rate nor a file", remedy=FORMS)
-    if _is_curve(given):
-        return of_curve(given)
-    return of_trace(given, stretch_s)
+    data = read_bytes(given)
+    return of_curve(given, data) if _is_curve(data) else of_trace(given, data, stretch_s)
 
 
 def of_rate(given: str) -> ExpectedTraffic:
@@ -112,9 +111,9 @@ def of_rate(given: str) -> ExpectedTraffic:
     return ExpectedTraffic(given.strip(), "rate", (Stretch(0.0, RATE_S, rate),))
 
 
-def of_trace(path: str, stretch_s: float | None = None) -> ExpectedTraffic:
+def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> ExpectedTraffic:
     """Single requests with their times."""
-    entries = read_trace(path).entries
+    entries = parse_trace(path, data).entries
     times = np.array([entry.time_ns for entry in entries], dtype=np.float64) / NS_PER_S
     if len(times) < 2 or times[-1] <= 0:
         raise UsageError(
@@ -139,9 +138,9 @@ def of_trace(path: str, stretch_s: float | None = None) -> ExpectedTraffic:
     return ExpectedTraffic(Path(path).name, "trace", rows, times)
 
 
-def of_curve(path: str) -> ExpectedTraffic:
+def of_curve(path: str, data: bytes) -> ExpectedTraffic:
     """A row for each change of the rate; the last one lasts as long as the one before it."""
-    lines = [line for line in split_lines(read_bytes(path)) if line.strip()]
+    lines = [line for line in split_lines(data, path) if line.strip()]
     header = _header(lines[0])
     rows = [_curve_row(path, number, line, header) for number, line in enumerate(lines[1:], start=2)]
     if not rows:
@@ -162,9 +161,8 @@ def of_curve(path: str) -> ExpectedTraffic:
 # --- rows of a curve
 
 
-def _is_curve(path: str) -> bool:
-    lines = split_lines(read_bytes(path))
-    return bool(lines) and {"time", "rate"} <= set(_header(lines[0]))
+def _is_curve(data: bytes) -> bool:
+    return {"time", "rate"} <= set(_header(data.partition(b"\n")[0].removesuffix(b"\r")))
 
 
 def _header(line: bytes) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
+from inferometer.base.reading import is_named
 from inferometer.base.signals import INTERRUPTED
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import addresses_of, measure_options
@@ -104,7 +105,7 @@ def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def are_saved(words: Sequence[str], store: Path | None) -> bool:
     """Whether words that stand alone are files of results, or ids of runs: one that is mistyped is not a model."""
-    names = [word for word in words if not word.endswith(".json") and not Path(word).is_file()]
+    names = [word for word in words if not word.endswith(".json") and not is_named(word)]
     if not words or not names:
         return bool(words)
     return all(map(may_be_id, names)) and any(is_run(name, store) for name in names)

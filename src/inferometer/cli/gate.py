@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import is_named
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.cli.compare import USAGE
@@ -125,7 +126,7 @@ def _named(store: "Store", words: Sequence[str]) -> list[_JudgedRun]:
 
 
 def _is_file(word: str) -> bool:
-    return word.endswith(".json") or Path(word).is_file()
+    return word.endswith(".json") or is_named(word)
 
 
 def _saved(name: str) -> _JudgedRun:

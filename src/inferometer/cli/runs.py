@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import printable
 from inferometer.base.writing import write_file, writing
 from inferometer.options.asides import CONFIG, STORE
@@ -143,7 +144,7 @@ def _export_json(store: Store, runs: Sequence[Run], folder: Path) -> None:
         written = [described]
         if (answer := store.answer_path(run)).exists():
             written.append(folder / f"{run.id}.json")
-            write_file(written[-1], answer.read_bytes())
+            write_file(written[-1], read_file(answer, ANSWER, "the saved answer"))
         for path in written:
             print(printable(str(path)))
 

@@ -5,10 +5,10 @@ import pickle
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from inferometer.base.confined import check_path
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import LocalError
+from inferometer.base.reading import CERTIFICATE, read_file
 from inferometer.base.units import monotonic_ns
 from inferometer.cluster.messages import ClientAnswer, ClientJob, Question, Tell, Told
 from inferometer.cluster.network import Client, ClientLost, Pending
@@ -153,10 +153,5 @@ def files_of(job: ClientJob) -> dict[str, bytes]:
     named = () if tls is None else (tls.ca_file, tls.certificate_file, tls.key_file)
     for path in filter(None, named):
         check_path(path)
-        try:
-            found[path] = Path(path).read_bytes()
-        except OSError as error:
-            raise UsageError(
-                f"the file '{path}' cannot be read: {error.strerror or error}", remedy="check its permissions"
-            ) from error
+        found[path] = read_file(path, CERTIFICATE, "the file", remedy="check its permissions")
     return found

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from inferometer.dataset.chat_rows import Reading, RequestsRead, read_requests
 from inferometer.dataset.dataset import Step, read_bytes, split_lines
-from inferometer.dataset.payloads import read_payloads
+from inferometer.dataset.payloads import parse_payloads
 from inferometer.dataset.prompts import text_of
-from inferometer.dataset.replay import TIMES, Trace, read_trace
+from inferometer.dataset.replay import TIMES, Trace, parse_trace
 from inferometer.dataset.rows import CHAT_FIELDS, PROMPT_FIELDS, is_rows
 from inferometer.dataset.tokens import Tokenizer
 from inferometer.dataset.trace_tables import TABLES
@@ -41,19 +41,20 @@ class Contents:
 def read_contents(path: str, tokenizer: Tokenizer, column: str | None = None) -> Contents:
     """What the file holds, whatever it is."""
     data = read_bytes(path)
-    if _is_trace(data):
-        return _of_trace(read_trace(path))
+    if _is_trace(path, data):
+        return _of_trace(parse_trace(path, data))
     reading = Reading(column, count=tokenizer.count)
     if data.lstrip().startswith(b"{") and not is_rows(path, data):
-        steps = tuple(step for stream in read_payloads([path], reading).streams for step in stream)
+        streams, _ = parse_payloads(path, data)
+        steps = tuple(step for stream in streams for step in stream)
         return _of_requests("payloads", RequestsRead("payloads", steps), tokenizer)
     found = read_requests(path, data, reading)
     return _of_requests(found.format, found, tokenizer)
 
 
-def _is_trace(data: bytes) -> bool:
+def _is_trace(path: str, data: bytes) -> bool:
     """Whether the first line has a time, and nothing to send beside it."""
-    first = next((line for line in split_lines(data[:1_000_000]) if line.strip()), b"")
+    first = next((line for line in split_lines(data[:1_000_000], path) if line.strip()), b"")
     if any(table.is_header(first) for table in TABLES):
         return True
     try:

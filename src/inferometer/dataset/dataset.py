@@ -8,6 +8,7 @@ from typing import Any
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import DATA, read_file
 from inferometer.model.spec import Tensor
 from inferometer.model.unique import Unique
 
@@ -15,6 +16,9 @@ Step = tuple[Tensor, ...]
 Streams = tuple[Sequence[Step], ...]
 
 MALFORMED = "Input data file is malformed."
+DATA_FILE = "the data file"
+MOST_LINES = 4_000_000
+"""Of one file: each becomes a request, which takes a kilobyte or more."""
 UNPARSED = "failed to parse the specified json file for reading provided data: {}, "
 
 
@@ -51,14 +55,8 @@ def add_streams(streams: list[list[Step]], more: list[list[Step]], *, is_nested:
 
 def read_bytes(path: str | Path) -> bytes:
     check_path(path)
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def unreadable(path: str | Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot read the data file {path}: {error.strerror or error}")
+    """The whole file of data, or all that a pipe sends."""
+    return read_file(path, DATA, DATA_FILE)
 
 
 def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
@@ -69,8 +67,18 @@ def parse_json(text: bytes, wrong: str, *, remedy: str = "") -> Any:
         raise UsageError(f"{wrong}{error}", remedy=remedy) from None
 
 
-def split_lines(data: bytes) -> list[bytes]:
+def check_lines(data: bytes, path: str | Path) -> None:
+    """Refuses a file whose lines would take far more memory than its bytes."""
+    if data.count(b"\n") > MOST_LINES:
+        raise UsageError(
+            f"{DATA_FILE} '{path}' has more than {MOST_LINES:,} lines, which is the most",
+            remedy=f"take a part of it: head -n {MOST_LINES}",
+        )
+
+
+def split_lines(data: bytes, path: str | Path) -> list[bytes]:
     """The lines without their ends, which may be those of Windows; the last one needs none."""
+    check_lines(data, path)
     lines = data.split(b"\n")
     if lines[-1] == b"":
         del lines[-1]

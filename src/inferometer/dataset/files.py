@@ -7,28 +7,30 @@ A directory has one file for each input, and for outputs that must come back; th
 are raw little-endian bytes of a batch-1 tensor, row-major; BYTES are text with one element per line.
 """
 
-import errno
 import glob
 import math
 import os
 import os.path
 import re
 import shlex
+import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inferometer.base.confined import check_path, maybe_folder
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import Dataset, Step, read_bytes, split_lines, unreadable
+from inferometer.base.reading import DATA, size_text
+from inferometer.dataset.dataset import MOST_LINES, Dataset, Step, read_bytes, split_lines
 from inferometer.dataset.generate import generate_steps
 from inferometer.dataset.shapes import (
     Shape,
@@ -106,7 +108,7 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
     """The file of that name, or all that match the pattern, in the order of their names."""
     path = os.path.expanduser(pattern)
     check_path(path)
-    if os.path.isfile(path):
+    if os.path.exists(path) and not os.path.isdir(path):
         return [path]
     found = sorted(match for match in glob.glob(path, recursive=True) if os.path.isfile(match))
     if found:
@@ -125,10 +127,11 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
 _ARRAY_TYPES = {"BF16": "float32"}  # what to save for a datatype numpy does not have
 _BF16_BITS = np.dtype("V2")  # what numpy makes of bfloat16 arrays of other packages
-_BROKEN = (  # what numpy lets through from its parsers when a file is damaged
-    ValueError, TypeError, KeyError, EOFError, SyntaxError, RuntimeError, MemoryError,
-    BadZipFile, TokenError, zlib.error,
+_BROKEN = (  # what the parsers of arrays and archives let through when a file is damaged
+    ValueError, TypeError, KeyError, EOFError, SyntaxError, RuntimeError, MemoryError, OSError, AttributeError,
+    BadZipFile, TokenError, zlib.error, struct.error,
 )  # fmt: skip
+_ZIP, _NPY = b"PK", b"\x93NUMPY"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNDECODED = "such files are sent as they are: decode and resize them first, for example to .npy"
 _ONE_ELEMENT = "each file or line is one element; requests of several go into a JSON file (--input-data)"
@@ -184,7 +187,7 @@ def read_text(wanted: Wanted) -> list[Tensor]:
         raise wanted.misfit(
             "a text file goes to BYTES inputs", remedy="save numbers as .npy, or put them into a JSON file"
         )
-    lines = split_lines(read_bytes(wanted.source))
+    lines = split_lines(read_bytes(wanted.source), wanted.source)
     if not lines:
         raise wanted.misfit("the file is empty", remedy="write one element per line")
     return [_flat(wanted, encode("BYTES", [line]), 1) for line in lines]
@@ -192,25 +195,29 @@ def read_text(wanted: Wanted) -> list[Tensor]:
 
 def read_npy(wanted: Wanted) -> list[Tensor]:
     """The array, or each of its rows where it has one dimension more than the input."""
-    with _opened(wanted, ".npy") as array:
-        if not isinstance(array, np.ndarray):
-            raise wanted.misfit("it is no .npy file but an .npz file")
-    return _from_array(wanted, array)
+    data = read_bytes(wanted.source)
+    if data.startswith(_ZIP):
+        raise wanted.misfit("it is an .npz file, not an .npy file")
+    with _damaged(wanted, ".npy"):
+        return _from_npy(wanted, lambda: BytesIO(data))
 
 
 def read_npz(wanted: Wanted) -> list[Tensor]:
     """The array that has the name of the input, or the only one."""
-    with _opened(wanted, ".npz") as arrays:
-        if isinstance(arrays, np.ndarray):
-            raise wanted.misfit("it is no .npz file but an .npy file")
-        names = list(arrays.files)
-        if wanted.spec.name not in names and len(names) != 1:
+    data = read_bytes(wanted.source)
+    if data.startswith(_NPY):
+        raise wanted.misfit("it is an .npy file, not an .npz file")
+    with _damaged(wanted, ".npz"), ZipFile(BytesIO(data)) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        if wanted.spec.name not in members and len(members) != 1:
             raise wanted.misfit(
-                f"none of its arrays has that name: {', '.join(names) if names else 'it has none'}",
+                f"none of its arrays has that name: {', '.join(members)[:200] if members else 'it has none'}",
                 remedy=f"save it with np.savez(file, **{{'{wanted.spec.name}': array}})",
             )
-        array = arrays[wanted.spec.name if wanted.spec.name in names else names[0]]
-    return _from_array(wanted, array)
+        member = members.get(wanted.spec.name, next(iter(members.values())))
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            raise wanted.misfit("it is compressed in a way that numpy does not use")
+        return _from_npy(wanted, lambda: archive.open(member))
 
 
 def read_wav(wanted: Wanted) -> list[Tensor]:
@@ -262,17 +269,49 @@ READERS = {
 
 
 @contextmanager
-def _opened(wanted: Wanted, ending: str) -> Iterator[Any]:
-    """The array or archive in the file."""
+def _damaged(wanted: Wanted, ending: str) -> Iterator[None]:
+    """Around all that reads an array or an archive."""
     check_path(wanted.source)
     try:
-        with open(wanted.source, "rb") as file:
-            yield np.load(file, allow_pickle=False)
-    except (OSError, *_BROKEN) as error:
-        # A damaged archive may lead to a place before the file's start (EINVAL), which is no trouble of the system.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise unreadable(wanted.source, error) from None
+        yield
+    except _BROKEN as error:
         raise wanted.misfit(f"it cannot be read as {ending}: {error}") from None
+
+
+def _from_npy(wanted: Wanted, open_array: Callable[[], IO[bytes]]) -> list[Tensor]:
+    """The tensors of an array. Its header is checked before its values are decompressed: few bytes can stand for
+    very many."""
+    with open_array() as file:
+        shape, kind = _array_header(file)
+    layout = _layout(wanted, shape)
+    _check_kind(wanted, kind)
+    _check_size(wanted, shape, kind, requests=layout[0])
+    with open_array() as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
+    return [wanted.tensor(row.shape, _array_bytes(wanted, row)) for row in array.reshape(layout)]
+
+
+def _array_header(file: IO[bytes]) -> tuple[Shape, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    # Version 3 differs from 2 only in the letters that names of fields may have.
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)  # type: ignore[no-untyped-call]
+    if any(dim < 0 for dim in shape):
+        raise ValueError("its shape has a negative dimension")
+    return shape, kind
+
+
+def _check_size(wanted: Wanted, shape: Shape, kind: np.dtype[Any], *, requests: int) -> None:
+    elements = math.prod(shape)
+    size = elements * max(kind.itemsize, 1)
+    items = elements if wanted.spec.datatype == "BYTES" else requests
+    if size > DATA or items > MOST_LINES:
+        noun = "strings" if wanted.spec.datatype == "BYTES" else "requests"
+        raise wanted.misfit(
+            f"it holds {items:,} {noun} with {size:,} bytes, and at most {MOST_LINES:,} {noun} and {size_text(DATA)} "
+            "are read",
+            remedy="save a part of it",
+        )
 
 
 def _value(spec: TensorSpec, text: str) -> bool | int | float | str:
@@ -304,41 +343,46 @@ def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Te
     )
 
 
-def _from_array(wanted: Wanted, array: NDArray[Any]) -> list[Tensor]:
+def _layout(wanted: Wanted, shape: Shape) -> Shape:
+    """The array's shape with the requests as its first dimension."""
     asked = wanted.asked
 
     def suits(found: Shape) -> bool:
         return fits(found, wanted.spec) if asked is None else found == asked
 
-    rows = array[np.newaxis]
-    if not suits(array.shape):
-        if array.ndim and len(array) and suits(array.shape[1:]):
-            rows = array
-        elif asked is not None and math.prod(asked) == array.size:
-            rows = array.reshape(1, *asked)
-        else:
-            raise wanted.misfit(
-                f"it holds an array of shape {format_shape(array.shape)}",
-                remedy="reshape it; one dimension more in front stands for several requests",
-            )
-    return [wanted.tensor(row.shape, _array_bytes(wanted, row)) for row in rows]
+    if suits(shape):
+        return (1, *shape)
+    if shape and shape[0] and suits(shape[1:]):
+        return shape
+    if asked is not None and math.prod(asked) == math.prod(shape):
+        return (1, *asked)
+    raise wanted.misfit(
+        f"it holds an array of shape {format_shape(shape)}",
+        remedy="reshape it; one dimension more in front stands for several requests",
+    )
+
+
+def _check_kind(wanted: Wanted, kind: np.dtype[Any]) -> None:
+    datatype, kind = wanted.spec.datatype, kind.newbyteorder("=")
+    if datatype == "BYTES":
+        if kind.kind not in "SU":
+            remedy = "save an array of strings: np.array([...], dtype='S')"
+            raise wanted.misfit(f"it holds {kind.name}", remedy=remedy)
+        return
+    saved = _ARRAY_TYPES.get(datatype, DATATYPES[datatype].numpy)
+    if kind != np.dtype(saved) and not (datatype == "BF16" and kind == _BF16_BITS):
+        raise wanted.misfit(f"it holds {kind.name}", remedy=f"save it with .astype('{saved}')")
 
 
 def _array_bytes(wanted: Wanted, array: NDArray[Any]) -> bytes:
     datatype, kind = wanted.spec.datatype, array.dtype.newbyteorder("=")
     if datatype == "BYTES":
-        if kind.kind not in "SU":
-            remedy = "save an array of strings: np.array([...], dtype='S')"
-            raise wanted.misfit(f"it holds {kind.name}", remedy=remedy)
         try:
             return encode("BYTES", array.reshape(-1).tolist())
         except (SystemError, ValueError) as error:  # as Python says it of numbers that stand for no character
             raise wanted.misfit(f"its strings cannot be read: {error}", remedy="save it again") from error
     if datatype == "BF16" and kind == _BF16_BITS:
         return array.tobytes()
-    saved = _ARRAY_TYPES.get(datatype, DATATYPES[datatype].numpy)
-    if kind != np.dtype(saved):
-        raise wanted.misfit(f"it holds {kind.name}", remedy=f"save it with .astype('{saved}')")
     return _rounded(wanted, array) if datatype == "BF16" else array.astype(little_endian(datatype)).tobytes()
 
 
@@ -414,7 +458,7 @@ def _require_known(model: ModelSpec, directory: str, names: list[str]) -> None:
 def _tensor(spec: TensorSpec, noun: str, path: Path, shapes: Mapping[str, Shape]) -> Tensor:
     data, is_bytes = read_bytes(path), spec.datatype == "BYTES"
     if is_bytes:
-        lines = split_lines(data)
+        lines = split_lines(data, path)
         data, elements = encode("BYTES", lines), len(lines)
     else:
         elements = len(data) // DATATYPES[spec.datatype].size

@@ -20,6 +20,8 @@ from inferometer.model.spec import Tensor, TensorSpec
 from inferometer.options.options import DataOptions
 
 POOL_BYTES = 64 << 20  # all generated requests together, as long as there is more than one
+POOL_TENSORS = 16384  # the same
+_LARGEST_REQUEST = 4 << 30
 _LARGEST_TENSOR = (2 << 30) - 1
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .?!"
 _LENGTH_BYTES = 4
@@ -42,9 +44,16 @@ def generate_steps(
         raise UsageError(f"--seed must be 0 or more, but is {options.seed}")
     wanted = [(spec, _shape(spec, options)) for spec in specs]
     size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
+    if size > _LARGEST_REQUEST:
+        raise UsageError(
+            f"the {len(wanted):,} inputs of a request would take {size:,} bytes, and generated requests have at most "
+            f"{_LARGEST_REQUEST:,}",
+            remedy="give smaller shapes with --shape, or shorter strings with --string-length",
+        )
     count = len(given)
     if count == 1 and any(_varies(spec, options, origin) for spec in specs):
-        count = pool_size(options.pool, size + sum(len(tensor.data) for tensor in given[0]))
+        most = min(options.pool, max(1, POOL_TENSORS // len(specs)))
+        count = pool_size(most, size + sum(len(tensor.data) for tensor in given[0]))
     return tuple(
         tuple(
             Tensor(spec.name, spec.datatype, shape, _data(spec, shape, options, origin, number))

@@ -26,7 +26,8 @@ from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import MALFORMED, UNPARSED, Dataset, Step, add_streams, unreadable
+from inferometer.base.reading import STREAMED, opened
+from inferometer.dataset.dataset import DATA_FILE, MALFORMED, UNPARSED, Dataset, Step, add_streams
 from inferometer.dataset.json_reader import JsonError, JsonReader
 from inferometer.dataset.shapes import Shape, data_shape, fits, format_shape, require_known_datatypes
 from inferometer.model.numbers import DATATYPES, ElementError, count, encode
@@ -132,11 +133,9 @@ def _read(
     """What the file holds under `data`, and under `validation_data` if it is there."""
     check_path(path)
     try:
-        with open(path, "rb") as file:
+        with opened(path, STREAMED, DATA_FILE) as file:
             data = _Part(path, "data", "input", model.name, model.inputs, shapes, is_scheduled)
             return _document(model, data, JsonReader(file))
-    except OSError as error:
-        raise unreadable(path, error) from None
     except JsonError as error:
         raise UsageError(f"{UNPARSED.format(path)}{error}") from None
 

@@ -8,9 +8,10 @@ text and its values are in memory, however long the list is. Within a block all 
 import codecs
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 _BLOCK = 1 << 20  # bytes
 _BLOCKS_AHEAD = 1 / 16  # in sight before a run or piece is cut
@@ -28,10 +29,16 @@ class JsonConstant(float):
     """NaN or Infinity as written. A plain float that is infinite was a number too large for a double."""
 
 
+class ByteSource(Protocol):
+    """What the text comes from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class JsonReader:
     """Each method begins at the next value and ends behind it; iterators must be read to their end."""
 
-    def __init__(self, source: BinaryIO, *, block: int = _BLOCK) -> None:
+    def __init__(self, source: ByteSource, *, block: int = _BLOCK) -> None:
         self._source = source
         self._block = block  # bytes read at a time
         self._ahead = max(round(block * _BLOCKS_AHEAD), _LONGEST_TOKEN)
@@ -39,8 +46,9 @@ class JsonReader:
         self._bytes_before = 0  # of what is being decoded
         self._text = ""
         self._at = 0  # in the text
-        self._lines_before = 0  # of the text
-        self._columns_before = 0
+        self._counted = 0  # in the text: how far its lines are counted
+        self._lines = 0  # that end before there, those before the text included
+        self._line_begin = 0  # in the text, negative where the line began before it
         self._is_whole = False  # nothing comes after the text
         first = source.read(block)
         self._codec = codecs.getincrementaldecoder(json.detect_encoding(first))("surrogatepass")
@@ -61,10 +69,10 @@ class JsonReader:
         for _ in self._members("{", "}"):
             if self.peek() != '"':
                 raise self.error("Expecting property name enclosed in double quotes")
-            where = self._position(self._at)
+            line, column = self._position(self._at)
             name = self.value()
             if name in seen:
-                raise JsonError(f"{where}: the key '{name}' appears twice in one object")
+                raise JsonError(f"line {line}, column {column}: the key '{name}' appears twice in one object")
             seen.add(name)
             if self.peek() != ":":
                 raise self.error("Expecting ':' delimiter")
@@ -85,7 +93,7 @@ class JsonReader:
 
     def pieces(self) -> Iterator[str]:
         """A string, in parts; a surrogate pair written as two escapes may be cut."""
-        begin = self._position(self._at)
+        line, column = self._position(self._at)
         self._take('"')
         while True:
             self._fill(self._ahead)
@@ -103,7 +111,7 @@ class JsonReader:
             elif self._text[end : end + 1] == "\\":
                 raise self.error("Invalid \\uXXXX escape")
             else:
-                raise JsonError(f"{begin}: Unterminated string starting here")
+                raise JsonError(f"line {line}, column {column}: Unterminated string starting here")
 
     def value(self) -> Any:
         """One value, whole."""
@@ -136,7 +144,8 @@ class JsonReader:
             raise self.error("Extra data")
 
     def error(self, reason: str, at: int | None = None) -> JsonError:
-        return JsonError(f"{self._position(self._at if at is None else at)}: {reason}")
+        line, column = self._position(self._at if at is None else at)
+        return JsonError(f"line {line}, column {column}: {reason}")
 
     def _run(self) -> list[Any]:
         """As many members as are in sight, at least one, up to the comma or bracket after them."""
@@ -193,9 +202,9 @@ class JsonReader:
         while in_sight < least and not self._is_whole:
             parts.append(self._decode(self._source.read(self._block)))
             in_sight += len(parts[-1])
-        self._lines_before += self._text.count("\n", 0, self._at)
-        last = self._text.rfind("\n", 0, self._at)
-        self._columns_before = self._at - last - 1 + (self._columns_before if last < 0 else 0)
+        self._position(self._at)
+        self._counted = 0
+        self._line_begin -= self._at
         self._text = "".join(parts)
         self._at = 0
 
@@ -209,18 +218,20 @@ class JsonReader:
         self._bytes_before += len(block)
         return text
 
-    def _position(self, at: int) -> str:
-        last = self._text.rfind("\n", 0, at)
-        line = self._lines_before + self._text.count("\n", 0, at) + 1
-        column = at - last + (self._columns_before if last < 0 else 0)
-        return f"line {line}, column {column}"
+    def _position(self, at: int) -> tuple[int, int]:
+        """Line and column of a place that no earlier call was beyond: lines are counted once."""
+        if lines := self._text.count("\n", self._counted, at):
+            self._lines += lines
+            self._line_begin = self._text.rindex("\n", self._counted, at) + 1
+        self._counted = max(at, self._counted)
+        return self._lines + 1, at - self._line_begin + 1
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A dict of the pairs; a key that comes twice would lose data silently."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, number in counts.items() if number > 1)
         raise ValueError(f"the key '{twice}' appears twice in one object")
     return result

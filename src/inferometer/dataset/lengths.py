@@ -97,7 +97,7 @@ def _length(once: Callable[[], float], name: str) -> int:
 
 
 def _read(path: str, name: str) -> Iterator[Pair]:
-    lines = [line.decode("utf-8", "replace") for line in split_lines(read_bytes(path))]
+    lines = [line.decode("utf-8", "replace") for line in split_lines(read_bytes(path), path)]
     try:
         rows = [
             (number, [cell.strip() for cell in row])

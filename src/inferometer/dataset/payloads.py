@@ -84,17 +84,23 @@ def read_payloads(paths: list[str], reading: Reading, *, is_scheduled: bool = Fa
             add_streams(streams, [list(found.steps)], is_nested=False)
             findings += found.findings
             continue
-        rows = _rows(path, data)
-        is_nested = all(isinstance(row, list) for row in rows)
-        parts = rows if is_nested else [rows]
-        read = [
-            [_step(path, stream, number, row) for number, row in enumerate(part)]
-            for stream, part in enumerate(parts)
-        ]
+        read, is_nested = parse_payloads(path, data)
         add_streams(streams, read, is_nested=is_nested)
     whole = tuple(map(tuple, streams))
     times_ms = tuple(map(_time_ms, whole[0])) if is_scheduled else None
     return Dataset("json", whole, times_ms=times_ms, findings=tuple(findings))
+
+
+def parse_payloads(path: str, data: bytes) -> tuple[list[list[Step]], bool]:
+    """The streams of a document of payloads, and whether it has lists of them."""
+    rows = _rows(path, data)
+    is_nested = all(isinstance(row, list) for row in rows)
+    parts = rows if is_nested else [rows]
+    streams = [
+        [_step(path, stream, number, row) for number, row in enumerate(part)]
+        for stream, part in enumerate(parts)
+    ]
+    return streams, is_nested
 
 
 def _time_ms(step: Step) -> float:

@@ -66,7 +66,11 @@ class Trace:
 
 def read_trace(path: str, *, speed: float = 1.0) -> Trace:
     """The trace in a file; at speed 2 it takes half the time."""
-    name, entries = _entries(path, split_lines(read_bytes(path)))
+    return parse_trace(path, read_bytes(path), speed=speed)
+
+
+def parse_trace(path: str, data: bytes, *, speed: float = 1.0) -> Trace:
+    name, entries = _entries(path, split_lines(data, path))
     if not entries:
         raise UsageError(
             f"the trace '{path}' is empty", remedy='write one object per line, such as {"timestamp": 250}'

@@ -19,7 +19,8 @@ from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
-from inferometer.dataset.dataset import parse_json, split_lines
+from inferometer.base.reading import DATA, size_text
+from inferometer.dataset.dataset import MOST_LINES, check_lines, parse_json, split_lines
 from inferometer.dataset.trace_tables import TABLES
 
 PROMPT_FIELDS = ("prompt", "text", "text_input", "question", "input")
@@ -31,6 +32,7 @@ ACCEPTED = (
 A_TRACE = "a trace is sent with --replay FILE, and its requests are shown by inferometer inspect FILE"
 _OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "output_tokens", "url")
 _PARQUET = b"PAR1"
+_BATCH = 256  # rows of a Parquet file in memory at a time, besides those that were read
 _LIST = re.compile(rb"\s*\[\s*\{")
 
 
@@ -71,7 +73,7 @@ def is_rows(path: str, data: bytes) -> bool:
 def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
     """The rows of a file with this content; `column` names the field of the prompts, if the user did."""
     if data.startswith(_PARQUET):
-        found = Rows("Parquet", tuple(_parquet(path, column)))
+        found = Rows("Parquet", tuple(_parquet(path, data, column)))
     elif _LIST.match(data):
         found = Rows("JSON", tuple(_listed(path, data)))
     elif not data.lstrip().startswith(b"{") and _is_table(path, data, column):
@@ -85,7 +87,7 @@ def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
 
 def _lines(path: str, data: bytes) -> Iterator[Row]:
     """Texts, and objects where a line begins like one."""
-    for number, line in enumerate(split_lines(data), start=1):
+    for number, line in enumerate(split_lines(data, path), start=1):
         if not line.strip():
             continue
         if line.lstrip().startswith(b"{"):
@@ -126,6 +128,7 @@ def _header(data: bytes) -> list[str]:
 def _table(path: str, data: bytes, column: str | None) -> Iterator[Row]:
     names = _header(data)
     _require_prompts(path, names, column)
+    check_lines(data, path)
     lines = csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"), newline=""))
     try:
         next(lines)
@@ -154,12 +157,12 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
         )
 
 
-def _parquet(path: str, column: str | None) -> Iterator[Row]:
-    """Only the columns that are needed."""
+def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
+    """Only the columns that are needed, a few rows at a time: a compressed value may stand for very many bytes."""
     check_path(path)
     try:
         import pyarrow.parquet as pq
-        from pyarrow import ArrowException
+        from pyarrow import ArrowException, BufferReader
     except ImportError:
         raise UsageError(
             f"{path} is a Parquet file, and the package pyarrow is not installed",
@@ -167,13 +170,35 @@ def _parquet(path: str, column: str | None) -> Iterator[Row]:
         ) from None
     wanted = {*CHAT_FIELDS, *PROMPT_FIELDS, *_OTHER_FIELDS, column}
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(BufferReader(data))
         names = file.schema_arrow.names
         _require_prompts(path, names, column)
-        first = 1
-        for batch in file.iter_batches(columns=[name for name in names if name in wanted]):
+        columns = [name for name in names if name in wanted]
+        _check_unpacked(path, _declared(file.metadata, columns), file.metadata.num_rows)
+        first, unpacked = 1, 0
+        for batch in file.iter_batches(_BATCH, columns=columns):
+            unpacked += batch.nbytes
+            _check_unpacked(path, unpacked, first)
             for number, fields in enumerate(batch.to_pylist(), start=first):
                 yield Row(f"row {number} of {path}", fields)
             first += batch.num_rows
     except (ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as Parquet: {error}", remedy="give a whole file") from None
+
+
+def _declared(metadata: Any, columns: Sequence[str]) -> int:
+    """Bytes of the columns without compression, as the file says; it may say too little."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return sum(
+        chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns
+    )
+
+
+def _check_unpacked(path: str, size: int, rows: int) -> None:
+    if size > DATA or rows > MOST_LINES:
+        raise UsageError(
+            f"{path} holds {rows:,} rows with {size:,} bytes of text, and at most {MOST_LINES:,} rows and "
+            f"{size_text(DATA)} are read",
+            remedy="take a part of it",
+        )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import ANSWER, read_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -24,6 +25,7 @@ MOST_WORDS = 256  # every ordered pair of them is encoded once
 FEWEST_WORDS = 8
 _CANDIDATES = 4096
 _FILE = "tokenizer.json"
+_LOCAL = f"give a local {_FILE} or the folder that holds one, such as a downloaded model"
 _INSTALL = "pip install 'inferometer[llm]', or leave --tokenizer out: words are counted then"
 
 
@@ -97,13 +99,11 @@ def _opened(path: str) -> "tuple[str, Encoder]":
         ) from None
     file = Path(path, _FILE) if Path(path).is_dir() else Path(path)
     check_path(file)
-    if not file.is_file():
-        raise UsageError(
-            f"--tokenizer {path}: there is no file {file}",
-            remedy=f"give a local {_FILE} or the folder that holds one, such as a downloaded model",
-        )
+    if not file.exists():
+        raise UsageError(f"--tokenizer {path}: there is no file {file}", remedy=_LOCAL)
+    content = read_file(file, ANSWER, "the tokenizer", remedy=_LOCAL)
     try:
-        encoder = Encoder.from_file(str(file))
+        encoder = Encoder.from_buffer(content)
     except Exception as error:  # the library raises nothing narrower
         raise UsageError(
             f"--tokenizer {path}: {file} is not a tokenizer: {error}", remedy=f"give the {_FILE} of a model"

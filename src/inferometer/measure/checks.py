@@ -8,12 +8,11 @@ is stricter about a kind hands in its own.
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
-from inferometer.base.plain_file import read_plain
+from inferometer.base.reading import KEY, read_file
 from inferometer.model.spec import ModelSpec
 from inferometer.options.groups import WINDOWS
 from inferometer.options.lengths import parse_lengths
@@ -470,10 +469,8 @@ def with_api_key(options: Options) -> Options:
 
 def _key_in(path: str) -> str:
     check_path(path)
-    data = read_plain(
-        Path(path), LONGEST_KEY, remedy="give a file with the key and nothing else to --api-key-file"
-    )
-    return data.decode("utf-8", "replace").strip()
+    found = read_file(path, KEY, "the file of --api-key-file", remedy="give the path of a readable file")
+    return found.decode(errors="replace").strip()
 
 
 def check_model(options: Options, model: ModelSpec) -> None:

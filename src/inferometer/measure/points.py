@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from inferometer.dataset.dataset import Dataset
@@ -204,12 +204,7 @@ def rate_schedule(options: Options, rate: float) -> Schedule:
 def read_intervals(path: str) -> tuple[int, ...]:
     """The times of one round, from a file of gaps in microseconds."""
     check_path(path)
-    try:
-        lines = Path(path).read_text().split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"the file '{path}' cannot be read: {error}", remedy="give a file of whole numbers"
-        ) from error
+    lines = read_text(path, DESCRIPTION, "the file of gaps", remedy="give a file of whole numbers").split()
     if not lines:
         raise UsageError(f"file '{path}' is empty", remedy="write one gap per line, in microseconds")
     for number, line in enumerate(lines, start=1):

@@ -31,13 +31,26 @@ class Named(NamedTuple):
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 
 
+LONGEST_TEXT = 1 << 16  # letters
+LONGEST_NAME = 1024
+
+
 def text(value: Any) -> str:
     """Some servers write versions as numbers, and unknown members of an enum are numbers over gRPC."""
-    if isinstance(value, str):
-        return value
+    return _short(value, LONGEST_TEXT)
+
+
+def name(value: Any) -> str:
+    """What goes into requests, tables and sentences."""
+    return _short(value, LONGEST_NAME)
+
+
+def _short(value: Any, longest: int) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise ValueError("a text")
+        value = str(value)
+    if isinstance(value, str) and len(value) <= longest:
+        return value
+    raise ValueError("a text" if not isinstance(value, str) else f"a text of up to {longest:,} letters")
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -75,7 +88,7 @@ def flag(value: Any) -> bool:
 def checked(document: Any, shape: Shape, origin: str, *, remedy: str = "") -> Any:
     """The document in this shape; `origin` says in an error whose answer to which call it is."""
     try:
-        return _fitted(document, shape, "")
+        return _fitted(document, shape, None)
     except _Unfit as error:
         raise PeerError(f"{origin} {error}", remedy=remedy) from error
 
@@ -84,79 +97,86 @@ class _Unfit(ValueError):
     """A part that is not what its shape says."""
 
 
-def _fitted(value: Any, shape: Shape, where: str) -> Any:
+_Place = tuple["_Place", str] | None
+"""Where a part is: the place of what it is a part of, and its own name or number. Only errors write it out."""
+
+
+def _fitted(value: Any, shape: Shape, where: _Place) -> Any:
     if isinstance(shape, Required):
         return _fitted(value, shape.shape, where)
     if isinstance(shape, Named):
         _require(value, Mapping, "an object", where)
         return {
-            name: _fitted(part, shape.shape, _below(where, name))
-            for name, part in value.items()
-            if part is not None
+            key: _fitted(part, shape.shape, (where, key)) for key, part in value.items() if part is not None
         }
     if isinstance(shape, Mapping):
         return _object(value, shape, where)
     if isinstance(shape, list):
         _require(value, (list, tuple), "a list", where)
-        return [_fitted(part, shape[0], f"{where}[{number}]") for number, part in enumerate(value)]
+        return [_fitted(part, shape[0], (where, f"[{number}]")) for number, part in enumerate(value)]
     try:
         return shape(value)
     except ValueError as error:
         raise _unfit(value, str(error), where) from None
 
 
-def _object(value: Any, shape: Mapping[str, Shape], where: str) -> dict[str, Any]:
+def _object(value: Any, shape: Mapping[str, Shape], where: _Place) -> dict[str, Any]:
     _require(value, Mapping, "an object", where)
     found = dict(value)
-    for name, part in shape.items():
-        if found.get(name) is not None:
-            found[name] = _fitted(found[name], part, _below(where, name))
+    for key, part in shape.items():
+        if found.get(key) is not None:
+            found[key] = _fitted(found[key], part, (where, key))
         elif isinstance(part, Required):
-            raise _Unfit(f"has no '{_below(where, name)}'")
+            raise _Unfit(f"has no '{_written((where, key))}'")
         else:
-            found.pop(name, None)
+            found.pop(key, None)
     return found
 
 
-def _require(value: Any, kinds: type | tuple[type, ...], expected: str, where: str) -> None:
+def _require(value: Any, kinds: type | tuple[type, ...], expected: str, where: _Place) -> None:
     if not isinstance(value, kinds):
         raise _unfit(value, expected, where)
 
 
-def _unfit(value: Any, expected: str, where: str) -> _Unfit:
+def _unfit(value: Any, expected: str, where: _Place) -> _Unfit:
     found = "null" if value is None else repr(value)
     shown = found if len(found) <= 60 else f"{found[:60]}..."
-    return _Unfit(f"must have {expected} {f'as {where!r}' if where else 'in it'}, but has {shown}")
+    place = "in it" if where is None else f"as {_written(where)!r}"
+    return _Unfit(f"must have {expected} {place}, but has {shown}")
 
 
-def _below(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+def _written(where: _Place) -> str:
+    parts: list[str] = []
+    while where is not None:
+        where, part = where
+        parts.append(part if len(part) <= LONGEST_NAME else f"{part[:60]}...")
+    return ".".join(reversed(parts)).replace(".[", "[")
 
 
 # --- KServe v2 and Triton
 
 SERVER = {"name": text, "version": text, "extensions": [text]}
 
-_TENSOR = {"name": Required(text), "datatype": Required(text), "shape": [whole]}
+_TENSOR = {"name": Required(name), "datatype": Required(name), "shape": [whole]}
 METADATA = {
-    "name": text,
-    "versions": [text],
-    "platform": text,
+    "name": name,
+    "versions": [name],
+    "platform": name,
     "inputs": [_TENSOR],
     "outputs": [_TENSOR],
 }
 
 CONFIG = {
-    "name": text,
-    "platform": text,
-    "backend": text,
+    "name": name,
+    "platform": name,
+    "backend": name,
     "max_batch_size": whole,
-    "input": [{"name": Required(text), "optional": flag, "is_shape_tensor": flag}],
-    "output": [{"name": Required(text)}],
-    "instance_group": [{"name": text, "kind": text, "count": whole, "gpus": [whole]}],
+    "input": [{"name": Required(name), "optional": flag, "is_shape_tensor": flag}],
+    "output": [{"name": Required(name)}],
+    "instance_group": [{"name": name, "kind": name, "count": whole, "gpus": [whole]}],
     "dynamic_batching": {"preferred_batch_size": [whole], "max_queue_delay_microseconds": count},
     "sequence_batching": {},
-    "ensemble_scheduling": {"step": [{"model_name": Required(text), "model_version": whole}]},
+    "ensemble_scheduling": {"step": [{"model_name": Required(name), "model_version": whole}]},
     "model_transaction_policy": {"decoupled": flag},
     "response_cache": {"enable": flag},
     "parameters": {},
@@ -177,8 +197,8 @@ COMPUTE_PARTS = ("compute_input", "compute_infer", "compute_output")
 STATISTICS = {
     "model_stats": [
         {
-            "name": Required(text),
-            "version": Required(text),
+            "name": Required(name),
+            "version": Required(name),
             "inference_count": count,
             "execution_count": count,
             "inference_stats": dict.fromkeys(DURATIONS, _DURATION),
@@ -187,14 +207,14 @@ STATISTICS = {
     ]
 }
 
-INDEX = [{"name": Required(text), "version": text, "state": text, "reason": text}]
-MODELS = {"models": [text]}  # of servers without a repository
+INDEX = [{"name": Required(name), "version": name, "state": name, "reason": text}]
+MODELS = {"models": [name]}  # of servers without a repository
 TRACE_SETTINGS = Named(texts)
 
 # --- other kinds
 
 _SIGNATURE_TENSOR = {
-    "dtype": Required(text),
+    "dtype": Required(name),
     "tensor_shape": {"unknown_rank": flag, "dim": [{"size": whole}]},
 }
 SIGNATURES = Named({"inputs": Named(_SIGNATURE_TENSOR), "outputs": Named(_SIGNATURE_TENSOR)})
@@ -202,15 +222,15 @@ TFSERVING_METADATA = {
     "metadata": Required({"signature_def": Required({"signature_def": Required(SIGNATURES)})})
 }
 
-TORCHSERVE_MODELS = {"models": Required([{"modelName": Required(text)}]), "nextPageToken": text}
+TORCHSERVE_MODELS = {"models": Required([{"modelName": Required(name)}]), "nextPageToken": text}
 TORCHSERVE_MODEL = [
     {
-        "modelName": text,
-        "modelVersion": text,
+        "modelName": name,
+        "modelVersion": name,
         "batchSize": whole,
         "maxBatchDelay": whole,
         "workers": [{"status": text}],
     }
 ]
 
-OPENAI_MODELS = {"data": [{"id": text}]}
+OPENAI_MODELS = {"data": [{"id": name}]}

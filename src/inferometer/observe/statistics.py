@@ -193,10 +193,21 @@ def is_reset(before: Snapshot, after: Snapshot) -> bool:
 
 def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStatistics:
     """What the model and its composing models did between two snapshots."""
+    names = {part.name for part in model.family()}
+    versions: dict[str, list[str]] = {name: [] for name in names}
+    for name, version in after:
+        if name in names:
+            versions[name].append(version)
+    return _difference(model, before, after, versions)
+
+
+def _difference(
+    model: ModelSpec, before: Snapshot, after: Snapshot, versions: Mapping[str, Sequence[str]]
+) -> ModelStatistics:
     grown = {
-        version: after[name, version] - before.get((name, version), Counters())
-        for name, version in after
-        if name == model.name and model.version in ("", version)
+        version: after[model.name, version] - before.get((model.name, version), Counters())
+        for version in versions[model.name]
+        if model.version in ("", version)
     }
     called = {
         version: counters
@@ -212,7 +223,7 @@ def difference(model: ModelSpec, before: Snapshot, after: Snapshot) -> ModelStat
         has_cache=model.has_cache,
         was_called=bool(called),
         also_called=tuple(sorted(set(called) - {version}, key=_version_order)),
-        members=tuple(difference(member, before, after) for member in model.composing),
+        members=tuple(_difference(member, before, after, versions) for member in model.composing),
     )
 
 

@@ -317,7 +317,7 @@ class UiOptions:
     allow_host: tuple[str, ...] = option(
         "--allow-host",
         "Name that browsers use for a proxy in front, such as runs.example.com; may be given several times",
-        text("NAME"),
+        text("NAME", Reach.LISTENS),
         combine=appended,
     )
     port: int | None = option(

@@ -12,7 +12,6 @@ What is drawn is rounded, and drawn again if it is below 1.
 """
 
 import math
-import os.path
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import is_named
 from inferometer.options.reach import Reach
 from inferometer.options.values import Values, whole
 
@@ -76,7 +76,7 @@ def parse_lengths(name: str, asked: int | str) -> Lengths:
 
 def _existing(name: str, path: str) -> str:
     check_path(path)
-    if not os.path.isfile(path):
+    if not is_named(path):
         raise UsageError(
             f"{name}: there is no file '{path}'",
             remedy="give a file with a number in each line, or a pair prompt,answer",

@@ -10,6 +10,7 @@ from typing import Any
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import is_named
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
 from inferometer.options.reach import Reach
@@ -468,7 +469,7 @@ def share(*, zero: bool) -> Values:
 @reads("FILE", reach=Reach.READS_FILES)
 def existing_file(name: str, word: str) -> str:
     check_path(word)
-    if not os.path.isfile(word):
+    if not is_named(word):
         raise refusal(
             name, f"The path '{word}' is not an existing file", remedy="give the path of a readable file"
         )

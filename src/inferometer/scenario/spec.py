@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -32,11 +31,12 @@ from pydantic_core import PydanticCustomError
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.text import nearest
 from inferometer.base.units import NS_PER_S, parse_duration_ns
+from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.model.flow import VISIT, references, with_references
 
-LARGEST = 1 << 20  # bytes of a file
 LOADS = ("concurrency", "rate", "shape", "replay", "sessions")
 WARM_UP = "warm-up"
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
@@ -305,31 +305,17 @@ class Scenario(_Strict):
 def parse_scenario(text: str, origin: str) -> Scenario:
     """The scenario in a text of YAML; a mistake is named by its path."""
     try:
-        document = yaml.safe_load(text)
-    except RecursionError as error:
-        raise UsageError(f"{origin} is not YAML: it is nested too deep") from error
-    except yaml.MarkedYAMLError as error:
-        line = 0 if error.problem_mark is None else error.problem_mark.line
-        raise UsageError(f"{origin}:{line + 1}: this is not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{origin} is not YAML: {' '.join(str(error).split())}") from error
+        document = load_yaml(text)
+    except YamlError as error:
+        place = origin if error.line is None else f"{origin}:{error.line}"
+        raise UsageError(f"{place}: this is not YAML: {error.reason}", remedy="correct the file") from error
     return checked_scenario(document, origin)
 
 
 def read_scenario(path: Path) -> Scenario:
     check_path(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise UsageError(f"{path} has more than {LARGEST} bytes", remedy="give a smaller file")
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not text"
-        raise UsageError(
-            f"the scenario '{path}' cannot be read: {reason}",
-            remedy="give a file, or one of those that --scenario list shows",
-        ) from error
+    remedy = "give a file, or one of those that --scenario list shows"
+    text = read_text(path, CONFIG, "the scenario", remedy=remedy)
     found = parse_scenario(text, str(path))
     return found if found.name else found.model_copy(update={"name": path.stem})
 

@@ -1,6 +1,6 @@
 """From a server's metadata and configuration documents to a ModelSpec; the same for every wire."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from inferometer.base.errors import MissingError, PeerError
@@ -8,6 +8,12 @@ from inferometer.model.spec import ANY_BATCH, ModelSpec, TensorSpec
 from inferometer.services.kind import Document, Service
 
 DEEPEST = 16  # models below each other
+MOST_MODELS = 1000
+"""In an ensemble with all that it is composed of; a model that is used in several places counts in each."""
+MOST_TENSORS = 16384
+"""Inputs and outputs of a model."""
+MOST_LISTED = 20
+"""Models that a sentence names."""
 READY = "READY"
 _FIXED = ("explicit model load", "polling is enabled", "not allowed")
 
@@ -79,7 +85,8 @@ def describe_model(
             remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send a request of your "
             "own with --service-kind http --body @FILE",
         )
-    return _spec(name, version, metadata, config, _members(control, config, called, (name,)))
+    members = _Members(control, {}).of(config, called, (name,))
+    return _spec(name, version, metadata, config, members)
 
 
 def plain_sentence(service: Service, *more: str) -> str:
@@ -101,7 +108,10 @@ def _known_models(control: ModelSource, name: str) -> str:
         known = sorted(control.models())
     except PeerError:  # only a hint: no answer is no harm
         return ""
-    return "" if name in known or not known else f"the server has {', '.join(known)}"
+    if name in known or not known:
+        return ""
+    more = f" and {len(known) - MOST_LISTED:,} more" if len(known) > MOST_LISTED else ""
+    return f"the server has {', '.join(known[:MOST_LISTED])}{more}"
 
 
 def _config(control: ModelSource, name: str, version: str) -> Document:
@@ -111,24 +121,64 @@ def _config(control: ModelSource, name: str, version: str) -> Document:
         raise type(error)(f"failed to get model config: {error.message}", remedy=error.remedy) from error
 
 
-def _members(
-    control: ModelSource, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
-) -> tuple[ModelSpec, ...]:
-    steps = config.get("ensemble_scheduling", {}).get("step", ())
-    members = set(called)
-    for step in steps:
-        name, version = step["model_name"], step.get("model_version", -1)
-        if name in above or len(above) > DEEPEST:
+class _Member(NamedTuple):
+    spec: ModelSpec
+    depth: int  # models below each other, itself included
+    size: int  # models in all
+
+
+class _Members(NamedTuple):
+    """What models are composed of. Each is asked about once, however many others it is a part of."""
+
+    control: ModelSource
+    known: dict[tuple[str, str], _Member]
+
+    def of(
+        self, config: Document, called: Sequence[tuple[str, str]], above: tuple[str, ...]
+    ) -> tuple[ModelSpec, ...]:
+        wanted = set(called)
+        for step in config.get("ensemble_scheduling", {}).get("step", ()):
+            name, version = step["model_name"], step.get("model_version", -1)
+            if name in above:
+                raise self._endless(above, name)
+            wanted.add((name, "" if version == -1 else str(version)))  # -1 leaves it open
+            self._check_size(above, len(wanted))
+        found = []
+        for name, version in sorted(wanted):
+            member = self._member(name, version, above)
+            if len(above) + member.depth > DEEPEST + 1:
+                raise self._endless(above, name)
+            found.append(member)
+        self._check_size(above, sum(row.size for row in found))
+        return tuple(row.spec for row in found)
+
+    def _member(self, name: str, version: str, above: tuple[str, ...]) -> _Member:
+        if (name, version) not in self.known:
+            if len(above) > DEEPEST:
+                raise self._endless(above, name)
+            config = _config(self.control, name, version)
+            parts = self.of(config, (), (*above, name))
+            self.known[name, version] = _measured(_spec(name, version, {}, config, parts), self.known)
+            self._check_size(above, len(self.known))
+        return self.known[name, version]
+
+    def _endless(self, above: tuple[str, ...], name: str) -> PeerError:
+        return PeerError(
+            f"failed to get model config: the server says that '{above[0]}' is composed of "
+            f"{' > '.join((*above[1:][-3:], name))}, which has no end"
+        )
+
+    def _check_size(self, above: tuple[str, ...], size: int) -> None:
+        if size > MOST_MODELS:
             raise PeerError(
-                f"failed to get model config: the server says that '{above[0]}' is composed of "
-                f"{' > '.join((*above[1:][-3:], name))}, which has no end"
+                f"failed to get model config: the server says that '{above[0]}' is composed of more than "
+                f"{MOST_MODELS:,} models, which is the most"
             )
-        members.add((name, "" if version == -1 else str(version)))  # -1 leaves it open
-    specs = []
-    for name, version in sorted(members):
-        found = _config(control, name, version)
-        specs.append(_spec(name, version, {}, found, _members(control, found, (), (*above, name))))
-    return tuple(specs)
+
+
+def _measured(spec: ModelSpec, known: Mapping[tuple[str, str], _Member]) -> _Member:
+    below = [known[part.name, part.version] for part in spec.composing]
+    return _Member(spec, 1 + max((row.depth for row in below), default=0), 1 + sum(row.size for row in below))
 
 
 def _spec(
@@ -139,6 +189,11 @@ def _spec(
     inputs, outputs = (
         sorted(metadata.get(noun, ()), key=lambda row: str(row["name"])) for noun in ("inputs", "outputs")
     )
+    if len(inputs) + len(outputs) > MOST_TENSORS:
+        raise PeerError(
+            f"the server says that '{name}' has {len(inputs):,} inputs and {len(outputs):,} outputs, and models can "
+            f"be measured that have {MOST_TENSORS:,} of both together"
+        )
     is_batched = max_batch_size > 0
     return ModelSpec(
         name=name,

@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.interpreter import module_command
+from inferometer.base.reading import DESCRIPTION, check_file, read_file
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
@@ -99,9 +100,7 @@ def method_of_file(service: str, name: str, path: Path, folders: Sequence[Path])
 
 def _read_set(path: Path) -> list[File]:
     try:
-        return list(descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file)
-    except OSError as error:
-        raise UsageError(f"--proto {path} cannot be read: {error.strerror}") from error
+        return list(descriptor_pb2.FileDescriptorSet.FromString(read_file(path, DESCRIPTION, "--proto")).file)
     except DecodeError as error:
         raise UsageError(
             f"--proto {path} is not a descriptor set",
@@ -110,8 +109,7 @@ def _read_set(path: Path) -> list[File]:
 
 
 def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
-    if not path.is_file():
-        raise UsageError(f"--proto {path} cannot be read: no such file")
+    check_file(path, DESCRIPTION, "--proto")
     includes = [f"--proto_path={folder}" for folder in dict.fromkeys((*folders, path.parent))]
     with tempfile.TemporaryDirectory(prefix="inferometer-proto-") as scratch:
         made = Path(scratch) / "set.pb"

@@ -1,11 +1,11 @@
 """Any HTTP endpoint: a method, a path, bodies and headers of the user's; every 2xx is good."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import DATA, read_file
 from inferometer.base.secrets import redacted
 from inferometer.model.spec import ModelSpec, Tensor, TensorSpec
 from inferometer.options.options import Options
@@ -72,13 +72,12 @@ def read_body(text: str) -> bytes:
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
     check_path(text[1:])
-    try:
-        return Path(text[1:]).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"the body '{text}' cannot be read: {error.strerror or error}",
-            remedy="write --body @FILE with the name of a file, or the text itself",
-        ) from error
+    return read_file(
+        text[1:],
+        DATA,
+        "the body file",
+        remedy="write --body @FILE with the name of a file, or the text itself",
+    )
 
 
 def is_json(body: bytes) -> bool:

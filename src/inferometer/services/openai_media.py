@@ -13,11 +13,10 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from inferometer.base.confined import check_path
-from inferometer.base.errors import UsageError
+from inferometer.base.reading import MIB, read_file
 
 Part = Mapping[str, Any]
 """A part of a message in the form of chat completions."""
@@ -32,6 +31,7 @@ IMAGES = {
 }
 SOUNDS = ("wav", "mp3", "flac", "ogg", "m4a")
 RATE_HZ = 16_000  # what models of speech listen to
+MEDIUM = 256 * MIB  # bytes of a file that goes into a request
 SQUARE = 8  # pixels on a side
 _SUFFIXES = "|".join((*IMAGES, *SOUNDS))
 _FILE = re.compile(
@@ -61,13 +61,12 @@ def text_part(text: str) -> Part:
 
 def _file(name: str) -> Part:
     check_path(name)
-    try:
-        data = Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"the file '{name}' that a prompt names with @{name} cannot be read: {error.strerror or error}",
-            remedy="paths are relative to the folder in which the command runs; leave out the @ if it is only text",
-        ) from error
+    data = read_file(
+        name,
+        MEDIUM,
+        "the prompt's file",
+        remedy="paths are relative to the folder in which the command runs; leave out the @ if it is only text",
+    )
     suffix = name.rpartition(".")[2].lower()
     return image_part(data, IMAGES[suffix]) if suffix in IMAGES else sound_part(data, suffix)
 

@@ -5,11 +5,11 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import CERTIFICATE, check_file, read_file
 
 if TYPE_CHECKING:
     from inferometer.options.options import Tls  # the whole table of options: workers do without it
@@ -34,33 +34,45 @@ def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
         if tls.verify_peer:  # it takes as long as a hundred requests
             context.load_default_certs()
         return
+    remedy = "give a PEM file of certificates"
+    data = _read(tls.ca_file, "the CA certificates file", remedy)
     try:
-        context.load_verify_locations(cafile=tls.ca_file)
+        with _in_memory(data) as file:
+            context.load_verify_locations(cafile=file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
             f"the CA certificates file '{tls.ca_file}' cannot be used: {error}",
-            remedy="give a PEM file of certificates",
+            remedy=remedy,
         ) from error
 
 
 def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
     if tls.certificate_file is None:
         return
+    certificate = _read(tls.certificate_file, "the client certificate")
+    if tls.certificate_type == DER:
+        certificate = _pem(certificate, "CERTIFICATE")
+    key = None if tls.key_file is None else _read(tls.key_file, "the key")
+    if key is not None and tls.key_type == DER:
+        key = _pem(key, _key_label(key))
     try:
-        with ExitStack() as opened:
-            certificate = tls.certificate_file
-            if tls.certificate_type == DER:
-                certificate = opened.enter_context(_in_memory(_pem(certificate, "CERTIFICATE")))
-            key = tls.key_file
-            if key is not None and tls.key_type == DER:
-                key = opened.enter_context(_in_memory(_pem(key, _key_label(Path(key).read_bytes()))))
-            context.load_cert_chain(certificate, key)
+        with ExitStack() as files:
+            paths = [
+                None if data is None else files.enter_context(_in_memory(data)) for data in (certificate, key)
+            ]
+            context.load_cert_chain(str(paths[0]), paths[1])
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
             f"the client certificate '{tls.certificate_file}' ({tls.certificate_type}) with key '{tls.key_file}' "
             f"({tls.key_type}) cannot be used: {error}",
             remedy="give files that belong together, and say which are DER",
         ) from error
+
+
+def _read(path: str, what: str, remedy: str = "") -> bytes:
+    """Every process reads it, so it cannot be a pipe."""
+    check_file(path, CERTIFICATE, what, remedy=remedy)
+    return read_file(path, CERTIFICATE, what, remedy=remedy)
 
 
 # --- what can go wrong
@@ -101,9 +113,9 @@ def maybe_problem(error: Exception) -> tuple[str, str] | None:
 # --- DER, which Python's TLS does not read
 
 
-def _pem(name: str, label: str) -> bytes:
-    """A DER file as PEM: base64 between lines that say what it is."""
-    text = base64.encodebytes(Path(name).read_bytes()).decode()
+def _pem(data: bytes, label: str) -> bytes:
+    """DER as PEM: base64 between lines that say what it is."""
+    text = base64.encodebytes(data).decode()
     return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n".encode()
 
 

@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 from inferometer.base.confined import check_path
 from inferometer.base.errors import MissingError, PeerError, UsageError
+from inferometer.base.reading import DATA as LARGEST_FILE
+from inferometer.base.reading import read_file
 from inferometer.base.status import HTTP
 from inferometer.model.answers import TORCHSERVE_MODEL, TORCHSERVE_MODELS, Shape
 from inferometer.model.numbers import decode
@@ -225,13 +227,12 @@ def _only(data: bytes) -> bytes:
 
 def _contents(path: str) -> bytes:
     check_path(path)
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the file '{path}' that {FILE.name} names cannot be read: {getattr(error, 'strerror', '') or error}",
-            remedy="paths are relative to the folder in which the command runs",
-        ) from error
+    return read_file(
+        path,
+        LARGEST_FILE,
+        f"the {FILE.name} file",
+        remedy="paths are relative to the folder in which the command runs",
+    )
 
 
 def _form(name: str, data: bytes) -> tuple[str, bytes]:

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from inferometer.base.reading import DATA, check_file, read_text
 from inferometer.base.text import decode_json
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.measurement import Level, Measurement
@@ -23,6 +24,7 @@ def frame(library: str, levels: Sequence[Level], export: str | None) -> Any:
     if export is None:
         return found.DataFrame(level_columns(levels))
     if Path(export).suffix.lower() == ".parquet":
+        check_file(export, DATA, "the export")
         return found.read_parquet(export)
     return found.DataFrame(_requests(export))
 
@@ -38,7 +40,7 @@ def _requests(export: str) -> dict[str, list[Any]]:
             "responses": len(times),
             "sequence_id": row.get("sequence_id"),
         }
-        for part in decode_json(Path(export).read_text(encoding="utf-8"))["experiments"]
+        for part in decode_json(read_text(export, DATA, "the export"))["experiments"]
         for load in (part["experiment"],)
         for row in part["requests"]
         for times in (row["response_timestamps"],)

@@ -24,8 +24,10 @@ from typing import Any
 
 import yaml
 
-from inferometer.base.errors import InferometerError
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.reading import CONFIG, read_text
 from inferometer.base.writing import write_file, writing
+from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.report.saved import read, write_page
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
@@ -63,8 +65,8 @@ def mlflow_id(run: Run) -> str:
 def _experiment(folder: Path, started_ms: int) -> Path:
     """The folder of the experiment; it may have been made by MLflow."""
     for path in sorted(folder.glob("*/meta.yaml")):
-        with suppress(yaml.YAMLError, UnicodeDecodeError):  # another's, and none of ours
-            found = yaml.safe_load(path.read_text())
+        with suppress(YamlError, UsageError):  # another's, and none of ours
+            found = load_yaml(read_text(path, CONFIG, "the experiment"))
             if isinstance(found, dict) and found.get("name") == EXPERIMENT:
                 return path.parent
     made = folder / str(int(hashlib.sha256(EXPERIMENT.encode()).hexdigest(), 16) % 10**18)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import decode_json
 from inferometer.store.private import write_private
 from inferometer.store.run import Run, from_plain, to_plain
@@ -34,8 +36,8 @@ class RunFolder:
     def maybe_run(self) -> Run | None:
         """None where it is not written yet, gone, or damaged."""
         try:
-            return from_plain(decode_json(self.run_path.read_bytes()))
-        except (OSError, ValueError):
+            return from_plain(decode_json(read_file(self.run_path, ANSWER, "the run")))
+        except (UsageError, ValueError):
             return None
 
     def write(self, run: Run) -> None:

@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 
 from inferometer.base.answer_file import plain, validated
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.reading import DATA, check_file
 from inferometer.base.writing import writing
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant
 
 SCHEMA = 1
 T = TypeVar("T")
+_OTHER = "move it away, or give another file"
 _BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # messages about a damaged file may be damaged too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -123,6 +125,8 @@ class Journal:
 def opened(path: Path) -> Iterator[Journal]:
     """A journal to write into, made if there is none; held by one process at a time."""
     _check_file(path)
+    if path.exists():
+        check_file(path, DATA, "the journal", remedy=_OTHER)
     with _alone(path), contextlib.closing(_connect(path)) as connection:
         yield _checked(path, connection)
 
@@ -142,6 +146,7 @@ def read(path: Path) -> Iterator[Journal]:
     """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
         raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
+    check_file(path, DATA, "the journal", remedy=_OTHER)
     with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
 
@@ -185,9 +190,7 @@ def _reading(path: Path, broken: tuple[type[Exception], ...] = _BROKEN) -> Itera
     try:
         yield
     except broken as error:
-        raise UsageError(
-            f"the journal '{path}' cannot be read: {error}", remedy="move it away, or give another file"
-        ) from error
+        raise UsageError(f"the journal '{path}' cannot be read: {error}", remedy=_OTHER) from error
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:

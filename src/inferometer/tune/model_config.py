@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import DESCRIPTION, read_text
 
 Fields = Mapping[str, Any]
 
@@ -36,12 +37,8 @@ def parse_text(text: str, origin: str) -> Fields:
 
 
 def read_file(path: Path) -> Fields:
-    try:
-        return parse_text(path.read_text(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"the model configuration '{path}' cannot be read: {error}", remedy="check the file"
-        ) from error
+    text = read_text(path, DESCRIPTION, "the model configuration", remedy="check the file")
+    return parse_text(text, str(path))
 
 
 def read_model(folders: Sequence[Path], model: str) -> Fields | None:

@@ -133,7 +133,7 @@ def test_what_does_not_fit_is_named(read, files, inputs, text):
 
 def test_a_directory_inside(read, tmp_path):
     (tmp_path / "in" / "A").mkdir()
-    with pytest.raises(UsageError, match="cannot read the data file in/A: Is a directory"):
+    with pytest.raises(UsageError, match="the data file 'in/A' cannot be read: Is a directory"):
         read({}, A)
 
 

@@ -2,7 +2,9 @@
 
 import io
 import struct
+import tracemalloc
 import wave
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import UsageError
 from inferometer.dataset.build import batch, build
+from inferometer.dataset.files import Wanted, read_npz
 from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions
@@ -496,7 +499,7 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         (one("INT32", 2), "@junk.npy", "junk.npy does not fit input 'X'"),
         (
             one("INT32", 2), "@archive.npy",
-            "archive.npy does not fit input 'X', which takes INT32 of shape [2]: it is no .npy file but an .npz file",
+            "archive.npy does not fit input 'X', which takes INT32 of shape [2]: it is an .npz file, not an .npy file",
         ),
         (
             one("FP64", 1), "@ab.npz",
@@ -600,3 +603,50 @@ def test_what_no_input_is(text):
         f"Failed to parse --input. There must be an input name, '=' and a value, but got '{text}'; "
         "write it like IMAGE=@photo.jpg, IMAGE=@'photos/*.jpg' or SCALE=0.5"
     )
+
+
+# --- arrays that stand for much more than their files hold
+
+
+def archive(
+    shape: tuple[int, ...], kind: str = "<f4", *, content: int = 0, method: int = zipfile.ZIP_DEFLATED
+) -> bytes:
+    """An archive whose array has this header, and so many zeros behind it."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", method) as made, made.open("X.npy", "w", force_zip64=True) as member:
+        member.write(header.getvalue())
+        member.write(bytes(content))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("spec", "data", "words"),
+    [
+        (one("FP32", 16), archive((10**9,)), r"an array of shape \[1000000000\]"),
+        (one("FP32", 16), archive((10**9,), content=10**7), r"an array of shape \[1000000000\]"),
+        (one("FP32", 16), archive((10**8, 16)), r"it holds 100,000,000 requests with 6,400,000,000 bytes"),
+        (one("FP32", -1), archive((10**9,)), r"4,000,000,000 bytes, and at most .* 1 GiB are read"),
+        (one("FP32", 16), archive((1000, 16), content=64), "it cannot be read as .npz"),
+        (one("FP32", 16), archive((16,), "<i8", content=128), "it holds int64"),
+        (one("BYTES", -1), archive((10**7,), "|S1", content=10**7), "it holds 10,000,000 strings"),
+        (one("BYTES", -1), archive((10**12,), "|S0"), "strings"),
+        (one("FP32", 16), archive((-1,)), "negative dimension|shape"),
+        (
+            one("FP32", 16),
+            archive((16,), content=64, method=zipfile.ZIP_LZMA),
+            "a way that numpy does not use",
+        ),
+    ],
+)
+def test_an_array_is_refused_by_its_header_before_it_is_decompressed(spec, data, words, tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match=words):
+            read_npz(Wanted(spec, str(path), spec.shape if not spec.is_dynamic else None))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

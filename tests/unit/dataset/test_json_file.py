@@ -463,7 +463,9 @@ def test_a_file_that_is_not_text(tmp_path):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError, match=r"cannot read the data file .*nope.json: No such file or directory"):
+    with pytest.raises(
+        UsageError, match=r"the data file .*nope.json' cannot be read: No such file or directory"
+    ):
         build(model(one("INT32")), DataOptions(sources=(str(tmp_path / "nope.json"),)))
 
 

@@ -83,7 +83,7 @@ def test_mistakes_name_file_and_line(trace, text, sentence):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UsageError, match="cannot read the data file"):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_trace(str(tmp_path / "none.jsonl"))
 
 

@@ -47,7 +47,10 @@ def test_tls_only_for_https():
     [
         (Tls(ca_file="no-such.pem"), "CA certificates file 'no-such.pem'"),
         (Tls(certificate_file="no.pem", key_file="no.key"), "client certificate 'no.pem'"),
-        (Tls(certificate_file="c.der", certificate_type="DER"), "client certificate 'c.der' (DER)"),
+        (
+            Tls(certificate_file="c.der", certificate_type="DER"),
+            "client certificate 'c.der' cannot be read: No such file",
+        ),
         (Tls(certificate_file=__file__, certificate_type="DER"), f"client certificate '{__file__}' (DER)"),
         (Tls(certificate_file=__file__, key_file=__file__, key_type="DER"), f"key '{__file__}' (DER)"),
     ],

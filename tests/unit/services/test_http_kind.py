@@ -58,7 +58,7 @@ def test_what_is_measured_has_the_name_of_its_request():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"bodies": ("@/no/such/file",)}, "the body '@/no/such/file' cannot be read"),
+        ({"bodies": ("@/no/such/file",)}, "the body file '/no/such/file' cannot be read"),
         ({"method": "HEAD"}, "the method HEAD cannot be measured"),
         ({"path": "/a b"}, "has a space"),
     ],

@@ -79,9 +79,7 @@ def test_made_prompts_name_no_files(folder: Path):
 
 
 def test_a_file_that_is_not_there_is_refused(folder: Path):
-    with pytest.raises(
-        UsageError, match=r"the file 'none.png' that a prompt names with @none.png cannot be read"
-    ):
+    with pytest.raises(UsageError, match=r"the prompt's file 'none.png' cannot be read"):
         contents(["see @none.png"], data=DataOptions(prompts="p"))
 
 

@@ -92,7 +92,7 @@ def test_the_users_content_type_is_kept() -> None:
     [
         (
             one("TORCHSERVE_INPUT", b"no/such"),
-            "the file 'no/such' that TORCHSERVE_INPUT names cannot be read",
+            "the TORCHSERVE_INPUT file 'no/such' cannot be read",
         ),
         (one("TORCHSERVE_INPUT", b"\0"), "cannot be read"),
         ([], "neither 'TORCHSERVE_INPUT' nor 'data'"),

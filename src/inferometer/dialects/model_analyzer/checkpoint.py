@@ -12,6 +12,7 @@ from typing import Any
 
 from inferometer.base.answer_file import plain
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import ANSWER, read_file
 from inferometer.base.text import is_digits
 from inferometer.dialects.model_analyzer.config import JOURNAL
 from inferometer.dialects.model_analyzer.flags import data_flags
@@ -56,6 +57,7 @@ def next_path(folder: Path) -> Path:
 # --- reading
 
 
+_OTHER = "move it away, or give another --checkpoint-directory"
 _BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -66,13 +68,14 @@ def newest(folder: Path) -> Checkpoint | None:
 
 def read(path: Path) -> Checkpoint:
     """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
+    text = read_file(path, ANSWER, "the checkpoint", remedy=_OTHER)
     try:
-        return _checkpoint(path, json.loads(path.read_text()))
-    except (OSError, *_BROKEN, UsageError) as error:
-        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        return _checkpoint(path, json.loads(text))
+    except (*_BROKEN, UsageError) as error:
+        reason = f"{type(error).__name__}: {error}"
         raise UsageError(
             f"the checkpoint '{path}' cannot be read: {reason}",
-            remedy="move it away, or give another --checkpoint-directory",
+            remedy=_OTHER,
         ) from error
 
 

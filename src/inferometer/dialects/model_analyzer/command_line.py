@@ -8,6 +8,8 @@ from typing import Any
 
 from inferometer import __version__
 from inferometer.base.errors import UsageError
+from inferometer.base.reading import CONFIG, read_text
+from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.dialects.model_analyzer.config import (
     DEFAULTS,
     GROUPS,
@@ -19,8 +21,6 @@ from inferometer.dialects.model_analyzer.config import (
     option,
 )
 from inferometer.stats.figures import OLD_LATENCY
-
-_MOST_VALUES = 1_000_000  # of a YAML file
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +145,12 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the YAML file sets; a key without a value is not set."""
     if "config_file" not in words:
         return {}
-    import yaml
-
     path = Path(words["config_file"])
+    text = read_text(path, CONFIG, "the file", remedy="check --config-file")
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"the file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}",
-            remedy="check --config-file",
-        ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"'{path}' is not YAML: {_one_line(error)}", remedy="correct the file") from error
-    _check_size(path, found)
+        found = load_yaml(text)
+    except YamlError as error:
+        raise UsageError(f"'{path}' is not YAML: {error}", remedy="correct the file") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -166,29 +159,6 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
     if unknown:
         raise UnknownKeys(path, unknown)
     return {key: value for key, value in found.items() if value is not None and key != "config_file"}
-
-
-def _check_size(path: Path, document: Any) -> None:
-    """Refuses a file whose references expand to too many values, or to a value that contains itself."""
-    sizes: dict[int, int] = {}
-
-    def size(value: Any) -> int:
-        if not isinstance(value, (dict, list, set)):
-            return 1
-        if id(value) not in sizes:
-            sizes[id(value)] = _MOST_VALUES  # until it is known: a value that contains itself has no end
-            parts = [*value, *value.values()] if isinstance(value, dict) else value
-            sizes[id(value)] = 1 + sum(map(size, parts))
-        return sizes[id(value)]
-
-    if size(document) >= _MOST_VALUES:
-        raise UsageError(f"'{path}' stands for more than {_MOST_VALUES} values", remedy="write them out")
-
-
-def _one_line(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-    return f"{place}{getattr(error, 'problem', None) or error}"
 
 
 class UnknownKeys(UsageError):
