@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.reading import DATA, size_text
 from inferometer.dataset.dataset import MOST_LINES, check_lines, parse_json, split_lines
@@ -159,7 +158,6 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
 
 def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
     """Only the columns that are needed, a few rows at a time: a compressed value may stand for very many bytes."""
-    check_path(path)
     try:
         import pyarrow.parquet as pq
         from pyarrow import ArrowException, BufferReader

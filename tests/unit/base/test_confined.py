@@ -12,7 +12,6 @@ from inferometer.base.confined import check_command, check_path, confined_to, ma
 from inferometer.base.errors import UsageError
 from inferometer.dataset import files, json_file
 from inferometer.dataset.dataset import read_bytes
-from inferometer.dataset.rows import read_rows
 from inferometer.dataset.tokens import open_tokenizer
 from inferometer.measure.checks import _key_in
 from inferometer.measure.points import read_intervals
@@ -48,7 +47,6 @@ OPENERS: Mapping[str, Callable[[str], object]] = {
     "a certificate": lambda path: tls_context(Tls(certificate_file=path)),
     "a scenario": lambda path: read_scenario(Path(path)),
     "a tokenizer": open_tokenizer,
-    "Parquet": lambda path: read_rows(f"{path}.parquet", b"PAR1", None),
 }
 SPELLINGS = (  # {up}: the folder of uploads; {out}: the file outside, without its ending
     "{out}",
@@ -65,7 +63,7 @@ SPELLINGS = (  # {up}: the folder of uploads; {out}: the file outside, without i
 def place(tmp_path: Path) -> Path:
     (tmp_path / "up" / "a").mkdir(parents=True)
     (tmp_path / "secret").mkdir()
-    for end in ("", ".png", ".pb", ".parquet"):
+    for end in ("", ".png", ".pb"):
         (tmp_path / "secret" / f"file{end}").write_text("secret")
     (tmp_path / "up" / "link").symlink_to(tmp_path / "secret")
     return tmp_path
@@ -124,7 +122,7 @@ def test_uploaded_files_are_read_and_without_confinement_all_are(place, monkeypa
 
 CONFINED = ("options", "dataset", "services", "measure", "scenario", "find", "compare", "diagnose", "cluster")
 OPEN = {
-    *("open", ".open", ".read_bytes", ".read_text", ".iterdir", ".glob", ".from_file", ".ParquetFile"),
+    *("open", ".open", ".read_bytes", ".read_text", ".iterdir", ".glob", ".from_file"),
     *(".load_cert_chain", ".load_verify_locations", "read_file", "read_text", "opened", "check_file"),
 }
 SAFE = {  # what these open is named by us, or is checked by their caller
