@@ -147,7 +147,7 @@ def _check_open(target: Path) -> None:
             os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
         return
     # A signal between the two would leave an empty file there.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         target.unlink()

@@ -151,7 +151,7 @@ StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
     """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
     finally:

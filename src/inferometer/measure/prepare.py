@@ -19,7 +19,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.address import address
+from inferometer.measure.address import connection_to
 from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -139,7 +139,7 @@ def moved(setup: Setup, host: "Host") -> Setup:
     return replace(
         setup,
         traffic=setup.traffic._replace(wiring=wiring),
-        service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
+        service=open_service(setup.options, connection_to(setup.options, endpoint)),
         host=host,
     )
 
@@ -151,7 +151,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     is_found = options.service_kind == AUTO
     options, found = recognized(options, command)
     check_given(options, command)  # now that it is known what the server is
-    connection = Connection(endpoint or address(options), options.headers)
+    connection = connection_to(options, endpoint)
     endpoint = connection.endpoint
     check_tls(options, endpoint)
     service = open_service(options, connection)

@@ -13,6 +13,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_numb
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.address import connection_to
 from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
@@ -25,7 +26,6 @@ from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.options.options import Options
-from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
@@ -306,7 +306,7 @@ def _with_hint(setup: Setup, level: Level) -> Level:
     found = level.measurement
     if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
         return level
-    connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
+    connection = connection_to(setup.options, setup.traffic.wiring.endpoint)
     command = setup.result.command
     if command == CLASSIC:
         hint = maybe_other_kind(setup.options, connection)

@@ -8,12 +8,11 @@ import select
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError
 from inferometer.base.errors import LocalError
-from inferometer.base.units import plain_number
 from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
@@ -96,12 +95,14 @@ class GuardedProcess:
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> str:
         """Return when it is ready, or when it will not be: then in words, why."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         while not is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return f"{ending(self.process.wait(_POLL_S))} instead of starting"
-            if time.monotonic() >= deadline:
-                return f"was not ready after {plain_number(timeout_s)} s"
+            try:
+                deadline.left_s()
+            except DeadlineError as late:
+                return f"was not ready {late}"
         return ""
 
     def end_words(self) -> str:
@@ -113,9 +114,7 @@ class GuardedProcess:
         if process.stdin is not None:
             process.stdin.close()
         process.terminate()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
+        if not ends(process, Deadline.after(GRACE_S, last_s=STOP_LAST_S)):
             end_session(process.pid)
             process.wait()
         self.wait_for_guard()
@@ -133,6 +132,18 @@ class GuardedProcess:
         waiting.register(guard, select.POLLIN)
         waiting.poll(GRACE_S * 1000)
         os.close(guard)
+
+
+def ends(process: "subprocess.Popen[bytes]", deadline: Deadline) -> bool:
+    """Whether it ends by then."""
+    while True:
+        try:
+            process.wait(deadline.wait_s())
+        except DeadlineError:
+            return False
+        except subprocess.TimeoutExpired:
+            continue
+        return True
 
 
 # --- what is left of a process that ended by itself

@@ -26,11 +26,15 @@ class Endpoint(NamedTuple):
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 
 
+CONTROL_TIMEOUT_S = 20.0
+
+
 class Connection(NamedTuple):
-    """What every call to the server carries: address and headers."""
+    """What every control call to the server has in common: address, headers, and the time for a whole reply."""
 
     endpoint: Endpoint
     headers: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = CONTROL_TIMEOUT_S
 
     def __repr__(self) -> str:
         return f"Connection({self.endpoint!r})"  # headers may hold secrets

@@ -153,10 +153,11 @@ class TorchServe(Service):
         own = self._connection.endpoint
         port = min(own.port + offset, 65535)
         if url is None:
-            return Connection(own._replace(port=port, prefix=""), self._connection.headers)
+            return self._connection._replace(endpoint=own._replace(port=port, prefix=""))
         endpoint = parse_endpoint(url, default_port=port, tls=own.tls or Tls())
         # Headers may hold secrets: they are not sent to another host.
-        return Connection(endpoint, self._connection.headers if endpoint.host == own.host else ())
+        headers = self._connection.headers if endpoint.host == own.host else ()
+        return self._connection._replace(endpoint=endpoint, headers=headers)
 
     def _manage(self, path: str, shape: Shape) -> Any:
         return HttpControl(self._management).get(path, shape, timeout_s=NEIGHBOUR_TIMEOUT_S)
