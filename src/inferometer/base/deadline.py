@@ -7,9 +7,9 @@ A time-out for each read is not enough: a peer that sends one byte at a time nev
 deadline once and passes it down.
 
 Work ends for reasons outside a call: a signal, a spent budget, a server that died. An `End` is such a reason. Calls
-made inside `ending(end)` may go on for a short while after it: first those that measure, then those that put back what was
-changed, last the wait for our own processes, so that a command is over within five seconds. That is why waits are cut
-into slices: a signal in the middle of one counts too.
+made inside `ending(end)` may go on for a short while after it: first those that measure, then those that put back what
+was changed, last the wait for our own processes, so that a command is over within five seconds. That is why waits are
+cut into slices: a signal in the middle of one counts too.
 """
 
 import time

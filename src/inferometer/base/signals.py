@@ -40,13 +40,13 @@ class _Received:
 _RECEIVED = _Received()
 
 
-def note_signal(number: int) -> bool:
-    """Have every call of this process end soon; False for a signal that only repeats the one before."""
+def note_signal(number: int, *, is_patient: bool = False) -> bool:
+    """Have every call of this process end soon, unless it is patient; False for a signal that repeats the last one."""
     now_ns = monotonic_ns()
     if now_ns - _RECEIVED.at_ns.get(number, -ECHO_NS) < ECHO_NS:
         return False
     _RECEIVED.at_ns[number] = now_ns
-    if INTERRUPT.at_ns is None:
+    if INTERRUPT.at_ns is None and not is_patient:
         INTERRUPT.at_ns, _RECEIVED.first = now_ns, number
     if number == signal.SIGHUP:
         _leave_closed_terminal()
@@ -107,14 +107,17 @@ class Interrupts:
     What it says goes straight to the file: a signal may come in the middle of a print, which cannot be entered twice.
     """
 
-    def __init__(self, fd: int = 2, *, is_silent: bool = False, exit_code: int = INTERRUPTED) -> None:
+    def __init__(
+        self, fd: int = 2, *, is_silent: bool = False, exit_code: int = INTERRUPTED, is_patient: bool = False
+    ) -> None:
         self._fd = fd
+        self._is_patient = is_patient  # the first Ctrl-C lets calls and windows end by themselves
         self._exit_code = exit_code  # after the second
         self._is_silent = is_silent  # about the first: somebody else says so, or nothing is to be said
         self.asked = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if not note_signal(number):
+        if not note_signal(number, is_patient=self._is_patient and number == signal.SIGINT):
             return
         is_again, self.asked = self.asked, True
         consequence = (
@@ -182,7 +185,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Send Ctrl-C, SIGTERM and SIGHUP to this handler inside the block. SIGHUP stays ignored where it is, under nohup."""
+    """Send Ctrl-C, SIGTERM and SIGHUP to this handler inside the block. Under nohup SIGHUP stays ignored."""
     numbers = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in numbers}
     try:

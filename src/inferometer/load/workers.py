@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeVar
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
@@ -374,8 +375,8 @@ class Workers:
                 process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}
-        deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
-        while waiting and monotonic_ns() < deadline_ns:
+        deadline = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
+        while waiting and not deadline.has_passed():
             ready = readable(list(waiting), ROUND_NS / NS_PER_S)
             for control in ready:
                 answer = _receive(waiting[control])

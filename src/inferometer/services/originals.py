@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError, ending
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.units import plain_number
 from inferometer.base.writing import writing
 from inferometer.services.discovery import ModelControl, ready_models
 from inferometer.services.kind import Document
@@ -102,6 +103,13 @@ class Originals:
                 with ending(last_s=UNDO_LAST_S):
                     _put_back(self._control, self._kept, self._loaded, is_forced=False)
             self._kept.clear()
+        except PeerError as error:
+            minutes = plain_number(GUARD_S / 60)
+            raise PeerError(
+                error.message,
+                remedy=f"a background process goes on trying for {minutes} min; if the server stays as it is, "
+                f"{error.remedy}",
+            ) from error
         finally:
             if not self._kept:
                 self._path.unlink(missing_ok=True)

@@ -115,7 +115,7 @@ def _profile(options: "Options") -> int:
     _complain_of(setup.messages)
     _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
-    with Interrupts(fd=1, exit_code=0).caught() as interrupts:
+    with Interrupts(fd=1, exit_code=0, is_patient=True).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):
