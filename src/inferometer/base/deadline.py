@@ -23,9 +23,9 @@ from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 
 SLICE_S = 0.1  # the longest single wait
 
-CALL_LAST_S = 1.5  # after an end: for calls under way and the figures of what was measured,
-UNDO_LAST_S = 3.0  # for putting back what was changed,
-STOP_LAST_S = 3.6  # and for our own processes to end
+CALL_LAST_S = 1.0  # after an end: for calls under way and the figures of what was measured,
+UNDO_LAST_S = 2.2  # for putting back what was changed,
+STOP_LAST_S = 2.6  # and for our own processes to end
 
 
 class DeadlineError(TimeoutError):

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeVar
 
-from inferometer.base.deadline import UNDO_LAST_S, Deadline
+from inferometer.base.deadline import INTERRUPT, UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
@@ -34,6 +34,7 @@ FIRST_ROUND_NS = 40 * NS_PER_MS  # of a plan with a count, then twice as long ea
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+HURRIED_NS = NS_PER_S  # the same after a signal,
 DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
@@ -350,8 +351,9 @@ class Workers:
         return dict(self._examples)
 
     def stop(self, *, is_urgent: bool = False) -> int:
-        limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
-        message = Stop(SILENCE_NS, limit_ns)
+        silence_ns = HURRIED_NS if INTERRUPT.is_over() else SILENCE_NS
+        limit_ns = silence_ns if is_urgent else DRAIN_NS
+        message = Stop(silence_ns, limit_ns)
         answers = self._ask(Stopped, repeat(message), timeout_s=ANSWER_S + limit_ns / NS_PER_S)
         self.drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
