@@ -78,6 +78,11 @@ def ending(*ends: End, last_s: float | None = None) -> Iterator[None]:
         _AROUND.reset(token)
 
 
+def has_to_end() -> bool:
+    """Whether an end around this call holds already."""
+    return any(end.is_over() for end in (INTERRUPT, *_AROUND.get().ends))
+
+
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """All calls in this context together may take this long."""

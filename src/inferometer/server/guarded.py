@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError
+from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError, has_to_end
 from inferometer.base.errors import LocalError
 from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
 
@@ -23,6 +23,7 @@ _BARE = re.compile(
 _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
 _MOST_LINES = 6
+HURRIED_GRACE_S = 0.5  # for a process whose owner has to end
 _POLL_S = 0.02
 _TAIL_BYTES = 16384
 _LONGEST_LINE = 400
@@ -114,7 +115,8 @@ class GuardedProcess:
         if process.stdin is not None:
             process.stdin.close()
         process.terminate()
-        if not ends(process, Deadline.after(GRACE_S, last_s=STOP_LAST_S)):
+        grace_s = HURRIED_GRACE_S if has_to_end() else GRACE_S
+        if not ends(process, Deadline.after(grace_s, last_s=STOP_LAST_S)):
             end_session(process.pid)
             process.wait()
         self.wait_for_guard()
