@@ -23,6 +23,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 
 SLICE_S = 0.1  # the longest single wait
 
+FOREVER_S = 1e9
 CALL_LAST_S = 1.0  # after an end: for calls under way and the figures of what was measured,
 UNDO_LAST_S = 2.2  # for putting back what was changed,
 STOP_LAST_S = 2.6  # and for our own processes to end
@@ -105,7 +106,7 @@ class Deadline:
     @classmethod
     def after(cls, limit_s: float, *, last_s: float | None = None) -> Self:
         around = _AROUND.get()
-        last_ns = round((around.last_s if last_s is None else last_s) * NS_PER_S)
+        last_ns = round(min(around.last_s if last_s is None else last_s, FOREVER_S) * NS_PER_S)
         ends = (INTERRUPT, *around.ends)
         return cls(monotonic_ns() + round(limit_s * NS_PER_S), limit_s, ends, last_ns)
 

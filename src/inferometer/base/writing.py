@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.text import to_stderr
+from inferometer.base.units import NS_PER_S, monotonic_ns
 
 _OTHER_DISK = "make room on that disk, or give a name on another one"
 _REMEDIES = {
@@ -23,6 +26,9 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "give a shorter name",
 }
 """By what the system says is wrong."""
+
+READER_S = 60.0  # for somebody to read a named pipe
+NOTICE_S = 1.0
 
 SCREEN = "standard output"
 
@@ -52,6 +58,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with writing(path):
         if not _takes_neighbours(path):
+            _await_reader(path)
             yield path
             return
         target = path.resolve()
@@ -63,6 +70,32 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _await_reader(path: Path) -> None:
+    """A named pipe is opened for writing once somebody reads it; nobody is waited for without a word, or for ever."""
+    if not path.is_fifo():
+        return
+    deadline, is_told = Deadline.after(READER_S, last_s=UNDO_LAST_S), False
+    notice_ns = monotonic_ns() + round(NOTICE_S * NS_PER_S)
+    while True:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        else:
+            return
+        if not is_told and monotonic_ns() >= notice_ns:
+            is_told = True
+            to_stderr(f"Waiting for a reader of the named pipe '{path}'")
+        try:
+            deadline.sleep(0.05)
+        except DeadlineError as late:
+            raise LocalError(
+                f"'{path}' could not be written: it is a named pipe, and nobody opened it for reading {late}",
+                remedy="start its reader first, or give the name of a file",
+            ) from late
 
 
 def _takes_neighbours(path: Path) -> bool:

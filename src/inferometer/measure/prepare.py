@@ -33,7 +33,7 @@ from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_a
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
-from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
@@ -360,7 +360,8 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
     # Headers may be secrets of the server's; another host need not know them.
     headers = options.headers if endpoint.host == server.host else ()
     host = HostMeter() if is_this_host(server.host) else None
-    return MetricsEndpoint(Connection(endpoint, headers), clock=monotonic_ns, host=host)
+    connection = connection_to(options, endpoint)._replace(headers=headers)
+    return MetricsEndpoint(connection, clock=monotonic_ns, host=host)
 
 
 def _without_effect(options: Options) -> Iterator[str]:

@@ -258,7 +258,7 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
         raise PeerError(
-            f"{where} takes connections, and has not answered a GET completely within "
+            f"{connection.endpoint} takes connections, and has not answered a GET completely within "
             f"{plain_number(_patience_s(connection))} s",
             remedy=remedy,
         ) from cause
