@@ -58,8 +58,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with writing(path):
         if not _takes_neighbours(path):
-            _await_reader(path)
-            yield path
+            reader = _await_reader(path) if path.is_fifo() else None
+            try:
+                yield path
+            finally:
+                if reader is not None:
+                    os.close(reader)
             return
         target = path.resolve()
         partial = target.with_name(
@@ -72,20 +76,19 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def _await_reader(path: Path) -> None:
-    """A named pipe is opened for writing once somebody reads it; nobody is waited for without a word, or for ever."""
-    if not path.is_fifo():
-        return
+def _await_reader(path: Path) -> int:
+    """Open a named pipe for writing, which takes a reader; it is not waited for without a word, or for ever.
+
+    The pipe must stay open until all is written: its reader takes the last writer's close for the end.
+    """
     deadline, is_told = Deadline.after(READER_S, last_s=UNDO_LAST_S), False
     notice_ns = monotonic_ns() + round(NOTICE_S * NS_PER_S)
     while True:
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-        else:
-            return
         if not is_told and monotonic_ns() >= notice_ns:
             is_told = True
             to_stderr(f"Waiting for a reader of the named pipe '{path}'")
