@@ -39,7 +39,7 @@ async def _slow(wire: Wire, reply: bytes) -> None:
 
 
 def _endless(begin: Callable[[bytes], bytes], piece: bytes) -> Act:
-    """One piece every fifth of a second for minutes, after what the reply begins with."""
+    """One piece every fifth of a second for a minute, after what the reply begins with."""
 
     async def act(wire: Wire, reply: bytes) -> None:
         wire.send(begin(reply))
@@ -79,7 +79,7 @@ def _backwards(document: Any) -> Any:
     return max(0, document - 5) if isinstance(document, int) else document
 
 
-DRIPS = 1000  # more than any run waits for
+DRIPS = 300  # a minute, which is more than a run may take
 
 _ENDLESS: tuple[tuple[str, Act], ...] = (
     ("endless status line", _endless(lambda reply: b"HTTP/1.1 200 ", b"O")),
