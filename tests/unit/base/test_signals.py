@@ -30,10 +30,10 @@ def sent(monkeypatch):
     """Signals to a run's handler at these times, in seconds, and whether it took the run for interrupted."""
     now = [0.0]
     monkeypatch.setattr(signals, "monotonic_ns", lambda: round((100 + now[0]) * NS_PER_S))
-    monkeypatch.setattr(signals.os, "_exit", ended := [].append)
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
     monkeypatch.setattr(signals, "_RECEIVED", signals._Received())
     monkeypatch.setattr(INTERRUPT, "at_ns", None)
-    codes: list[int] = ended.__self__
 
     def send(*rows: tuple[float, int], **settings) -> tuple[bool, list[int]]:
         interrupts = Interrupts(os.open(os.devnull, os.O_WRONLY), **settings)
