@@ -117,7 +117,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
     done = diagnose(
         *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
-        *("--duration", "1s", "--apply", "--budget", "1s", "--keep"),
+        *("--duration", "1s", "--apply", "--budget", "4s", "--keep"),
         *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
     )
     assert done.code == 0, done.stderr
