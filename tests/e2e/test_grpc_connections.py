@@ -321,7 +321,7 @@ def test_odd_settings_are_lived_with(settings: dict[int, int], measure: Callable
 
 def test_a_window_that_never_opens_is_a_time_out(measure: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "inferometer.services.grpc_control.TIMEOUT_S", 0.5
+        "inferometer.measure.address.CONTROL_TIMEOUT_S", 0.5
     )  # the counters cannot be read either
     with FakeGrpcTriton(settings={INITIAL_WINDOW_SIZE: 0}) as fake:
         ended = measure(fake, 3, 1, "--request-timeout", "0.3")

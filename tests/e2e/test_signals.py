@@ -16,7 +16,7 @@ import pytest
 from inferometer.base.signals import INTERRUPTED
 from inferometer.records.ring import CAPACITY
 from tests.support.commands import script
-from tests.support.servers import FakeTriton, Request, ScriptedServer, held, never, raw, reply
+from tests.support.servers import FakeTriton, Request, ScriptedServer, drip, held, never, raw, reply
 
 DEADLINE_S = 60
 
@@ -60,7 +60,7 @@ def test_the_first_signal_reports_what_was_measured(
     assert [remark["note"] for remark in level["remarks"]][:1] == ["INTERRUPTED"]
 
 
-@BOTH
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_our_own_command_says_by_its_exit_code_that_it_was_interrupted(number: signal.Signals) -> None:
     """Also where the promise is broken, which the verdict says."""
     command = [
@@ -82,7 +82,7 @@ def test_our_own_command_says_by_its_exit_code_that_it_was_interrupted(number: s
             stdout, _ = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
-    assert process.returncode == 130
+    assert process.returncode == (129 if number == signal.SIGHUP else 130)
     assert "interrupted" in stdout
 
 
@@ -156,10 +156,11 @@ def test_the_second_signal_ends_at_once(number: signal.Signals, start: Callable)
         for line in process.stdout:
             if line.startswith("Waiting for in-flight"):
                 break
-        os.killpg(process.pid, number)
+        other = signal.SIGTERM if number == signal.SIGINT else signal.SIGINT  # the same one might be an echo
+        os.killpg(process.pid, other)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
-    assert stdout == f"Interrupt signal ({number}) received.\nExiting immediately...\n"
+    assert stdout == f"Interrupt signal ({other}) received.\nExiting immediately...\n"
     assert stderr == ""
     assert ended(workers)
 
@@ -183,7 +184,7 @@ def test_our_commands_say_that_they_were_interrupted(words: tuple[str, ...], cou
                 if line.startswith("Waiting for in-flight"):
                     break
             if count == 2:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
             stdout, _ = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
@@ -215,6 +216,33 @@ def test_a_signal_before_the_load_ends_the_command(number: signal.Signals, comma
     else:
         assert process.returncode == 130
         assert stderr == "inferometer measure: interrupted\n"
+
+
+def test_a_control_call_that_drips_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """The statistics are read at the end of a window; SIGHUP ends the run with what was measured."""
+    with FakeTriton() as fake:
+        usual = fake.server._script
+        fake.server._script = lambda request: (
+            drip(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n")
+            if request.path.endswith("/stats") and fake.inferences
+            else usual(request)
+        )
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "inferometer.cli.main", "measure", fake.server.address, "fake"),
+                *("-d", "1h", "-q", "--json", str(tmp_path / "r.json")),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert fake.wait_for_inferences(50)
+            process.send_signal(signal.SIGHUP)
+            process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 129
+    assert len(json.loads((tmp_path / "r.json").read_text())["levels"]) == 1
 
 
 def test_a_killed_controller_leaves_no_worker(start: Callable) -> None:

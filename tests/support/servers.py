@@ -153,6 +153,18 @@ def never(wire: Wire) -> None:
     wire.ended.wait()
 
 
+def drip(begin: bytes = b"", forever: bytes = b"x") -> Act:
+    """These bytes, then one more piece every few milliseconds for as long as the server lives."""
+
+    def act(wire: Wire) -> None:
+        wire.send(begin)
+        with contextlib.suppress(OSError):  # who has waited long enough leaves
+            while not wire.ended.wait(0.02):
+                wire.send(forever)
+
+    return act
+
+
 def held(until: threading.Event, act: Act) -> Act:
     """The act once the event is set; nothing if the server stops before."""
 

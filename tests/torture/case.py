@@ -309,7 +309,9 @@ def _draw_faults(case: Case, random: Random) -> None:
 
 
 def _draw_control_fault(case: Case, random: Random) -> None:
-    possible: list[AnyFault] = list(control_faults.FAULTS)
+    possible: list[AnyFault] = [
+        fault for fault in control_faults.FAULTS if case.has_timeout or not fault.is_mute
+    ]
     if case.kind != HTTP:
         possible = [fault for fault in faults_of(GRPC) if not fault.is_mute]
     call = random.choice(CALLS)

@@ -38,6 +38,18 @@ async def _slow(wire: Wire, reply: bytes) -> None:
     wire.send(reply)
 
 
+def _endless(begin: Callable[[bytes], bytes], piece: bytes) -> Act:
+    """One piece every fifth of a second for a minute, after what the reply begins with."""
+
+    async def act(wire: Wire, reply: bytes) -> None:
+        wire.send(begin(reply))
+        for _ in range(DRIPS):
+            await asyncio.sleep(0.2)
+            wire.send(piece)
+
+    return act
+
+
 def every(value: object) -> Callable[[Any], Any]:
     """Each value of an object replaced, as deep as lists and objects go, but not the objects themselves."""
 
@@ -75,6 +87,20 @@ def _lengthened(document: Any) -> Any:
         return [*document, *({**document[0], "name": f"more{number}"} for number in range(20_000))]
     return document
 
+
+DRIPS = 300  # a minute, which is more than a run may take
+
+_ENDLESS: tuple[tuple[str, Act], ...] = (
+    ("endless status line", _endless(lambda reply: b"HTTP/1.1 200 ", b"O")),
+    ("endless headers", _endless(lambda reply: reply.partition(b"\r\n")[0] + b"\r\n", b"X: y\r\n")),
+    ("endless body", _endless(lambda reply: b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b" ")),
+    (
+        "endless chunks",
+        _endless(lambda reply: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ),
+    ("endless interim replies", _endless(lambda reply: b"", b"HTTP/1.1 100 Continue\r\n\r\n")),
+)
+"""Drips that only the deadline of the whole call ends."""
 
 _ACTS: tuple[tuple[str, Act], ...] = (
     ("null", _body(b"null")),
@@ -117,6 +143,7 @@ _FROM_REPLIES = (
 
 FAULTS: tuple[Fault, ...] = (
     *(Fault(f"control: {name}", act, frozenset()) for name, act in _ACTS),
+    *(Fault(f"control: {name}", act, frozenset(), is_mute=True) for name, act in _ENDLESS),
     *(
         Fault(f"control: {fault.name}", fault.act, frozenset())
         for fault in http1_faults.FAULTS

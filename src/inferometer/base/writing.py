@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.text import to_stderr
+from inferometer.base.units import NS_PER_S, monotonic_ns
 
 _OTHER_DISK = "make room on that disk, or give a name on another one"
 _REMEDIES = {
@@ -23,6 +26,9 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "give a shorter name",
 }
 """By what the system says is wrong."""
+
+READER_S = 60.0  # for somebody to read a named pipe
+NOTICE_S = 1.0
 
 SCREEN = "standard output"
 
@@ -52,7 +58,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with writing(path):
         if not _takes_neighbours(path):
-            yield path
+            reader = _await_reader(path) if path.is_fifo() else None
+            try:
+                yield path
+            finally:
+                if reader is not None:
+                    os.close(reader)
             return
         target = path.resolve()
         partial = target.with_name(
@@ -63,6 +74,31 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _await_reader(path: Path) -> int:
+    """Open a named pipe for writing, which takes a reader; it is not waited for without a word, or for ever.
+
+    The pipe must stay open until all is written: its reader takes the last writer's close for the end.
+    """
+    deadline, is_told = Deadline.after(READER_S, last_s=UNDO_LAST_S), False
+    notice_ns = monotonic_ns() + round(NOTICE_S * NS_PER_S)
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        if not is_told and monotonic_ns() >= notice_ns:
+            is_told = True
+            to_stderr(f"Waiting for a reader of the named pipe '{path}'")
+        try:
+            deadline.sleep(0.05)
+        except DeadlineError as late:
+            raise LocalError(
+                f"'{path}' could not be written: it is a named pipe, and nobody opened it for reading {late}",
+                remedy="start its reader first, or give the name of a file",
+            ) from late
 
 
 def _takes_neighbours(path: Path) -> bool:
@@ -147,7 +183,7 @@ def _check_open(target: Path) -> None:
             os.close(os.open(target, os.O_WRONLY | os.O_APPEND))
         return
     # A signal between the two would leave an empty file there.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         target.unlink()

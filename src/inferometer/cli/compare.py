@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.reading import is_named
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import addresses_of, measure_options
 from inferometer.cli.reporting import progress_shown
@@ -85,7 +85,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     with consistent(*names) if names else nullcontext():
         deliver(comparison, reports, outputs)
     outputs.settle()
-    return INTERRUPTED if is_interrupted else comparison.exit_code
+    return interrupted_code() if is_interrupted else comparison.exit_code
 
 
 def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import SCREEN, Outputs, write_file
 from inferometer.cli.reporting import progress_shown
@@ -69,7 +69,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     outputs.settle()
     if outcome.error is not None:
         raise outcome.error
-    return INTERRUPTED if progress.is_interrupted() else 0
+    return interrupted_code() if progress.is_interrupted() else 0
 
 
 def _show(diagnosis: "Diagnosis") -> None:

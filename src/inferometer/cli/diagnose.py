@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import measure_options
@@ -73,7 +73,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     if outcome.error is not None:
         raise outcome.error
     if progress.is_interrupted():
-        return INTERRUPTED
+        return interrupted_code()
     return exit_code(diagnosis.results[0], options.max_error_rate)
 
 

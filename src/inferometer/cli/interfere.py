@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.base.messages import messages_shown
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import addresses_of, measure_options
 from inferometer.cli.reporting import progress_shown
@@ -66,7 +66,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     deliver(found, options, outputs)
     outputs.settle()
     if progress.is_interrupted():
-        return INTERRUPTED
+        return interrupted_code()
     return PeerError.exit_code if found.problems else 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer import __version__
 from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.base.signals import INTERRUPTED, drop_output, interruptible
+from inferometer.base.signals import drop_output, interrupted_code, interruptible
 from inferometer.base.text import nearest, to_stderr
 from inferometer.base.threads import limit_threads
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         return drop_output()
     except KeyboardInterrupt:
         to_stderr(f"{said}: interrupted")
-        return INTERRUPTED
+        return interrupted_code()
 
 
 def _run(words: list[str]) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.report.delivery import deliver, is_stdout
@@ -46,7 +46,7 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     if is_unanswered:
         return PeerError.exit_code
     if any(Note.INTERRUPTED in row for row in notes):
-        return INTERRUPTED
+        return interrupted_code()
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
     return PROMISE_BROKEN if result.breaks_promise else 0
@@ -82,7 +82,7 @@ def run_and_report(
     outputs.settle()
     code = code_of(result)
     is_fault = code in (PeerError.exit_code, LocalError.exit_code)
-    return INTERRUPTED if progress.is_interrupted() and not is_fault else code
+    return interrupted_code() if progress.is_interrupted() and not is_fault else code
 
 
 def _export(journal: "RequestJournal") -> None:

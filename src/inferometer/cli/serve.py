@@ -2,14 +2,17 @@
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from inferometer.base.errors import UsageError
-from inferometer.base.signals import handled_by
+from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.signals import handled_by, note_signal
 from inferometer.base.text import to_stderr
 from inferometer.options.asides import CONFIG
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.commands import USUAL_PORTS, ServeOptions
+
+if TYPE_CHECKING:
+    from inferometer.server.embedded import EmbeddedTriton
 
 COMMAND = Command(
     "inferometer serve",
@@ -33,7 +36,12 @@ def run(given: dict[str, Any]) -> int:
     ports = (asked.http_port, asked.grpc_port, asked.metrics_port)
     http, grpc, metrics = (_choose(port, usual) for port, usual in zip(ports, USUAL_PORTS, strict=True))
     stop = threading.Event()
-    with handled_by(lambda number, frame: stop.set()):
+
+    def end(number: int, frame: object) -> None:
+        note_signal(number)
+        stop.set()
+
+    with handled_by(end):
         server = EmbeddedTriton(
             _repositories(asked),
             http_port=http,
@@ -44,16 +52,25 @@ def run(given: dict[str, Any]) -> int:
         )
         for remark in server.remarks:
             to_stderr(f"WARNING: {remark.text}; {remark.note.advice}")
-        with server:
-            print(f"HTTP     {server.http_address}")
-            print(f"gRPC     {server.grpc_address}")
-            print(f"metrics  http://{server.metrics_address}/metrics")
-            print(f"log      {server.log_path}")
-            print("ready; Ctrl-C stops it", flush=True)
-            while not stop.wait(0.2):
-                if not server.is_running():
-                    to_stderr(f"inferometer serve: the server ended by itself: it {server.end_words()}")
-                    return 3
+        try:
+            return _serve(server, stop)
+        except InferometerError:
+            if stop.is_set():
+                return 0  # it was stopped before it was ready
+            raise
+
+
+def _serve(server: "EmbeddedTriton", stop: threading.Event) -> int:
+    with server:
+        print(f"HTTP     {server.http_address}")
+        print(f"gRPC     {server.grpc_address}")
+        print(f"metrics  http://{server.metrics_address}/metrics")
+        print(f"log      {server.log_path}")
+        print("ready; Ctrl-C stops it", flush=True)
+        while not stop.wait(0.2):
+            if not server.is_running():
+                to_stderr(f"inferometer serve: the server ended by itself: it {server.end_words()}")
+                return 3
     return 0
 
 

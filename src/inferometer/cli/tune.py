@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, UsageError
-from inferometer.base.signals import INTERRUPTED
+from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, writable, write_file
 from inferometer.cli.asking import addresses_of, measure_options
@@ -70,7 +70,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
         outputs.file(own.output, partial(_write_configs, study.loaded(found.best.name)))
     outputs.settle()
     if progress.is_interrupted():
-        return INTERRUPTED
+        return interrupted_code()
     return 0 if found is not None and found.does_pass else NOT_FOUND
 
 

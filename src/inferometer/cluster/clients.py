@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline
 from inferometer.base.errors import InferometerError, LocalError
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock, monotonic_ns, plain_number
 from inferometer.cluster.by_client import ByClient
@@ -114,7 +115,7 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(FINISH_S)
         try:
             self._ask_all({member: FinishClient() for member in self.live}, ClientFinished, FINISH_S)
         finally:
@@ -337,8 +338,9 @@ class Clients:
         """The answers of those that are not lost meanwhile; one that does not answer in time is."""
         waiting = {member.client.ask(message): member for member, message in messages.items()}
         deadline_ns = self.clock() + round(timeout_s * NS_PER_S)
+        hurry = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
         answers = dict[Member, Kind]()
-        while waiting and self.clock() < deadline_ns:
+        while waiting and self.clock() < deadline_ns and not hurry.has_passed():
             for pending, answer in self._wait_some(waiting, deadline_ns):
                 member = waiting.pop(pending)
                 if isinstance(answer, kind):

@@ -6,9 +6,7 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -16,11 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import inferometer
+from inferometer.base.deadline import UNDO_LAST_S, Deadline
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.interpreter import module_command
 from inferometer.base.units import plain_number
 from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, ConnectRay, RayFailed, RaySettings
-from inferometer.server.guarded import GuardedProcess, last_line
+from inferometer.server.guarded import GuardedProcess, ends, last_line
 
 CONNECT_S = 180.0  # the process itself has shorter limits, each with its own sentence
 CLOSE_S = 10.0  # for actors and nodes to end in order
@@ -82,10 +81,8 @@ class RayProcess:
         process, self._process = self._process, None
         with contextlib.suppress(LocalError):  # it was not started
             if process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.process.wait(
-                        CLOSE_S if self.count else 0
-                    )  # one that is not open yet does not listen
+                # One that is not open yet does not listen.
+                ends(process.process, Deadline.after(CLOSE_S if self.count else 0, last_s=UNDO_LAST_S))
                 process.end()
 
     @property
@@ -129,8 +126,8 @@ class RayProcess:
 
     def expect(self, kind: type[Answer], limit_s: float, *, is_end: bool = False) -> Answer:
         """The next message of this kind. Who wants to end is not kept waiting, but for what ends."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
+        deadline = Deadline.after(limit_s, last_s=UNDO_LAST_S)
+        while not deadline.has_passed():
             if not is_end and self.is_interrupted():
                 raise KeyboardInterrupt(signal.SIGINT)
             try:

@@ -184,7 +184,10 @@ def measure_point(
     """All turns at one level; the first look at each candidate warms it up and is not counted."""
     watcher.level_started(point.mode, point.value)
     all_series = tuple(TurnSeries(candidate) for candidate in candidates)
-    looks = [_first_look(series, point, budget) for series in all_series]
+    looks: list[PilotRun] = []
+    for series in all_series:
+        if not watcher.is_interrupted():
+            looks.append(_first_look(series, point, budget))
     if any(series.is_cut_short for series in all_series) or watcher.is_interrupted():
         return all_series
     plans = round_plans(point, budget, looks, steps=max(candidate.steps for candidate in candidates))
@@ -195,8 +198,9 @@ def measure_point(
         if watcher.is_interrupted():
             return all_series
         for place, (series, plan) in enumerate(entries if number % 2 == 0 else entries[::-1]):
-            _measure(series, plan, point)
-            series.places.append(place)
+            if not watcher.is_interrupted():
+                _measure(series, plan, point)
+                series.places.append(place)
         if watcher.is_interrupted():
             _drop_half_round(all_series, number)
             return all_series

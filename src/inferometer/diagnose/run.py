@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from inferometer.base.deadline import CALL_LAST_S, Deadline, End, ending
 from inferometer.base.errors import InferometerError, PeerError, UsageError
-from inferometer.base.units import NS_PER_S, monotonic_ns, rough
+from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number, rough
 from inferometer.diagnose.bottleneck import Conclusion, outside_s
 from inferometer.diagnose.diagnosis import COMMAND, ChangeTrial, Diagnosis, Machine, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, cores_of
@@ -30,10 +31,13 @@ from inferometer.services.kind import KINDS
 from inferometer.services.originals import Originals
 from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, until
 
 MOST = 64  # an unasked sweep goes no further
 _PROBE_S = 1.0
+# A trial that runs when the budget is spent may end, so that it counts, unless it takes longer than this.
+LATE_NS = NS_PER_S
+LATEST_S = LATE_NS / NS_PER_S + CALL_LAST_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     if asked.budget_s is None or watcher.is_interrupted():
         return Outcome(trials.diagnosis)
     end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
+    budget = End(f"the budget of {plain_number(asked.budget_s)} s was spent", end_ns + LATE_NS)
+    trials.watcher = until(watcher, Deadline.after(asked.budget_s + LATEST_S).has_passed)
     service = trials.setup.service
     if not isinstance(service, ModelControl):
         raise UsageError(
@@ -77,7 +83,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     won: Mapping[str, Config] = {}
     error = None
     try:
-        with server:
+        with ending(budget), server:
             while not watcher.is_interrupted():
                 suggestion = trials.investigation.next()
                 if suggestion is None:
@@ -89,6 +95,9 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
             server.keep = asked.keep
     except PeerError as found_error:
         error = found_error
+    if error is not None and trials.watcher.is_interrupted() and not isinstance(error, FixedModelsError):
+        watcher.said(f"The trials ended early: {error}", is_warning=True)
+        error = None
     return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inferometer.base import status as outcome
+from inferometer.base.deadline import Deadline
 from inferometer.base.errors import PeerError
-from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
+from inferometer.base.units import monotonic_ns, plain_number
 from inferometer.load.grpc import GrpcLink
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import Callbacks, LinkSetup, always_finish
@@ -22,6 +23,7 @@ from inferometer.load.worker import SMALL
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import why_unreachable
 from inferometer.services.kserve import read_stream_reply
+from inferometer.services.timed_socket import connect, receive_into, send_all
 from inferometer.services.tls import tls_context
 from inferometer.services.traffic import IN_PROCESS, Reply, Traffic, Wiring
 from inferometer.wire.frames import Buffer
@@ -30,6 +32,7 @@ from inferometer.wire.http1 import Head, ReplyDecoder
 from inferometer.wire.sender import Http2Request, render
 
 BUFFER = 256 * 1024
+NO_LIMIT_S = 1e9  # waits for as long as the user does
 _ANY = 47  # for zlib: gzip or deflate, by its first bytes
 
 
@@ -159,8 +162,9 @@ def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -
     protocols = ["h2"] if wiring.protocol == "grpc" else []
     pieces: list[Piece] = []
     try:
-        with _connect(wiring.endpoint, protocols, timeout_s or None) as sock:
-            wire = _Wire(sock, monotonic_ns(), round(timeout_s * NS_PER_S), pieces)
+        deadline = Deadline.after(timeout_s or NO_LIMIT_S)
+        with _connect(wiring.endpoint, protocols, deadline) as sock:
+            wire = _Wire(sock, monotonic_ns(), deadline, pieces)
             return _grpc(wiring, wire, request) if wiring.protocol == "grpc" else _http(wiring, wire, request)
     except TimeoutError as error:
         if pieces:
@@ -175,19 +179,11 @@ def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -
         raise PeerError(f"{wiring.endpoint.authority} cannot be reached: {why}", remedy=remedy) from error
 
 
-def _connect(endpoint: Endpoint, protocols: list[str], timeout_s: float | None) -> socket.socket:
+def _connect(endpoint: Endpoint, protocols: list[str], deadline: Deadline) -> socket.socket:
     context = None if endpoint.tls is None else tls_context(endpoint.tls)
-    sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
-    if endpoint.tls is None or context is None:
-        return sock
-    if protocols:
+    if context is not None and protocols:
         context.set_alpn_protocols(protocols)
-    try:
-        return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
-    except OSError:
-        sock.close()
-        raise
+    return connect(endpoint, deadline, context)
 
 
 @dataclass(slots=True)
@@ -196,7 +192,7 @@ class _Wire:
 
     sock: socket.socket
     sent_ns: int
-    limit_ns: int  # 0 is none
+    deadline: Deadline
     pieces: list[Piece]
     buffer: bytearray = field(default_factory=lambda: bytearray(BUFFER))
 
@@ -206,12 +202,10 @@ class _Wire:
 
     def receive(self) -> int:
         """How many bytes came into the buffer; 0 says that the peer closed its side."""
-        if self.limit_ns:
-            left_ns = self.limit_ns - self.age_ns
-            if left_ns <= 0:
-                raise TimeoutError
-            self.sock.settimeout(left_ns / NS_PER_S)
-        return self.sock.recv_into(self.buffer)
+        return receive_into(self.sock, self.buffer, self.deadline)
+
+    def send(self, data: Buffer) -> None:
+        send_all(self.sock, data, self.deadline)
 
     def keep(self, data: Buffer) -> None:
         self.pieces.append((self.age_ns, bytes(data)))
@@ -219,7 +213,7 @@ class _Wire:
 
 def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     decoder = ReplyDecoder(keep=True)
-    wire.sock.sendall(request.data)
+    wire.send(request.data)
     is_whole = False
     while not is_whole:
         length = wire.receive()
@@ -264,7 +258,7 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     while True:
         while connection.http2.wants_to_send:
             for chunk in connection.take():
-                wire.sock.sendall(chunk)
+                wire.send(chunk)
         length = wire.receive()
         for _, ending, message in connection.receive(wire.buffer, length) if length else connection.eof():
             if ending is None:

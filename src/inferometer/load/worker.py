@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
 # Sent to the whole process group: the controller decides when a worker ends.
-GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
 
 

@@ -4,6 +4,7 @@ The processes are started together and told the same; their records are merged.
 """
 
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -15,9 +16,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeVar
 
+from inferometer.base.deadline import INTERRUPT, UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError
 from inferometer.base.interpreter import module_command
-from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
+from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
@@ -33,10 +35,12 @@ FIRST_ROUND_NS = 40 * NS_PER_MS  # of a plan with a count, then twice as long ea
 NAP_NS = ROUND_NS // 4  # or this often, when there are many
 MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
 SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+HURRIED_NS = NS_PER_S  # the same after a signal,
 DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
 LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
 EXIT_S = 5.0  # a worker that has closed its connection exits within this time
+HURRIED_ANSWER_S = 1.5  # after a signal
 ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
 
 Answer = TypeVar("Answer")
@@ -151,7 +155,7 @@ StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
     """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
     finally:
@@ -280,7 +284,8 @@ class Workers:
         start_ns = monotonic_ns() + HEAD_START_NS if start_ns is None else start_ns
         numbers = range(self.first, self.first + self.count)
         # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
-        self._ask(Applied, (Apply(plan.share(number, self.parts), start_ns) for number in numbers))
+        messages = (Apply(plan.share(number, self.parts), start_ns) for number in numbers)
+        self._ask(Applied, messages, hurried_s=HURRIED_NS / NS_PER_S / 2)
         self._round_ns = ROUND_NS if plan.count is None else FIRST_ROUND_NS
         return start_ns
 
@@ -306,7 +311,7 @@ class Workers:
             return self._last._replace(records=left, seen_ns=int(left.end_ns.max()))
         if len(answers) < self.count:
             raise LocalError(
-                f"a worker process did not answer for {plain_number(ANSWER_S)} s",
+                "a worker process did not answer in time",
                 remedy="this machine may be overloaded",
             )
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
@@ -349,9 +354,13 @@ class Workers:
         return dict(self._examples)
 
     def stop(self, *, is_urgent: bool = False) -> int:
-        limit_ns = SILENCE_NS if is_urgent else DRAIN_NS
-        message = Stop(SILENCE_NS, limit_ns)
-        answers = self._ask(Stopped, repeat(message), timeout_s=ANSWER_S + limit_ns / NS_PER_S)
+        silence_ns = HURRIED_NS if INTERRUPT.is_over() else SILENCE_NS
+        limit_ns = silence_ns if is_urgent else DRAIN_NS
+        message = Stop(silence_ns, limit_ns)
+        limit_s = limit_ns / NS_PER_S
+        answers = self._ask(
+            Stopped, repeat(message), timeout_s=ANSWER_S + limit_s, hurried_s=HURRIED_ANSWER_S + limit_s
+        )
         self.drain()
         self._sent = sum(answer.sent for answer in answers), sum(answer.resent for answer in answers)
         return sum(answer.cancelled for answer in answers)
@@ -364,7 +373,12 @@ class Workers:
     # --- messages
 
     def _ask(
-        self, kind: type[Answer], messages: Iterable[object], *, timeout_s: float = ANSWER_S
+        self,
+        kind: type[Answer],
+        messages: Iterable[object],
+        *,
+        timeout_s: float = ANSWER_S,
+        hurried_s: float = HURRIED_ANSWER_S,
     ) -> list[Answer]:
         """One answer of each worker to its message, fewer after the time-out. Meanwhile the rings must not fill up."""
         for process, message in zip(self._processes, messages, strict=False):
@@ -374,8 +388,11 @@ class Workers:
                 process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}
-        deadline_ns = monotonic_ns() + round(timeout_s * NS_PER_S)
-        while waiting and monotonic_ns() < deadline_ns:
+        if INTERRUPT.is_over():  # each question has a short time of its own
+            deadline = Deadline.after(min(timeout_s, hurried_s), last_s=math.inf)
+        else:
+            deadline = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
+        while waiting and not deadline.has_passed():
             ready = readable(list(waiting), ROUND_NS / NS_PER_S)
             for control in ready:
                 answer = _receive(waiting[control])

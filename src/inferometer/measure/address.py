@@ -4,8 +4,10 @@ from inferometer.base.errors import UsageError
 from inferometer.measure.checks import changed
 from inferometer.options.options import AUTO, Options
 from inferometer.services.address import LOCAL, Address, maybe_server_path, read_address
-from inferometer.services.endpoint import Endpoint, parse_endpoint
+from inferometer.services.endpoint import CONTROL_TIMEOUT_S, Connection, Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS
+
+SHORTEST_CONTROL_S = 1.0  # a limit for requests may be that of an SLO, which holds for no control call
 
 
 def address(options: Options) -> Endpoint:
@@ -19,6 +21,13 @@ def address(options: Options) -> Endpoint:
 def _usual_port(options: Options) -> int:
     kind = KINDS["triton" if options.service_kind == AUTO else options.service_kind]
     return kind.ports[options.protocol]
+
+
+def connection_to(options: Options, endpoint: Endpoint | None = None) -> Connection:
+    """For control calls to this endpoint, or to the address: none takes longer than a request may."""
+    asked_s = options.request_timeout_s
+    timeout_s = min(CONTROL_TIMEOUT_S, max(asked_s, SHORTEST_CONTROL_S)) if asked_s else CONTROL_TIMEOUT_S
+    return Connection(endpoint or address(options), options.headers, timeout_s)
 
 
 # --- as our own commands read it

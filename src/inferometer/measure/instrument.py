@@ -100,6 +100,9 @@ class Instrument:
     clients: "ByClient | None" = None  # None where load comes from this machine alone
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
     examples_of: Callable[[int], dict[int, str]] | None = None  # of one class, where each has its own workers
+    may_cut: Callable[[], bool] = lambda: (
+        True
+    )  # whether a run that has to end may cut a window of the classic rule short
 
 
 @dataclass(slots=True)

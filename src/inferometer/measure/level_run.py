@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from inferometer.base import status
+from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
@@ -91,6 +92,7 @@ class LevelRun:
         self._statistics_error: PeerError | None = None
         self._readings = CounterReadings()
         self._lead_ns = 0
+        self._cut_ns = 0  # when a window of the classic rule is cut short
         self._after: CounterReading | None = None  # of the end of the window that fills
         self._is_read = False  # that one was made, or tried
         self._waiting: float | None = None  # in the server, in the window that was closed last
@@ -224,11 +226,19 @@ class LevelRun:
                     return end_ns
                 end_ns, self._is_read = end_ns + longer_ns, False
                 continue
-            # When interrupted, the classic rule lets the window end; it is compared with others.
-            may_stop = isinstance(self._settings.rule, Precision)
-            if self._is_given_up or (may_stop and self._instrument.watcher.is_interrupted()):
+            if self._is_given_up or self._is_cut():
                 return max(self._collected.seen_ns, self._open.start_ns + 1)
             self._collect_until_end(end_ns)
+
+    def _is_cut(self) -> bool:
+        """Whether the run has to end now: the classic rule compares windows, so one may end if that takes no longer."""
+        if not self._instrument.watcher.is_interrupted():
+            return False
+        if isinstance(self._settings.rule, Precision):
+            return True
+        now_ns = self._instrument.clock()
+        self._cut_ns = self._cut_ns or now_ns + round(CALL_LAST_S * NS_PER_S)
+        return now_ns >= self._cut_ns and self._instrument.may_cut()
 
     def _longer_ns(self, end_ns: int) -> int:
         """How much longer a window must be to hold enough requests to be judged by; 0 when it is long enough.

@@ -21,7 +21,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.dataset.build import build
 from inferometer.dataset.dataset import Dataset, Step
 from inferometer.load.sequences import SequencePlan
-from inferometer.measure.address import address
+from inferometer.measure.address import connection_to
 from inferometer.measure.checks import check_model, with_api_key
 from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
@@ -35,7 +35,7 @@ from inferometer.observe.poller import MetricsEndpoint, llm_warnings, warnings_a
 from inferometer.options.effective import Effective, effective
 from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
-from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
+from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
 from inferometer.services.traffic import Traffic, Validation
 from inferometer.stats.result import Result
@@ -142,7 +142,7 @@ def moved(setup: Setup, host: "Host") -> Setup:
     return replace(
         setup,
         traffic=setup.traffic._replace(wiring=wiring),
-        service=open_service(setup.options, Connection(endpoint, setup.options.headers)),
+        service=open_service(setup.options, connection_to(setup.options, endpoint)),
         host=host,
     )
 
@@ -154,7 +154,7 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
     is_found = options.service_kind == AUTO
     options, found = recognized(options, command)
     check_given(options, command)  # now that it is known what the server is
-    connection = Connection(endpoint or address(options), options.headers)
+    connection = connection_to(options, endpoint)
     endpoint = connection.endpoint
     check_tls(options, endpoint)
     service = open_service(options, connection)
@@ -360,7 +360,7 @@ def metrics_endpoint(options: Options, server: Endpoint) -> MetricsEndpoint:
         endpoint = server._replace(prefix="/metrics")
     else:
         endpoint = Endpoint(server.host, METRICS_PORT, "/metrics")
-    connection = Connection(server, options.headers).beside(endpoint)
+    connection = connection_to(options, server).beside(endpoint)
     host = HostMeter() if is_this_host(server.host) else None
     return MetricsEndpoint(connection, clock=monotonic_ns, host=host)
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from inferometer.base.deadline import within
 from inferometer.base.errors import InferometerError, MissingError, PeerError, UsageError
-from inferometer.measure.address import address, host_and_port, url_of, with_scheme, written_address
+from inferometer.measure.address import connection_to, host_and_port, url_of, with_scheme, written_address
 from inferometer.measure.checks import changed
 from inferometer.measure.wrong_address import maybe_wrong, typed, wrong_path
 from inferometer.model.spec import ModelSpec
@@ -25,6 +26,7 @@ CLASSIC = "perf_analyzer"
 """The command that keeps the classic tool's ways."""
 
 MOST_NAMES = 20
+HINT_S = 2.0  # to find out what an address is that did not answer as it should
 
 
 class ManyModelsError(UsageError):
@@ -170,11 +172,11 @@ def _has_whole_bodies(options: Options, kind: str) -> bool:
 
 
 def _look(options: Options, written: Address, prefix: str, known: ServerPath | None = None) -> ServerGuess:
-    connection = Connection(address(replace(options, url=url_of(options, written, prefix))), options.headers)
+    there = connection_to(replace(options, url=url_of(options, written, prefix)))
     first = "" if known is None else known.kinds[0]
     try:
         with _our_words():
-            return look(connection, protocol=options.protocol, page=written.path + written.query, first=first)
+            return look(there, protocol=options.protocol, page=written.path + written.query, first=first)
     except PeerError as error:
         if isinstance(error.__cause__, socket.gaierror) and options.url == written.host and not options.model:
             error.remedy += (
@@ -219,7 +221,7 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
 
 def _only_model(options: Options, where: str) -> str:
     """The name of the one model that the server has."""
-    service = open_service(options, Connection(address(options), options.headers))
+    service = open_service(options, connection_to(options))
     try:
         names = sorted(service.models())
     except PeerError as error:
@@ -279,7 +281,8 @@ def maybe_hint(options: Options, connection: Connection, command: str) -> UsageE
     if not KINDS[options.service_kind].ports[options.protocol]:
         return None  # the server is in our own process
     try:
-        return maybe_wrong(options, look(connection, protocol=options.protocol), command)
+        with within(HINT_S):
+            return maybe_wrong(options, look(connection, protocol=options.protocol), command)
     except InferometerError:
         return None
 
@@ -348,7 +351,8 @@ def _classic_describe(service: Service, options: Options, connection: Connection
 def maybe_other_kind(options: Options, connection: Connection) -> str:
     """As `maybe_hint`, in the words of the classic script."""
     try:
-        looks = recognize(probe(connection))
+        with within(HINT_S):
+            looks = recognize(probe(connection))
     except InferometerError:
         return ""
     if looks.kind not in KINDS or looks.kind == "http":

@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from inferometer.base.deadline import INTERRUPT, End, ending
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.plan import Closed, Open
 from inferometer.load.workers import Load, Workers
+from inferometer.measure.address import connection_to
 from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import SILENCE_NS, Instrument, LevelSettings, LoadPoint
@@ -25,7 +27,6 @@ from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.options.options import Options
-from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
@@ -205,7 +206,7 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
     return Instrument(
         load,
         monotonic_ns,
-        _counters(setup),
+        _counters(setup) if setup.result.command == CLASSIC else _bounded(_counters(setup), watcher),
         watcher,
         poller,
         setup.journal,
@@ -215,6 +216,8 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
         clients=None if options.ray is None else _by_client(load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
+        # The first Ctrl-C lets a window of the classic tool end.
+        may_cut=INTERRUPT.is_over if setup.result.command == CLASSIC else lambda: True,
     )
 
 
@@ -228,6 +231,17 @@ def _by_client(load: "AnyLoad") -> "ByClient | None":
     from inferometer.cluster.clients import Clients
 
     return load.figures if isinstance(load, Clients) else None
+
+
+def _bounded(read: Callable[[], Snapshot | None], watcher: Watcher) -> Callable[[], Snapshot | None]:
+    """The same counters; a call that is under way when the run has to end does not hold it up."""
+    end = End("the run had to end", check=watcher.is_interrupted)
+
+    def bounded() -> Snapshot | None:
+        with ending(end):
+            return read()
+
+    return bounded
 
 
 def _counters(setup: Setup) -> Callable[[], Snapshot | None]:
@@ -306,7 +320,7 @@ def _with_hint(setup: Setup, level: Level) -> Level:
     found = level.measurement
     if KINDS[setup.options.service_kind].is_asked or found is None or found.request_count:
         return level
-    connection = Connection(setup.traffic.wiring.endpoint, setup.options.headers)
+    connection = connection_to(setup.options, setup.traffic.wiring.endpoint)
     command = setup.result.command
     if command == CLASSIC:
         hint = maybe_other_kind(setup.options, connection)

@@ -4,10 +4,9 @@ import shlex
 from dataclasses import replace
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.measure.address import address, host_and_port, url_of, written_address
+from inferometer.measure.address import address, connection_to, host_and_port, url_of, written_address
 from inferometer.options.options import AUTO, Options
 from inferometer.services.detect import GRPC, MANAGEMENT, METRICS, TLS, ServerGuess, look
-from inferometer.services.endpoint import Connection
 from inferometer.services.kind import KINDS
 
 _ABOVE = {METRICS: 2, MANAGEMENT: 1}
@@ -68,7 +67,7 @@ def _below(options: Options, kind: str, command: str) -> str:
     near = endpoint._replace(port=endpoint.port - distance)
     said = f"usually {distance} below"
     try:
-        looks = look(Connection(endpoint).beside(near)) if near.port > 0 else None
+        looks = look(connection_to(options, endpoint).beside(near)) if near.port > 0 else None
     except PeerError:
         looks = None
     if looks is None or looks.kind not in KINDS or looks.kind == "http":

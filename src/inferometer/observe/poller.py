@@ -14,6 +14,7 @@ from inferometer.observe.metrics import Sample, sample
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
+LOOK_S = 3.0  # for a whole page
 PATIENCE_S = 1.0  # for a look that is under way when the level ends
 
 
@@ -35,7 +36,8 @@ class MetricsEndpoint:
         if self._connection is None or self._control is None:
             return ""
         try:
-            status, body = self._control.exchange("GET", "")
+            timeout_s = min(LOOK_S, self._connection.timeout_s)
+            status, body = self._control.exchange("GET", "", timeout_s=timeout_s)
         except PeerError as error:
             raise PeerError(
                 f"Unable to connect to Metrics endpoint URL: {error.message}",

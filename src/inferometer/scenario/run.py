@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inferometer.base.confined import check_command
+from inferometer.base.deadline import UNDO_LAST_S, Deadline
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
@@ -23,9 +24,12 @@ from inferometer.options.options import Options
 from inferometer.scenario.classes import PlannedClass, planned_classes
 from inferometer.scenario.plans import ClassLoad, PlannedPhase, phase_points
 from inferometer.scenario.spec import Scenario
+from inferometer.server.guarded import ends
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
+
+COMMAND_END_S = 2.0  # for the commands of phases to end when they are asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +205,11 @@ class PhaseCommands:
         )
 
     def close(self) -> None:
-        for _, child in self._running:
-            if child.poll() is None:
+        for number in (signal.SIGTERM, signal.SIGKILL):  # one that ignores the first is not waited for
+            left = [child for _, child in self._running if child.poll() is None]
+            for child in left:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGTERM)
-            child.wait()
+                    os.killpg(child.pid, number)
+            deadline = Deadline.after(COMMAND_END_S, last_s=UNDO_LAST_S)
+            for child in left:
+                ends(child, deadline)

@@ -43,7 +43,11 @@ class _BareLoop:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; our stdin tells us
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+    ):  # of a terminal, which reach the whole group; our stdin tells us
+        signal.signal(number, signal.SIG_IGN)
     print("{}", flush=True)
     _BareLoop().run()
 

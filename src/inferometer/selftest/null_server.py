@@ -316,7 +316,11 @@ STDIN = 0
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; our stdin tells us
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+    ):  # of a terminal, which reach the whole group; our stdin tells us
+        signal.signal(number, signal.SIG_IGN)
     listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
     _say({"port": listener.getsockname()[1]})
     gc.freeze()

@@ -8,12 +8,11 @@ import select
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError, has_to_end
 from inferometer.base.errors import LocalError
-from inferometer.base.units import plain_number
 from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
@@ -24,6 +23,7 @@ _BARE = re.compile(
 _HARMLESS = ("CudaDriverHelper", "NVML", "DCGM", "failed to load all models")
 _MODEL = re.compile(r"[Ff]ailed to (load|poll)|Poll failed")
 _MOST_LINES = 6
+HURRIED_GRACE_S = 0.5  # for a process whose owner has to end
 _POLL_S = 0.02
 _TAIL_BYTES = 16384
 _LONGEST_LINE = 400
@@ -96,12 +96,14 @@ class GuardedProcess:
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> str:
         """Return when it is ready, or when it will not be: then in words, why."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         while not is_ready():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return f"{ending(self.process.wait(_POLL_S))} instead of starting"
-            if time.monotonic() >= deadline:
-                return f"was not ready after {plain_number(timeout_s)} s"
+            try:
+                deadline.left_s()
+            except DeadlineError as late:
+                return f"was not ready {late}"
         return ""
 
     def end_words(self) -> str:
@@ -113,9 +115,8 @@ class GuardedProcess:
         if process.stdin is not None:
             process.stdin.close()
         process.terminate()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
+        grace_s = HURRIED_GRACE_S if has_to_end() else GRACE_S
+        if not ends(process, Deadline.after(grace_s, last_s=STOP_LAST_S)):
             end_session(process.pid)
             process.wait()
         self.wait_for_guard()
@@ -133,6 +134,18 @@ class GuardedProcess:
         waiting.register(guard, select.POLLIN)
         waiting.poll(GRACE_S * 1000)
         os.close(guard)
+
+
+def ends(process: "subprocess.Popen[bytes]", deadline: Deadline) -> bool:
+    """Whether it ends by then."""
+    while True:
+        try:
+            process.wait(deadline.wait_s())
+        except DeadlineError:
+            return False
+        except subprocess.TimeoutExpired:
+            continue
+        return True
 
 
 # --- what is left of a process that ended by itself

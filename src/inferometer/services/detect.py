@@ -4,17 +4,18 @@
 also sees a server behind the other one of TLS and plain text.
 """
 
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from inferometer.base.deadline import Deadline
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.frozen import frozen
 from inferometer.base.text import decode_json
 from inferometer.base.units import plain_number
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http_control import BadReply, HttpControl
+from inferometer.services.timed_socket import connect
 
 TIMEOUT_S = 5.0
 LONGEST_TEXT = 4000  # of a page, to see what it is
@@ -186,7 +187,7 @@ def look(connection: Connection, *, protocol: str = "http", page: str = "", firs
         if is_untrusted(error.__cause__):
             raise
         # Headers may be secrets: they are not sent in plain text.
-        plain = Connection(connection.endpoint._replace(tls=None))
+        plain = Connection(connection.endpoint._replace(tls=None), timeout_s=connection.timeout_s)
         try:
             found = _guess(plain, protocol, page, first)
         except PeerError:
@@ -213,17 +214,24 @@ def _location(connection: Connection, page: str) -> str:
     """Where a redirect leads, as a whole address."""
     endpoint = connection.endpoint
     path = page or f"{endpoint.prefix}/"
-    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
-    found = control.location(path, timeout_s=TIMEOUT_S)
+    control = HttpControl(connection._replace(endpoint=endpoint._replace(prefix="")))
+    found = control.location(path, timeout_s=_patience_s(connection))
     from urllib.parse import urljoin
 
     return urljoin(f"{endpoint._replace(prefix='')}{path}", found) if found else ""
 
 
+def _patience_s(connection: Connection) -> float:
+    """For one answer."""
+    return min(TIMEOUT_S, connection.timeout_s)
+
+
 def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAnswers:
     """Ask until the answers tell; PeerError when nobody is there, or somebody who speaks no language of ours."""
     endpoint = connection.endpoint
-    control = HttpControl(Connection(endpoint._replace(prefix=""), connection.headers))
+    control = HttpControl(
+        connection._replace(endpoint=endpoint._replace(prefix=""), timeout_s=_patience_s(connection))
+    )
     answers: dict[str, ProbeAnswer] = {}
     first = _QUESTION_OF.get(first, first)
     for question in sorted(QUESTIONS, key=lambda name: name != first):
@@ -238,7 +246,9 @@ def probe(connection: Connection, *, page: str = "", first: str = "") -> ProbeAn
         if recognize(answers) is not PLAIN:
             return answers
     if endpoint.tls is None and answers[PAGE].status == 400:
-        return _probe_tls(endpoint) or answers  # "a plain HTTP request was sent to an HTTPS port"
+        return (
+            _probe_tls(endpoint, _patience_s(connection)) or answers
+        )  # "a plain HTTP request was sent to an HTTPS port"
     return answers
 
 
@@ -248,14 +258,15 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
         raise PeerError(
-            f"{where} takes connections, and has not answered a GET within {plain_number(TIMEOUT_S)} s",
+            f"{connection.endpoint} takes connections, and has not answered a GET completely within "
+            f"{plain_number(_patience_s(connection))} s",
             remedy=remedy,
         ) from cause
     is_closed = isinstance(cause, ConnectionResetError)
     line = cause.begins if isinstance(cause, BadReply) else ""
     answers: ProbeAnswers = {}
     if connection.endpoint.tls is None and not line.startswith("\x00"):
-        answers = _probe_tls(connection.endpoint)
+        answers = _probe_tls(connection.endpoint, _patience_s(connection))
     if not answers and (is_closed or line.startswith("\x00")):
         answers = probe_grpc(connection)
     if answers:
@@ -286,7 +297,7 @@ def _named(line: str) -> str:
 
 
 def _ask(control: HttpControl, path: str) -> ProbeAnswer:
-    status, body = control.exchange("GET", path, timeout_s=TIMEOUT_S)
+    status, body = control.exchange("GET", path)
     text = body[:LONGEST_TEXT].decode("utf-8", "replace")
     try:
         return ProbeAnswer(status, decode_json(body), text)
@@ -302,7 +313,7 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     from inferometer.services.kserve import load_messages
 
     def call(service: str, method: str) -> bytes:
-        return GrpcControl(connection, service).call_bytes(method, b"", timeout_s=TIMEOUT_S)
+        return GrpcControl(connection, service).call_bytes(method, b"", timeout_s=_patience_s(connection))
 
     try:
         reply = load_messages().ServerMetadataResponse.FromString(
@@ -324,19 +335,19 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     return {"grpc tfserving": ProbeAnswer(200)}
 
 
-def _probe_tls(endpoint: Endpoint) -> dict[str, ProbeAnswer]:
+def _probe_tls(endpoint: Endpoint, timeout_s: float) -> dict[str, ProbeAnswer]:
     """Whether a handshake is answered; nobody is trusted, and nothing is sent.
 
     A gRPC server knows no protocol but h2, by which it is told from an HTTPS server that has both.
     """
-    chosen = _shake_hands(endpoint, "http/1.1")
+    chosen = _shake_hands(endpoint, "http/1.1", timeout_s)
     if chosen is None:
         return {}
-    is_grpc = chosen != "http/1.1" and _shake_hands(endpoint, "h2") == "h2"
+    is_grpc = chosen != "http/1.1" and _shake_hands(endpoint, "h2", timeout_s) == "h2"
     return {"tls grpc" if is_grpc else "tls": ProbeAnswer(0)}
 
 
-def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
+def _shake_hands(endpoint: Endpoint, offered: str, timeout_s: float) -> str | None:
     """The protocol that the peer takes, or nothing if it does not say; None if it does not speak TLS."""
     import ssl
 
@@ -344,10 +355,9 @@ def _shake_hands(endpoint: Endpoint, offered: str) -> str | None:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([offered])
     try:
-        with closing(socket.create_connection((endpoint.host, endpoint.port), TIMEOUT_S)) as sock:
-            secured = context.wrap_socket(sock, server_hostname=endpoint.host)
-            with closing(secured):
-                return secured.selected_alpn_protocol() or ""
+        with closing(connect(endpoint, Deadline.after(timeout_s), context)) as secured:
+            assert isinstance(secured, ssl.SSLSocket)
+            return secured.selected_alpn_protocol() or ""
     except ssl.SSLError as error:
         is_alert = "ALERT" in (error.reason or "")  # only who speaks TLS says what it does not like
         return "" if is_alert else None

@@ -33,11 +33,15 @@ class Endpoint(NamedTuple):
         return redacted(f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}")
 
 
+CONTROL_TIMEOUT_S = 20.0
+
+
 class Connection(NamedTuple):
-    """What every call to the server carries: address and headers."""
+    """What every control call to the server has in common: address, headers, and the time for a whole reply."""
 
     endpoint: Endpoint
     headers: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = CONTROL_TIMEOUT_S
 
     def __repr__(self) -> str:
         return f"Connection({self.endpoint!r})"  # headers may hold secrets
@@ -48,11 +52,11 @@ class Connection(NamedTuple):
         Another port is another origin, as it may belong to another user of that machine.
         """
         if endpoint.origin == self.endpoint.origin:
-            return Connection(endpoint, self.headers)
+            return self._replace(endpoint=endpoint)
         if endpoint.tls is not None:
             tls = replace(endpoint.tls, certificate_file=None, key_file=None)
             endpoint = endpoint._replace(tls=tls)
-        return Connection(endpoint)
+        return Connection(endpoint, timeout_s=self.timeout_s)
 
     @property
     def key(self) -> str:

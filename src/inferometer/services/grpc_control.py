@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, Message
 
+from inferometer.base.deadline import Deadline
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.model.answers import Shape, checked
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
-from inferometer.services.http_control import TIMEOUT_S, why_unreachable
+from inferometer.services.http_control import late, why_unreachable
+from inferometer.services.timed_socket import connect, receive_into, send_all
 from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import (
     REFUSED,
@@ -69,13 +71,17 @@ class GrpcControl:
     def call_again(self, method: str, request: Message, reply: type[Reply]) -> Reply:
         """A call whose time matters, on a connection that is kept for it: opening one on a busy machine takes long."""
         rendered = render_call(self.block(method), request.SerializeToString())
+        deadline = self._deadline(None)
         try:
             if self._kept is not None and not self._kept[1].http2.can_open:
                 self._release()  # the server takes no more calls on it
             if self._kept is None:
-                self._kept = self._connect(TIMEOUT_S), GrpcConnection()
+                self._kept = self._connect(deadline), GrpcConnection()
                 weakref.finalize(self, self._kept[0].close)
-            return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc()))
+            return reply.FromString(_exchange(*self._kept, rendered, method, self._not_grpc(), deadline))
+        except TimeoutError as error:
+            self._release()
+            raise self._late(method, error) from error
         except (OSError, PeerError, DecodeError):  # a server may close a connection that is idle
             self._release()
             return self.call(method, request, reply)
@@ -86,7 +92,7 @@ class GrpcControl:
             self._kept = None
 
     def call(
-        self, method: str, request: Message, reply: type[Reply], *, timeout_s: float = TIMEOUT_S
+        self, method: str, request: Message, reply: type[Reply], *, timeout_s: float | None = None
     ) -> Reply:
         """The reply, or a PeerError with the server's words."""
         message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
@@ -95,16 +101,19 @@ class GrpcControl:
         except DecodeError as error:
             raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
 
-    def call_bytes(self, method: str, request: bytes, *, timeout_s: float = TIMEOUT_S) -> bytes:
+    def call_bytes(self, method: str, request: bytes, *, timeout_s: float | None = None) -> bytes:
         """The same with messages that are encoded already."""
         rendered = render_call(self.block(method), request)
         endpoint = self._connection.endpoint
         MESSAGES.debug("> %s, %d bytes", method, len(request))
+        deadline = self._deadline(timeout_s)
         try:
-            with self._connect(timeout_s) as sock:
-                message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc())
+            with self._connect(deadline) as sock:
+                message = _exchange(sock, GrpcConnection(), rendered, method, self._not_grpc(), deadline)
             MESSAGES.debug("< %s, %d bytes", method, len(message))
             return message
+        except TimeoutError as error:
+            raise self._late(method, error) from error
         except (ConnectionResetError, BrokenPipeError) as error:
             raise PeerError(f"{endpoint.authority} closed the connection", remedy=self._not_grpc()) from error
         except OSError as error:
@@ -117,23 +126,23 @@ class GrpcControl:
         also = "our certificate if it wants one" if is_secure else "whether it needs TLS (--ssl-grpc-use-ssl)"
         return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 
-    def _connect(self, timeout_s: float) -> socket.socket:
+    def _deadline(self, timeout_s: float | None) -> Deadline:
+        return Deadline.after(self._connection.timeout_s if timeout_s is None else timeout_s)
+
+    def _late(self, method: str, error: TimeoutError) -> PeerError:
+        endpoint = self._connection.endpoint
+        scheme = "grpcs" if endpoint.tls is not None else "grpc"
+        return late(f"{scheme}://{endpoint.authority}/{self._service}/{method}", error)
+
+    def _connect(self, deadline: Deadline) -> socket.socket:
         endpoint = self._connection.endpoint
         context = None
         if endpoint.tls is not None:
             from inferometer.services.tls import tls_context
 
             context = tls_context(endpoint.tls)
-        sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a call may wait for a delayed ACK
-        if endpoint.tls is None or context is None:
-            return sock
-        context.set_alpn_protocols(["h2"])
-        try:
-            return context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
-        except OSError:
-            sock.close()
-            raise
+            context.set_alpn_protocols(["h2"])
+        return connect(endpoint, deadline, context)
 
 
 def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
@@ -144,7 +153,12 @@ def document(message: Message, shape: Shape, method: str) -> Mapping[str, Any]:
 
 
 def _exchange(
-    sock: socket.socket, connection: GrpcConnection, request: Http2Request, method: str, not_grpc: str
+    sock: socket.socket,
+    connection: GrpcConnection,
+    request: Http2Request,
+    method: str,
+    not_grpc: str,
+    deadline: Deadline,
 ) -> bytes:
     connection.open(None, request, keep=True)
     buffer = bytearray(BUFFER)
@@ -152,8 +166,8 @@ def _exchange(
     while True:
         while connection.http2.wants_to_send:
             for chunk in connection.take():
-                sock.sendall(chunk)
-        length = sock.recv_into(buffer)
+                send_all(sock, chunk, deadline)
+        length = receive_into(sock, buffer, deadline)
         for _, ending, part in connection.receive(buffer, length) if length else connection.eof():
             if ending is None:
                 message = bytes(part or b"")

@@ -5,17 +5,18 @@ import socket
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.deadline import Deadline, DeadlineError
 from inferometer.base.errors import MissingError, PeerError
 from inferometer.base.messages import MESSAGES
 from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
-from inferometer.services.endpoint import Connection, Endpoint, without_key
+from inferometer.services.endpoint import Connection, without_key
+from inferometer.services.timed_socket import connect, receive_into, send_all
 from inferometer.wire.http1 import Head, ReplyDecoder, encode_request
 
 if TYPE_CHECKING:
     import ssl
 
-TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0  # large models take their time
 LARGEST_BODY = 256 << 20
 BUFFER = 64 * 1024
@@ -30,7 +31,7 @@ class BadReply(Exception):
 
 
 class HttpControl:
-    """GET and POST of JSON documents."""
+    """GET and POST of JSON documents. A call has `timeout_s` for its whole reply; None is that of the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -43,18 +44,18 @@ class HttpControl:
     def __reduce__(self) -> tuple[Any, ...]:
         return HttpControl, (self._connection,)  # a TLS context cannot be pickled
 
-    def get(self, path: str, shape: Shape, *, timeout_s: float = TIMEOUT_S) -> Any:
+    def get(self, path: str, shape: Shape, *, timeout_s: float | None = None) -> Any:
         """The answer, in this shape."""
         return self._answer("GET", path, self._call("GET", path, None, timeout_s), shape)
 
     def post(
-        self, path: str, document: Any, shape: Shape | None = None, *, timeout_s: float = TIMEOUT_S
+        self, path: str, document: Any, shape: Shape | None = None, *, timeout_s: float | None = None
     ) -> Any:
         """The answer in this shape; without one only an error matters."""
         text = self._call("POST", path, json.dumps(document).encode(), timeout_s)
         return None if shape is None else self._answer("POST", path, text, shape)
 
-    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float) -> bytes:
+    def _call(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> bytes:
         status, text = self.exchange(method, path, body, timeout_s=timeout_s)
         if status != 200:
             kind = MissingError if status in (404, 405, 501) else PeerError
@@ -77,25 +78,26 @@ class HttpControl:
         body: bytes | None = None,
         *,
         headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> tuple[int, bytes]:
         """Status and body of whatever the server answers; `headers` go with a body."""
         path = self._connection.endpoint.prefix + path or "/"
         given = (*self._headers(), *(() if body is None else headers))
         length = None if body is None else len(body)
         MESSAGES.debug("> %s %s, %d bytes", method, path, length or 0)
-        head, text = self._send(encode_request(method, path, given, length) + (body or b""), timeout_s)
+        request = encode_request(method, path, given, length) + (body or b"")
+        head, text = self._send(request, path, timeout_s)
         MESSAGES.debug("< %d %s, %d bytes", head.status, printable(head.reason), len(text))
         return head.status, text
 
     def location(self, path: str, *, timeout_s: float) -> str:
         """Where a GET is redirected to; nothing where it is not."""
-        head, _ = self._send(encode_request("GET", path, self._headers(), None), timeout_s)
+        head, _ = self._send(encode_request("GET", path, self._headers(), None), path, timeout_s)
         return head.get("Location") or ""
 
     def infer(self, request: bytes) -> tuple[str | None, bytes]:
         """Send a request that is rendered already: length of the reply's JSON header, if it has one, and body."""
-        head, body = self._send(request, TIMEOUT_S)
+        head, body = self._send(request, "", None)
         if head.status != 200:
             raise PeerError(self._reason(body) or f"the server answered with status {head.status}")
         return head.get("Inference-Header-Content-Length"), body
@@ -109,34 +111,36 @@ class HttpControl:
     def _reason(self, text: bytes) -> str:
         return without_key(reason_of(text), self._connection.key)
 
-    def _send(self, request: bytes, timeout_s: float) -> tuple[Head, bytes]:
+    def _send(self, request: bytes, path: str, timeout_s: float | None) -> tuple[Head, bytes]:
         endpoint = self._connection.endpoint
+        deadline = Deadline.after(self._connection.timeout_s if timeout_s is None else timeout_s)
         try:
-            with closing(self._connect(endpoint, timeout_s)) as sock:
-                sock.sendall(request)
-                return _reply(sock)
+            with closing(connect(endpoint, deadline, self._context)) as sock:
+                send_all(sock, request, deadline)
+                return _reply(sock, deadline)
+        except TimeoutError as error:
+            url = f"{endpoint._replace(prefix='')}{path or endpoint.prefix}"
+            raise late(url, error) from error
         except (OSError, BadReply) as error:
             why, remedy = why_unreachable(error)
             raise PeerError(f"{endpoint} cannot be reached: {why}", remedy=remedy) from error
 
-    def _connect(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
-        sock = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if endpoint.tls is None or self._context is None:
-            return sock
-        try:
-            return self._context.wrap_socket(sock, server_hostname=endpoint.tls.server_name or endpoint.host)
-        except OSError:
-            sock.close()
-            raise
+
+def late(url: str, error: TimeoutError) -> PeerError:
+    """The sentence about a reply that was not complete by its deadline."""
+    said = str(error) if isinstance(error, DeadlineError) else f"in time ({error})"
+    return PeerError(
+        f"{url} did not send a complete reply {said}",
+        remedy="check the address given with -u, and whether the server is overloaded",
+    )
 
 
-def _reply(sock: socket.socket) -> tuple[Head, bytes]:
+def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
     """Not more than memory has room for, and not less than was announced."""
     decoder = ReplyDecoder(keep=True)
     buffer = bytearray(BUFFER)
     while True:
-        length = sock.recv_into(buffer)
+        length = receive_into(sock, buffer, deadline)
         if not (length or decoder.received):
             raise ConnectionResetError("it closed the connection without an answer")
         is_first = not decoder.received

@@ -13,19 +13,21 @@ import json
 import os
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError, ending
 from inferometer.base.errors import LocalError, PeerError, UsageError
+from inferometer.base.units import plain_number
 from inferometer.base.writing import writing
 from inferometer.services.discovery import ModelControl, ready_models
 from inferometer.services.kind import Document
 from inferometer.services.undo import Guard, Undo
 
-GUARD_S = 120.0  # how long the guard tries
+GUARD_S = 600.0  # how long the guard tries: a load may take this long
+LOCK_S = GUARD_S + 60.0
 _PAUSE_S = 0.1
 
 Say = Callable[[str], None]
@@ -98,8 +100,16 @@ class Originals:
             return
         try:
             if not self.keep:
-                _put_back(self._control, self._kept, self._loaded, is_forced=False)
+                with ending(last_s=UNDO_LAST_S):
+                    _put_back(self._control, self._kept, self._loaded, is_forced=False)
             self._kept.clear()
+        except PeerError as error:
+            minutes = plain_number(GUARD_S / 60)
+            raise PeerError(
+                error.message,
+                remedy=f"a background process goes on trying for {minutes} min; if the server stays as it is, "
+                f"{error.remedy}",
+            ) from error
         finally:
             if not self._kept:
                 self._path.unlink(missing_ok=True)
@@ -160,6 +170,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _locked(path: Path, server: str, say: Say) -> int:
     """The open file, once nobody else holds it; a guard that is at work is waited for, another run is not."""
     is_told = False
+    deadline = Deadline.after(LOCK_S)
     while True:
         with writing(path):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -176,7 +187,13 @@ def _locked(path: Path, server: str, say: Say) -> int:
             if not is_told:
                 say(f"The last run at {server} was killed: waiting for its guard to put the models back")
             is_told = True
-            time.sleep(_PAUSE_S)
+            try:
+                deadline.sleep(_PAUSE_S)
+            except DeadlineError as late:
+                raise PeerError(
+                    f"the models of {server} were not put back by the guard of the last run {late}",
+                    remedy="wait, or load them again by hand",
+                ) from late
             continue
         if os.fstat(file).st_nlink:  # else it was removed by whoever held it
             return file

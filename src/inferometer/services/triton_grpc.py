@@ -13,7 +13,7 @@ from inferometer.options.options import Options
 from inferometer.services.discovery import ModelState, describe_model, plain_sentence
 from inferometer.services.endpoint import Connection
 from inferometer.services.grpc_control import GrpcControl, document
-from inferometer.services.http_control import LOAD_TIMEOUT_S, TIMEOUT_S
+from inferometer.services.http_control import LOAD_TIMEOUT_S
 from inferometer.services.kind import Document, Service
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, load_messages, raw_input
 from inferometer.services.shared_memory import Placed, Placement, RegionFields, RegionPart, maybe_part, placed
@@ -37,7 +37,7 @@ class TritonGrpc(Service):
 
     # --- control calls
 
-    def _call(self, method: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Any:
+    def _call(self, method: str, timeout_s: float | None = None, **fields: Any) -> Any:
         asked = getattr(service_pb2, f"{method}Request")(**fields)
         reply = getattr(service_pb2, f"{method}Response")
         return self._control.call(method, asked, reply, timeout_s=timeout_s)

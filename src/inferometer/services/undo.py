@@ -13,14 +13,14 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError, ending, within
 from inferometer.base.errors import MissingError, PeerError, UsageError
 from inferometer.base.interpreter import module_command
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import monotonic_ns
 
 if TYPE_CHECKING:
     from inferometer.options.options import Options
@@ -29,6 +29,7 @@ OWNER_TIMEOUT_S = 2.0
 GONE_NS = 500_000_000
 TRACE_TIMEOUT_S = 60.0
 _PAUSE_S = 0.05
+_MARGIN_S = 0.5
 
 
 class Undo(NamedTuple):
@@ -42,21 +43,24 @@ class Undo(NamedTuple):
 
         A server that refuses connections for a while is gone, and so is the change.
         """
-        begun_ns = refused_ns = monotonic_ns()
+        refused_ns = monotonic_ns()
+        deadline = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
         while True:
             try:
-                self.call()
+                with ending(last_s=UNDO_LAST_S):
+                    self.call()
             except PeerError as error:
                 now_ns = monotonic_ns()
                 if not isinstance(error.__cause__, ConnectionRefusedError):
                     refused_ns = now_ns
                 elif now_ns - refused_ns >= GONE_NS:
                     return True
-                if now_ns - begun_ns >= timeout_s * NS_PER_S:
-                    return False
             else:
                 return True
-            time.sleep(_PAUSE_S)
+            try:
+                deadline.sleep(_PAUSE_S)
+            except DeadlineError:
+                return False
 
 
 class Guard:
@@ -104,7 +108,8 @@ def guarded(undo: Undo) -> Iterator[Callable[[], None]]:
 
     def attempt() -> None:
         nonlocal is_needed
-        is_needed = not undo.is_done(OWNER_TIMEOUT_S)
+        with within(OWNER_TIMEOUT_S + _MARGIN_S):  # a single call that hangs must not take longer either
+            is_needed = not undo.is_done(OWNER_TIMEOUT_S)
 
     guard.add(undo)
     try:

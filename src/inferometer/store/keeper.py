@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from inferometer.base.answer_file import to_json
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.secrets import redacted
-from inferometer.base.signals import INTERRUPTED, UNREAD
+from inferometer.base.signals import UNREAD, interrupted_code
 from inferometer.base.text import to_stderr
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.commit import CommitReader
@@ -124,7 +124,7 @@ class Keeper:
         elif isinstance(error, InferometerError):
             self.end(error.exit_code, str(error))
         elif isinstance(error, KeyboardInterrupt):
-            self.end(INTERRUPTED, "interrupted")
+            self.end(interrupted_code(), "interrupted")
         elif isinstance(error, BrokenPipeError):
             self.end(UNREAD, "the reader of its output has gone")
         elif error is not None:

@@ -1,9 +1,11 @@
 """Where the variants of a trial are loaded: in a server, or in the workers themselves."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
+from inferometer.base.deadline import End, ending
 from inferometer.base.errors import PeerError, UsageError
 from inferometer.server.in_process import Host, ModelFolder, installation
 from inferometer.server.wheel import find_wheel
@@ -151,6 +153,10 @@ class ServerDeployment(Deployment):
     # --- models
 
     def base_config(self, model: str) -> Fields:
+        with self._while_it_runs():
+            return self._base_config(model)
+
+    def _base_config(self, model: str) -> Fields:
         known = self._repository
         names = {row.name for row in known.index()}
         if model not in names:
@@ -195,11 +201,18 @@ class ServerDeployment(Deployment):
         if any(variant.composing for variant in variants):
             # An ensemble keeps the members it was loaded with, so everything is loaded again when one changes.
             stale = wanted
-        for variant in stale:
-            self._loaded.pop(variant.model, None)
-            _load(known, variant.model, {**variant.config, "name": variant.model})
-            self._loaded[variant.model] = variant.key
+        with self._while_it_runs():
+            for variant in stale:
+                self._loaded.pop(variant.model, None)
+                _load(known, variant.model, {**variant.config, "name": variant.model})
+                self._loaded[variant.model] = variant.key
         return True
+
+    def _while_it_runs(self) -> contextlib.AbstractContextManager[None]:
+        """Calls in this context end with a server of ours: processes that it started may keep its connections open."""
+        if not self._is_ours:
+            return contextlib.nullcontext()
+        return ending(End("the server ended", check=lambda: not self._server.is_running()))
 
     def _note(self, models: Sequence[str]) -> None:
         """What was there before, where that is somebody else's."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns, plain_number, share
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
 SLICES = 20  # windows per trial, at most
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
-PATIENCE_NS = 3 * NS_PER_S  # with a trial that runs when the user wants to end
+PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # with a trial that runs when the user wants to end
 MOST_WARM = 64  # requests to warm up with
+HURRIED_NS = NS_PER_S // 2  # the same where the search has to end
 QUIET_NS = 2 * NS_PER_S  # when a load has ended, replies are waited for as long as some come in this time
 LEAVING_S = 2.0  # that processes of the variant before may take to end
 _POLL_S = 0.02
@@ -65,6 +67,7 @@ class _Patience:
 
     def is_over(self) -> bool:
         if not self.is_asked():
+            self.since_ns = None
             return False
         if self.since_ns is None:
             self.since_ns = monotonic_ns()
@@ -411,9 +414,11 @@ def drained(instrument: Instrument, level: Level) -> int:
     longest = 0 if level.measurement is None else level.measurement.latency.max_ns
     patience_ns = max(QUIET_NS, 3 * longest)
     instrument.load.apply(Closed(0, 0))  # the count of 0 says that nothing is waited for
-    heard_ns = instrument.clock()
+    heard_ns = begun_ns = instrument.clock()
     while True:
         collected = instrument.load.collect(instrument.clock() + FAR_NS)
+        if instrument.watcher.is_interrupted() and collected.seen_ns - begun_ns > HURRIED_NS:
+            return 0  # no other variant follows that they would disturb
         if collected.is_finished or collected.seen_ns - heard_ns > patience_ns:
             return collected.outstanding
         if len(collected.records):

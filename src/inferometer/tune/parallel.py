@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.stats.watcher import Watcher
@@ -21,7 +22,7 @@ from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Status, Trial
 
 LOOK_S = 0.2  # at what has ended, and whether the user wants to end
-GRACE_S = 10.0  # for trials to end when the user wants to
+GRACE_S = CALL_LAST_S + 0.5  # for trials to end when the search has to, the way to their servers included
 FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
 MOST_LOSSES = 2  # of servers during the same trial: then it is taken to be the reason
 

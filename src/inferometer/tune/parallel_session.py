@@ -5,15 +5,16 @@ ask the search -> start the trial on one of the servers -> write the journal as 
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 import inferometer
-from inferometer.base.units import monotonic_ns
+from inferometer.base.deadline import End
+from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.observe.host import describe_host
 from inferometer.server.repository import example_repository
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
 from inferometer.tune.journal import Journal
 from inferometer.tune.machine import ServerMachine
@@ -28,7 +29,7 @@ from inferometer.tune.prepare import (
     own_config,
     with_gpu_figures,
 )
-from inferometer.tune.search.search import Proposal, SearchMessage, SearchSteps, SkippedProposal
+from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.server_agent import ServerJob
 from inferometer.tune.session import (
     key_of,
@@ -98,7 +99,9 @@ def profile_in_parallel(
                 seed=seed,
                 gpus={uuid: gpu for machine in servers.machines for uuid, gpu in machine.gpus.items()},
             )
-            lab = _Lab(settings, servers, journal, names, watcher, has_measured, since_ns)
+            budget_s = settings.search.budget_s
+            end_ns = None if budget_s is None else since_ns + round(budget_s * NS_PER_S)
+            lab = _Lab(settings, servers, journal, names, watcher, has_measured, since_ns, End(SPENT, end_ns))
             study = run_in_parallel(lab, steps, study)
             has_measured = has_measured or bool(study.measured)
             yield study
@@ -160,6 +163,7 @@ class _Lab:
     watcher: Watcher
     has_measured: bool
     since_ns: int
+    budget: End = field(default_factory=lambda: End(SPENT))
 
     def sent(self, models: Sequence[str]) -> str:
         options = {name: row for name, row in sent_options(self.settings).items() if name in models}
@@ -176,7 +180,14 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
     """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
     retry = lab.journal.recall(f"ended {study.name}") is not None
     doing = ParallelTrials(
-        lab.servers, lab.journal, lab.watcher, lab.key_of, study.name, retry, lab.has_measured, lab.since_ns
+        lab.servers,
+        lab.journal,
+        until(lab.watcher, lab.budget.is_over),
+        lab.key_of,
+        study.name,
+        retry,
+        lab.has_measured,
+        lab.since_ns,
     )
     skipped: list[Trial] = []
     count = 0  # trials that were told of
@@ -212,7 +223,7 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
                 lab.watcher.tried(trial)
             count = len(doing.trials)
             if told is None:
-                return ended("interrupted")
+                return ended("interrupted" if lab.watcher.is_interrupted() else SPENT)
 
 
 def _rows(servers: ClusterServers, doing: ParallelTrials) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 import contextlib
 import pickle
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
+from inferometer.base.deadline import UNDO_LAST_S, Deadline, DeadlineError
 from inferometer.base.errors import InferometerError, LocalError
 from inferometer.cluster.ray_messages import (
     SERVER,
@@ -108,7 +108,7 @@ class RayServers:
                     self._ask_all(CloseServer(), CLOSE_S)
                 ray.send(EndClients(self._actors))
                 with contextlib.suppress(InferometerError):
-                    ray.expect(ClientsEnded, ASK_S)
+                    ray.expect(ClientsEnded, ASK_S, is_end=True)
         finally:
             self._ray = None
             ray.__exit__()
@@ -166,7 +166,7 @@ class RayServers:
         return self._wait_for([self._ask(*row) for row in enumerate(questions)], limit_s)
 
     def _wait_for(self, numbers: Sequence[int], limit_s: float) -> Sequence[ServerAnswer | ServerLost]:
-        ray, deadline = self._opened, time.monotonic() + limit_s
+        ray, deadline = self._opened, Deadline.after(limit_s, last_s=UNDO_LAST_S)
         found: dict[int, ServerAnswer | ServerLost] = {}
         while True:
             for number in numbers:
@@ -175,13 +175,13 @@ class RayServers:
                     found[number] = answer
             if len(found) == len(numbers):
                 return [found[number] for number in numbers]
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            try:
+                ray.read(deadline.wait_s())
+            except DeadlineError as late:
                 raise LocalError(
-                    "a server on the Ray cluster did not answer in time",
+                    f"a server on the Ray cluster did not answer {late}",
                     remedy="its node may be overloaded or out of reach; `ray status` tells of the cluster",
-                )
-            ray.read(min(left_s, 0.5))
+                ) from late
 
     def _maybe_answer(self, number: int) -> ServerAnswer | ServerLost | None:
         said = self._opened.said.pop(number, None)

@@ -9,7 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from inferometer.base.deadline import End, ending
 from inferometer.base.errors import InferometerError, UsageError
+from inferometer.base.units import monotonic_ns
 from inferometer.observe.host import Nvml, open_nvml, processor
 from inferometer.options.options import Options
 from inferometer.server.repository import example_repository
@@ -106,9 +108,9 @@ class ServerAgent:
         self._launch = job.launch
         if job.has_examples:
             self._launch = replace(job.launch, repositories=(example_repository(),))
-        self._is_interrupted = False
+        self._interrupt = End("the search had to end")
         self._deployment: Deployment | None = None
-        watcher = completed(SimpleNamespace(is_interrupted=lambda: self._is_interrupted))
+        watcher = completed(SimpleNamespace(is_interrupted=self._interrupt.is_over))
         self._meter = EngineMeter(job.options, job.effort, job.prompts, watcher)
         self._cores: tuple[int, ...] = ()
 
@@ -130,13 +132,15 @@ class ServerAgent:
                 return self._opened.base_config(model)
             case MeasureTrial(proposal):
                 keep_to(self._cores)
-                return attempted(proposal, self._opened, self._meter)
+                with ending(self._interrupt):
+                    return attempted(proposal, self._opened, self._meter)
             case InterruptTrial():
-                self._is_interrupted = True
+                self._interrupt.at_ns = monotonic_ns()
             case CloseServer():
                 self._meter.close()
                 if self._deployment is not None:
-                    self._deployment.close()
+                    with ending(self._interrupt):
+                        self._deployment.close()
         return ServerDid()
 
     @property

@@ -4,23 +4,24 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError
 from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.threads import users_environment
 from inferometer.base.units import plain_number
 from inferometer.observe.host import open_nvml
 from inferometer.server.embedded import EmbeddedTriton
-from inferometer.server.guarded import GuardedProcess, end_words, telling_lines
+from inferometer.server.guarded import GuardedProcess, end_words, ends, telling_lines
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
 
 STOP_S = 5  # for a container to end by itself
+ENGINE_S = 10.0  # for docker to answer
 
 
 class ModelServer(Protocol):
@@ -82,14 +83,15 @@ def local_addresses(ports: Ports) -> Addresses:
 def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[[str], LocalError]) -> None:
     """Poll until the server is ready. Its end or the deadline is an error; whatever the error is, it is stopped."""
     known = repository(server.addresses, ServerAccess())
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     try:
         while not known.is_ready():
             if not server.is_running():
                 raise explained("the server ended instead of starting")
-            if time.monotonic() > deadline:
-                raise explained(f"the server was not ready after {plain_number(timeout_s)} s")
-            time.sleep(0.05)
+            try:
+                deadline.sleep(0.05)
+            except DeadlineError as late:
+                raise explained(f"the server was not ready {late}") from late
     except BaseException:
         server.stop()
         raise
@@ -286,7 +288,13 @@ class DockerServer:
         return [*words, "tritonserver", *server_words(launch, ports)]
 
     def _check_engine(self) -> None:
-        done = self._run("version", "--format", "{{.Server.Version}}", timeout_s=30)
+        try:
+            done = self._run("version", "--format", "{{.Server.Version}}", timeout_s=ENGINE_S)
+        except subprocess.TimeoutExpired:
+            raise UsageError(
+                f"docker does not answer within {plain_number(ENGINE_S)} s",
+                remedy="check that its service is well",
+            ) from None
         if done.returncode:
             raise UsageError(
                 f"docker cannot be used: {done.stderr.decode(errors='replace').strip()}",
@@ -313,10 +321,19 @@ class DockerServer:
         process, self._process = self._process, None
         if process is None:
             return
-        self._run("stop", "--time", str(STOP_S), self._name, timeout_s=60)
+        deadline = Deadline.after(2 * STOP_S, last_s=STOP_LAST_S)
         try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
+            grace_s = int(deadline.left_s() / 2)
+            self._run("stop", "--time", str(grace_s), self._name, timeout_s=deadline.left_s())
+        except (DeadlineError, subprocess.TimeoutExpired):  # it is removed without us having waited for it
+            subprocess.Popen(
+                [self._docker, "rm", "--force", self._name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ).returncode = 0  # it outlives us on purpose: no ResourceWarning
+        if not ends(process, deadline):
             process.kill()
             process.wait()
 

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 
 import inferometer
+from inferometer.base.deadline import End, ending
 from inferometer.base.errors import LocalError, PeerError
-from inferometer.base.units import NS_PER_S, monotonic_ns
+from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
 from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
-from inferometer.stats.watcher import Watcher
+from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
 from inferometer.tune.attempt import attempted
 from inferometer.tune.deployment import Deployment, open_deployment
@@ -53,28 +54,42 @@ def profile(
     has_gpus = nvml is not None
     idle: tuple[Trial, ...] | None = None
     since_ns = monotonic_ns()
+    budget = budget_end(settings)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
-        meter = _engine(settings, watcher) if make_meter is None else make_meter(settings)
+        meter = (
+            _engine(settings, until(watcher, budget.is_over)) if make_meter is None else make_meter(settings)
+        )
         stack.callback(meter.close)
         names = VariantNames.of(journal.variants())
         deployment: Deployment | None = None
         has_measured = False
         watcher.planned(None, settings.search.budget_s)
         for group in groups(settings):
-            before, deployment = (
-                deployment,
-                _deployment_for(settings, group, deployment, meter, stack, watcher),
-            )
+            _restart(budget, since_ns, settings)
+            opening = _Opening(settings, meter, stack, watcher, budget)
+            with ending(budget):
+                before, deployment = deployment, _deployment_for(opening, group, deployment)
             if deployment is not before:
                 watcher.said(_where(settings, deployment), is_detail=True)
             if before is None:
-                _warn_of_others(settings, deployment, watcher)
+                with ending(budget):
+                    _warn_of_others(settings, deployment, watcher)
             if idle is None:
                 idle = _idle(settings, nvml)
-            budget_s = settings.search.budget_s
-            runner = TrialRunner(deployment, meter, journal, names, watcher, has_measured, since_ns, budget_s)
-            problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
+            runner = TrialRunner(
+                deployment,
+                meter,
+                journal,
+                names,
+                watcher,
+                has_measured,
+                since_ns,
+                settings.search.budget_s,
+                budget,
+            )
+            with ending(budget):
+                problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
             problem = replace(problem, seed=seed_of(settings, journal))
             name, steps = choose(settings.search.method, problem, names)
             if settings.must_know_gpus:
@@ -96,6 +111,17 @@ def profile(
             since_ns = monotonic_ns()
             if watcher.is_interrupted():
                 return
+
+
+def budget_end(settings: TuneSettings) -> End:
+    """When the time for one search is over, which is known once it begins."""
+    budget_s = settings.search.budget_s
+    return End("" if budget_s is None else f"the budget of {plain_number(round(budget_s, 1))} s was spent")
+
+
+def _restart(budget: End, since_ns: int, settings: TuneSettings) -> None:
+    if settings.search.budget_s is not None:
+        budget.at_ns = since_ns + round(settings.search.budget_s * NS_PER_S)
 
 
 def _where(settings: TuneSettings, deployment: Deployment) -> str:
@@ -132,20 +158,30 @@ def _idle(settings: TuneSettings, nvml: Nvml | None) -> tuple[Trial, ...]:
     return (watch_idle(nvml.read, settings.idle_s, settings.launch.metrics_interval_ms / 1000),)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What it takes to open a deployment, and to close it in the end."""
+
+    settings: TuneSettings
+    meter: Meter
+    stack: contextlib.ExitStack
+    watcher: Watcher
+    budget: End
+
+    def close(self, deployment: Deployment) -> None:
+        with ending(self.budget):
+            deployment.close()
+
+
 def _deployment_for(
-    settings: TuneSettings,
-    group: Sequence[ModelSettings],
-    deployment: Deployment | None,
-    meter: Meter,
-    stack: contextlib.ExitStack,
-    watcher: Watcher,
+    opening: _Opening, group: Sequence[ModelSettings], deployment: Deployment | None
 ) -> Deployment:
     """The deployment for these models: another one where a model has server flags of its own.
 
     The meter's connections are closed before a server ends, since it waits for those that are open.
     """
-    own = group[0]
-    launch = launch_of(settings)
+    own, meter = group[0], opening.meter
+    launch = launch_of(opening.settings)
     is_special = bool(own.server_flags or own.environment)
     if deployment is not None:
         if not is_special and not deployment.is_special:
@@ -154,10 +190,11 @@ def _deployment_for(
         deployment.close()
     flags, environment = own.server_flags or launch.flags, own.environment or launch.environment
     launch = replace(launch, flags=flags, environment=environment)
-    fresh = open_deployment(launch, partial(watcher.said, is_warning=True))
+    fresh = open_deployment(launch, partial(opening.watcher.said, is_warning=True))
     fresh.is_special = is_special
-    stack.enter_context(fresh)
-    stack.callback(meter.forget)
+    fresh.__enter__()
+    opening.stack.callback(opening.close, fresh)
+    opening.stack.callback(meter.forget)
     return fresh
 
 
@@ -213,6 +250,7 @@ class TrialRunner:
     has_measured: bool = False  # another model of this session was, so the set-up works
     since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
     budget_s: float | None = None
+    budget: End = field(default_factory=lambda: End("the budget was spent"))
 
     def lap_s(self) -> float:
         """Seconds since the last call, or since the session began: all of its time is in the cost of some trial."""
@@ -245,7 +283,8 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
         else:
             known = _known(runner, event, retry=retry)
             spent_s = sum(trial.cost_s for trial in trials)
-            if known is None and runner.budget_s is not None and spent_s >= runner.budget_s:
+            is_spent = runner.budget.is_over() or (runner.budget_s is not None and spent_s >= runner.budget_s)
+            if known is None and is_spent:
                 return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
@@ -257,11 +296,16 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             told = fresh[-1]
             attempts += known is None and not told.lacks_memory
             successes += told.is_measured
-            if attempts >= FIRST_ATTEMPTS and not successes and not runner.watcher.is_interrupted():
+            if attempts >= FIRST_ATTEMPTS and not successes and not is_ending(runner):
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
                     remedy="mend the model or its settings, and look at the server's log",
                 )
+
+
+def is_ending(runner: TrialRunner) -> bool:
+    """Whether the user or the budget has ended the search, perhaps in the middle of a trial."""
+    return runner.watcher.is_interrupted() or runner.budget.is_over()
 
 
 def tell(watcher: Watcher, message: SearchMessage) -> None:
@@ -316,8 +360,8 @@ def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
-        if not found[-1].is_measured and runner.watcher.is_interrupted():
-            break  # the user may have ended it: the next session tries it again
+        if not found[-1].is_measured and is_ending(runner):
+            break  # that may be the reason: the next session tries it again
         runner.journal.add(found[-1], proposal.variants, study=study)
     return found
 
@@ -326,7 +370,10 @@ def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
     """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
     were measured."""
     number = runner.journal.next_number()
-    found = attempted(proposal, runner.deployment, runner.meter, partial(runner.watcher.said, is_detail=True))
+    with ending(runner.budget):
+        found = attempted(
+            proposal, runner.deployment, runner.meter, partial(runner.watcher.said, is_detail=True)
+        )
     if not runner.has_measured:
         found.check_mistake(proposal)
     return replace(found.trial(proposal, number), cost_s=runner.lap_s(), key=stored_key(runner, proposal))

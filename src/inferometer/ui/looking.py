@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.measure.address import address
+from inferometer.measure.address import connection_to
 from inferometer.measure.recognize import ManyModelsError, describe, open_service, recognized
 from inferometer.model.spec import TensorSpec
 from inferometer.options.command_line import read
@@ -27,7 +27,7 @@ def look_at(measure: Startable, filled: Filled) -> dict[str, Any]:
         return {"server": _title(error.options), "models": error.names, "inputs": [], "outputs": []}
     if not KINDS[found.service_kind].needs_model:
         return {"server": _title(found), "models": [], "inputs": [], "outputs": [], "said": said}
-    connection = Connection(address(found), found.headers)
+    connection = connection_to(found)
     spec = describe(open_service(found, connection), found, connection, "measure", is_found=True)
     return {
         "server": _title(found),

@@ -1,6 +1,7 @@
 """Runs the browser interface until it is interrupted, or until nobody has looked at it for a while."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -68,6 +69,8 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
 
 async def _serve(server: uvicorn.Server, listener: socket.socket, site: Site, idle_s: float | None) -> None:
     steps = asyncio.create_task(_steps(server, site, idle_s))
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGHUP, None)
     try:
         await server.serve(sockets=[listener])
     finally:

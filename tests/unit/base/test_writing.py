@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.base import writing as writing_module
 from inferometer.base.errors import LocalError
 from inferometer.base.writing import Outputs, replacing, unwritten, write_file, writing
 
@@ -103,3 +104,14 @@ def test_a_file_that_is_not_asked_for_is_not_written(tmp_path):
     outputs.file(str(tmp_path / "x.json"), written.append)
     outputs.settle()
     assert written == [tmp_path / "x.json"]
+
+
+def test_a_named_pipe_that_nobody_reads_is_given_up_with_a_word(tmp_path, monkeypatch, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(writing_module, "READER_S", 0.2)
+    monkeypatch.setattr(writing_module, "NOTICE_S", 0)
+    with pytest.raises(
+        LocalError, match=r"pipe' could not be written: it is a named pipe, and nobody opened it"
+    ):
+        write_file(tmp_path / "pipe", "the answer")
+    assert "Waiting for a reader of the named pipe" in capsys.readouterr().err

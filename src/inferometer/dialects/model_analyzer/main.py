@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError
-from inferometer.base.signals import drop_output, interruptible
+from inferometer.base.signals import drop_output, interrupted_code, interruptible, was_hung_up
 from inferometer.base.text import to_stderr
 from inferometer.base.threads import limit_threads
 from inferometer.dialects.model_analyzer import FAILURE, OK
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
         to_stderr(f"{mark} Model Analyzer encountered an error: {error}")
         return FAILURE
     except KeyboardInterrupt:
-        return FAILURE
+        return interrupted_code() if was_hung_up() else FAILURE
     except BrokenPipeError:
         return drop_output()
 
@@ -62,7 +62,7 @@ def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None)
         to_stderr(f"{program.mark} {name}: {error}")
         return FAILURE
     except KeyboardInterrupt:
-        return FAILURE
+        return interrupted_code() if was_hung_up() else FAILURE
 
 
 if __name__ == "__main__":

@@ -10,7 +10,14 @@ from inferometer.base.collecting import collect_rarely
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.messages import messages_shown
 from inferometer.base.notes import Note
-from inferometer.base.signals import Interrupts, drop_output, interruptible, received
+from inferometer.base.signals import (
+    Interrupts,
+    drop_output,
+    interrupted_code,
+    interruptible,
+    received,
+    was_hung_up,
+)
 from inferometer.base.text import decode_json, printable, to_stderr
 from inferometer.base.threads import limit_threads
 from inferometer.base.writing import Outputs
@@ -47,7 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     limit_threads()
     try:
         with interruptible():
-            return _run(sys.argv[1:] if argv is None else argv)
+            code = _run(sys.argv[1:] if argv is None else argv)
+            return interrupted_code() if was_hung_up() else code
     except InferometerError as error:
         to_stderr(f"error: {error}")
         return FAILURE
@@ -56,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:  # before the load, or after it
         _say(f"{received(*interrupt.args or (signal.SIGINT,))}\n")
         to_stderr("Received exit signal.")
-        return OK
+        return interrupted_code() if was_hung_up() else OK
 
 
 def _run(words: list[str]) -> int:
@@ -107,7 +115,7 @@ def _profile(options: "Options") -> int:
     _complain_of(setup.messages)
     _say(classic.settings_block(setup.result))
     result, outputs = setup.result, Outputs()
-    with Interrupts(fd=1, exit_code=0).caught() as interrupts:
+    with Interrupts(fd=1, exit_code=0, is_patient=True).caught() as interrupts:
         printer = _Printer(options, interrupts, has_header=classic.has_header(setup.result))
         for later in run(setup, printer):
             if len(later.levels) > len(result.levels):

@@ -1,0 +1,143 @@
+"""How long a call may take: a deadline over the whole exchange, cut short where the work around it has to end.
+
+    deadline = Deadline.after(20)          # when the call begins
+    sock.settimeout(deadline.wait_s())     # before each wait: a slice of what is left; DeadlineError when nothing is
+
+A time-out for each read is not enough: a peer that sends one byte at a time never runs into it. So a call computes its
+deadline once and passes it down.
+
+Work ends for reasons outside a call: a signal, a spent budget, a server that died. An `End` is such a reason. Calls
+made inside `ending(end)` may go on for a short while after it: first those that measure, then those that put back what
+was changed, last the wait for our own processes, so that a command is over within five seconds. That is why waits are
+cut into slices: a signal in the middle of one counts too.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from inferometer.base.units import NS_PER_S, monotonic_ns, plain_number
+
+SLICE_S = 0.1  # the longest single wait
+
+FOREVER_S = 1e9
+CALL_LAST_S = 1.0  # after an end: for calls under way and the figures of what was measured,
+UNDO_LAST_S = 2.2  # for putting back what was changed,
+STOP_LAST_S = 2.6  # and for our own processes to end
+
+
+class DeadlineError(TimeoutError):
+    """The text says which deadline passed."""
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """A reason why the work has to end, and since when it holds; None while it does not."""
+
+    why: str
+    at_ns: int | None = None
+    check: Callable[[], bool] | None = None  # tells that it holds, where nobody sets the time
+    is_hard: bool = False  # nothing goes on after it
+
+    def since_ns(self) -> int | None:
+        if self.at_ns is None and self.check is not None and self.check():
+            self.at_ns = monotonic_ns()
+        return self.at_ns
+
+    def is_over(self) -> bool:
+        since_ns = self.since_ns()
+        return since_ns is not None and monotonic_ns() >= since_ns
+
+
+INTERRUPT = End("the command was interrupted")
+"""Of this process: set by the first signal, for as long as the command runs."""
+
+
+class _Around(NamedTuple):
+    ends: tuple[End, ...] = ()
+    last_s: float = CALL_LAST_S
+
+
+_NOTHING = _Around()
+_AROUND: ContextVar[_Around] = ContextVar("around", default=_NOTHING)
+
+
+@contextmanager
+def ending(*ends: End, last_s: float | None = None) -> Iterator[None]:
+    """Deadlines made in this context pass `last_s` after any of these ends, or of those around it.
+
+    For plain calls, never around a `yield`: the context of a generator is that of its caller.
+    """
+    outer = _AROUND.get()
+    token = _AROUND.set(_Around((*outer.ends, *ends), outer.last_s if last_s is None else last_s))
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)
+
+
+def has_to_end() -> bool:
+    """Whether an end around this call holds already."""
+    return any(end.is_over() for end in (INTERRUPT, *_AROUND.get().ends))
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """All calls in this context together may take this long."""
+    end = End(
+        f"{plain_number(seconds)} s had passed", monotonic_ns() + round(seconds * NS_PER_S), is_hard=True
+    )
+    with ending(end):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The time by which a whole exchange has to be over."""
+
+    at_ns: int
+    limit_s: float
+    ends: tuple[End, ...]
+    last_ns: int
+
+    @classmethod
+    def after(cls, limit_s: float, *, last_s: float | None = None) -> Self:
+        around = _AROUND.get()
+        last_ns = round(min(around.last_s if last_s is None else last_s, FOREVER_S) * NS_PER_S)
+        ends = (INTERRUPT, *around.ends)
+        return cls(monotonic_ns() + round(limit_s * NS_PER_S), limit_s, ends, last_ns)
+
+    def left_s(self) -> float:
+        """Seconds until it passes, also because of an end; DeadlineError when it has."""
+        now_ns = monotonic_ns()
+        nearest_ns, words = self.at_ns, f"within {plain_number(self.limit_s)} s"
+        for end in self.ends:
+            since_ns = end.since_ns()
+            if since_ns is None:
+                continue
+            passes_ns = since_ns + (0 if end.is_hard else self.last_ns)
+            if passes_ns < nearest_ns:
+                nearest_ns, words = passes_ns, f"before {end.why}"
+        if now_ns >= nearest_ns:
+            raise DeadlineError(words)
+        return (nearest_ns - now_ns) / NS_PER_S
+
+    def wait_s(self, most_s: float = SLICE_S) -> float:
+        """How long the next wait may be; then ask again."""
+        return min(self.left_s(), most_s)
+
+    def has_passed(self) -> bool:
+        try:
+            self.left_s()
+        except DeadlineError:
+            return True
+        return False
+
+    def sleep(self, seconds: float) -> None:
+        """Wait this long in slices; DeadlineError when it passes meanwhile."""
+        until_ns = monotonic_ns() + round(seconds * NS_PER_S)
+        while (left_ns := until_ns - monotonic_ns()) > 0:
+            time.sleep(self.wait_s(min(left_ns / NS_PER_S, SLICE_S)))
