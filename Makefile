@@ -8,11 +8,11 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust twin fuzz torture capacity-check mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
-$(COMPILED) test tests unit quick fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
-$(COMPILED) test tests unit quick fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
+$(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
+$(COMPILED) test tests unit quick samples fuzz torture test-live: export OPENBLAS_NUM_THREADS := 1
 
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,9 +40,9 @@ test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all test
 	$(PYTHON) -m ruff check .
 	@$(MAKE) --no-print-directory -j 2 type tests
 
-# Many tests wait: more of them at once than there are cores. Whoever has no more takes from who has most.
+# Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py says who runs what.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 6 --dist worksteal
+	$(PYTHON) -m pytest -n 5 --dist loadscope
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)
@@ -85,12 +85,12 @@ type: $(STAMP)  ## strict types only
 	$(PYTHON) -m mypy
 
 unit: $(STAMP) $(BROWSER) $(COMPILED)  ## the quick tests: no real server
-	$(PYTHON) -m pytest -m 'not live' -n 3 --dist worksteal
+	$(PYTHON) -m pytest -m 'not live' -n 3 --dist loadscope
 
 quick: export INFEROMETER_QUICK := 1
 quick: $(STAMP)  ## linter and the quick tests, in half a minute: no server, no browser
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m pytest tests/unit tests/test_layers.py -m 'not slow' -n 2 --dist worksteal
+	$(PYTHON) -m pytest tests/unit tests/test_layers.py -m 'not slow' -n 2 --dist loadscope
 
 FUZZ_CASES ?= 200000
 FUZZ_SEED  ?= 1
@@ -99,6 +99,10 @@ fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES
 	PYTHONPATH=. $(PYTHON) tests/fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED)
 	INFEROMETER_FUZZ=2000 $(PYTHON) -m pytest tests/fuzz
 	INFEROMETER_FUZZ=800 $(PYTHON) -m pytest tests/unit tests/sim -m hypothesis
+
+samples: export INFEROMETER_SAMPLES := 1
+samples: $(STAMP) $(BROWSER)  ## the statistical tests and the browser's matrix with whole samples, half an hour
+	$(PYTHON) -m pytest -m sampled -n 3 --dist loadscope
 
 pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures

@@ -1,9 +1,9 @@
-"""What holds for all tests."""
+"""Settings of all tests."""
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Generator
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from inferometer.load import workers
 from tests.support.commands import SHARED, fork_server_address
 from tests.support.fork_client import fork_worker
+from tests.support.scheduling import UnitScheduling, start_order
 
 # A busy machine makes any case slow: time is no reason to fail. The suite draws the same cases every time, so that a
 # failure is of the change; `make fuzz` draws others.
@@ -31,20 +32,6 @@ os.environ["INFEROMETER_STORE"] = ""
 # Workers that begin at once. Those of commands that are processes of their own start as everywhere.
 workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
 
-# Files with tests that take long, longest first.
-LONG = (
-    *("live/test_docs.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_contract.py"),
-    *("live/test_ray.py", "live/test_tune_ray.py", "live/test_originals.py"),
-    *("unit/cli/test_walk.py", "live/test_ui.py", "sim/test_find.py", "e2e/test_ui_kills.py"),
-    *("sim/tune/test_smart.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
-    *("live/test_diagnose.py", "live/test_foreign_tools.py", "live/test_grpc.py", "live/test_in_process.py"),
-    *("live/test_export.py", "live/test_compare.py", "live/test_server.py", "live/test_commands.py"),
-    *("sim/test_gpu.py", "sim/twin/test_known.py", "sim/test_compare.py", "live/test_mixed.py"),
-)
-
-# Tests of real servers and processes, where a busy machine can be the reason for a failure: only these are tried again.
-# What runs on a simulated clock or on bytes alone fails for good.
-DEPEND_ON_THE_MACHINE = ("tests/live/", "tests/peers/", "tests/e2e/", "tests/torture/")
 # What `make quick` leaves out: each takes a second or more.
 SLOW = (
     *(
@@ -65,12 +52,19 @@ SLOW = (
         "tests/unit/wire/test_http2_windows.py",
     ),
 )
-AGAIN = pytest.mark.flaky(reruns=2, reruns_delay=2)
+RETRIES = 2
+REASON = "machine"  # the property of a test's report that says why it may be tried again
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """One fork server for all processes of a run."""
     node.workerinput[SHARED] = fork_server_address()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    return UnitScheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,28 +86,31 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(DEPEND_ON_THE_MACHINE):
-            item.add_marker("machine")
-            item.add_marker(AGAIN)
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
-    _deal(items)
+        _allow_retries(item)
+    items.sort(key=lambda item: start_order(item.nodeid))
 
 
-def _deal(items: list[pytest.Item]) -> None:
-    """Several processes each get an equal part, in order: let every part begin with something that takes long."""
-    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    files = {
-        name: list(group) for name, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0])
-    }
-    if parts == 1 or sum(map(len, files.values())) < len(items):
+def _allow_retries(item: pytest.Item) -> None:
+    """Retry a test that is marked as depending on the machine, which must say why it does."""
+    marked = item.get_closest_marker("machine")
+    if marked is None:
         return
-    long = [files.pop(f"tests/{name}") for name in LONG if f"tests/{name}" in files]
-    rest = [item for group in files.values() for item in group]
-    total, dealt = len(items), list[pytest.Item]()
-    for part in range(parts):
-        first = [item for group in long[part::parts] for item in group]
-        room = max(0, (total - len(dealt)) // (parts - part) - len(first))
-        dealt += first + rest[:room]
-        del rest[:room]
-    items[:] = dealt + rest
+    reason = marked.kwargs.get("reason")
+    if marked.args or not reason:
+        raise pytest.UsageError(f'{item.nodeid}: the marker machine needs a reason: machine(reason="...")')
+    item.user_properties.append((REASON, reason))
+    item.add_marker(pytest.mark.flaky(reruns=RETRIES, reruns_delay=1))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """List the tests that were tried again, each with its reason."""
+    retried = Counter(
+        (report.nodeid, dict(report.user_properties).get(REASON, "no reason given"))
+        for report in terminalreporter.stats.get("rerun", ())
+    )
+    if retried:
+        terminalreporter.section("tried again")
+        for (nodeid, reason), count in sorted(retried.items()):
+            terminalreporter.write_line(f"{nodeid} ({count}x): {reason}")

@@ -26,6 +26,7 @@ from tests.support.listeners import (
     tls_or,
 )
 from tests.support.openai import FakeOpenAi
+from tests.support.samples import sample
 from tests.support.servers import (
     Act,
     FakeModel,
@@ -460,8 +461,9 @@ PATHS = (
 WORDS = ("", "-m fake", "-m nope", "-i grpc", "-i http -m fake", "--service-kind triton -m fake")
 
 
+@pytest.mark.sampled
 def test_any_address_gives_the_truth_or_an_error(run: Callable, certificate: Callable) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=sample(15, 200), deadline=None)
     @given(*map(st.sampled_from, (sorted(PEERS), SCHEMES, PATHS, WORDS)))
     def holds(name: str, scheme: str, path: str, words: str) -> None:
         with PEERS[name](certificate("peer")[1]) as found:

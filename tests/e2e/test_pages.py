@@ -23,6 +23,7 @@ from tests.support.reports import (
     sample_result,
     sample_study,
 )
+from tests.support.samples import sample
 
 NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 KINDS = PAGES
@@ -181,16 +182,13 @@ def test_names_from_outside_stay_text(kind, shown):
     assert evaluate(tab, "document.images.length") == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_screen_is_too_narrow(kind, shown):
     tab = shown(KINDS[kind]("a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"), width=320)
     evaluate(tab, "document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    for width in (
-        320,
-        375,
-        600,
-        768,
-    ):  # what is where follows from the style alone, so it need not be loaded anew
+    # What is where follows from the style alone, so the page need not be loaded anew.
+    for width in sample((320, 768), (320, 375, 600, 768)):
         tab.resize(width, 900)
         assert evaluate(tab, "innerWidth") == width
         assert evaluate(tab, "document.documentElement.scrollWidth") <= width
@@ -304,13 +302,16 @@ def test_the_page_becomes_a_picture_and_a_pdf(chromium, tmp_path):
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_the_documentation_shows_every_kind_of_page(kind, chromium):
+def test_the_documentation_shows_every_kind_of_page(kind):
+    assert len(place(kind).read_bytes()) < 150_000
+    assert f"](images/{place(kind).name})" in (FOLDER.parent / "reports.md").read_text()
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("kind", sample(["measure", "tune"], list(PAGES)))
+def test_pictures_in_the_documentation_have_the_size_of_their_page(kind, chromium):
     """`make pictures` takes them anew."""
-    stored = place(kind).read_bytes()
-    assert len(stored) < 150_000
-    assert stored[16:24] == taken(chromium, kind)[16:24]  # width and height
-    words = (FOLDER.parent / "reports.md").read_text()
-    assert f"](images/{place(kind).name})" in words
+    assert place(kind).read_bytes()[16:24] == taken(chromium, kind)[16:24]
 
 
 def test_every_kind_of_answer_has_a_picture():

@@ -22,6 +22,7 @@ from inferometer.stats.watcher import Watcher
 from tests.support.commands import call
 from tests.support.ray_kills import NODES, RayRun
 from tests.support.ray_machines import RayMachines
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
@@ -66,8 +67,14 @@ def exported(path: Path) -> list[int]:
     return sorted(row["response_timestamps"][-1] - row["timestamp"] for row in experiment["requests"])
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("load", "protocol"),
+    sample(
+        [("concurrency", "http"), ("rate", "grpc"), ("schedule", "http")],
+        [(load, protocol) for load in LOADS for protocol in ("http", "grpc")],
+    ),
+)
 def test_four_nodes_measure_as_one_client(
     load: str, protocol: str, ray: RayProcess, triton: EmbeddedTriton, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from inferometer.tune.settings import (
 )
 from inferometer.tune.space import SearchBounds
 from tests.support.commands import Ended, call
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
@@ -181,7 +182,8 @@ def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, 
         assert {row.name for row in grpc.index()} == {"W"}
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("protocol", sample(["grpc"], ["http", "grpc"]))
 def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protocol):
     shutil.copytree(models / "W", models / "X")
     (models / "X" / "config.pbtxt").write_text(

@@ -14,11 +14,12 @@ from inferometer.store.store import Store
 from tests.support.accessibility import faults
 from tests.support.browser import colours, complaints, evaluate, press, type_text, wait_until
 from tests.support.planted_store import planted_figures, planted_history
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
-SCREENS = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 390))
 LOOKED_AT = (("light", 1280), ("dark", 390))  # by axe-core, which takes a second: both colours, both layouts
+SCREENS = sample(LOOKED_AT, tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 390)))
 LIVE = "location.pathname.endsWith('/live')"
 FOCUSED = (
     "(e => [e.tagName, e.id, e.name || '', e.textContent.slice(0, 40)].join(' '))(document.activeElement)"
@@ -123,6 +124,7 @@ def assert_shows_all(shown, run, count=12):
     wait_for(seen_before + told_since - 1)
 
 
+@pytest.mark.sampled
 def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
     tab = shown.tab
     before = shown.measured(triton.http_address, "-c", "1,2", "-d", "500ms")
@@ -212,6 +214,7 @@ def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
     check_page(shown, "/trend?model=simple")
 
 
+@pytest.mark.sampled
 def test_a_planted_regression_is_seen_in_the_trend_and_where_there_is_none_none_is(shown):
     folder = shown.store.folder
     runs = planted_history(folder, planted_figures(20, seed=1, step=-0.08, at=12))
@@ -229,6 +232,7 @@ def test_a_planted_regression_is_seen_in_the_trend_and_where_there_is_none_none_
         assert (between in text, "between runs" in text) == (is_said, is_said)
 
 
+@pytest.mark.sampled
 def test_every_other_page_is_fit_for_use(shown, triton):
     check_page(shown, "/")
     check_page(

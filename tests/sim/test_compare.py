@@ -18,11 +18,12 @@ from inferometer.model.spec import ModelSpec
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
+from tests.support.samples import sample
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 RECIPE = LevelSettings(ModelSpec("fake", "", (), ()), 1, None, Precision(0.02, NS_PER_S))
 SERVICE_NS = 8 * NS_PER_MS
-RUNS = range(20)
+RUNS = range(sample(6, 20))
 CLOSED = LoadPoint("concurrency", 2, Closed(2))
 
 
@@ -82,14 +83,16 @@ def verdict(seed, factor):
     return overall([LevelDifference("concurrency", 2, rows)])
 
 
+@pytest.mark.sampled
 def test_alike_variants_raise_at_most_one_alarm_in_twenty():
     verdicts = [verdict(seed, 1.0) for seed in RUNS]
-    assert verdicts.count(NO_DIFFERENCE) >= 19, verdicts
+    assert verdicts.count(NO_DIFFERENCE) >= len(RUNS) - 1, verdicts
 
 
+@pytest.mark.sampled
 def test_ten_percent_are_found_in_eighteen_of_twenty():
     verdicts = [verdict(seed, 1.1) for seed in RUNS]
-    assert verdicts.count(SLOWER) >= 18, verdicts
+    assert verdicts.count(SLOWER) >= 0.9 * len(RUNS) - 1, verdicts
 
 
 def steady(service_ms):

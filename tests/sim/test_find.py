@@ -13,9 +13,12 @@ from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import bounds, next_load
 from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
+from tests.support.samples import sample
 from tests.support.simulation import Reply
 
-SEEDS = range(1)
+SEEDS = range(sample(1, 20))
+SEARCHED_S = sample(6.0, 12.0)
+SERVERS = sample(KNOWN[::2], KNOWN)
 
 
 def found(made, level_settings, promise, *, duration_s=30, **more):
@@ -26,23 +29,26 @@ def found(made, level_settings, promise, *, duration_s=30, **more):
 @pytest.fixture(scope="module")
 def searches():
     """Of each kind of server several, every one with its own random times."""
-    return {known: [search(known, seed, 12.0) for seed in SEEDS] for known in KNOWN}
+    return {known: [search(known, seed, SEARCHED_S) for seed in SEEDS] for known in SERVERS}
 
 
+@pytest.mark.sampled
 def test_the_interval_covers_the_limit(searches):
     """Of 100 searches 90 or more; `make trust` makes 100 for each kind of server."""
     covered = Counter(
         {known.name: sum(known.covers(row.finding) for row in rows) for known, rows in searches.items()}
     )
-    assert covered.total() >= 0.9 * len(KNOWN) * len(SEEDS), covered
-    assert min(covered.values()) >= len(SEEDS) - 1, covered
+    assert covered.total() >= 0.9 * len(SERVERS) * len(SEEDS), covered
+    assert min(covered.values()) >= 0.8 * len(SEEDS) - 1, covered
 
 
+@pytest.mark.sampled
 def test_the_search_keeps_to_its_time(searches):
     """Apart from the last window, and the requests of the last level that had not ended."""
-    assert max(row.took_s for rows in searches.values() for row in rows) < 12.5
+    assert max(row.took_s for rows in searches.values() for row in rows) < SEARCHED_S + 0.5
 
 
+@pytest.mark.sampled
 def test_no_load_below_the_answer_was_beyond_the_limits(searches):
     for rows in searches.values():
         for finding in (row.finding for row in rows):
@@ -52,10 +58,12 @@ def test_no_load_below_the_answer_was_beyond_the_limits(searches):
             assert finding.high is None or finding.value <= finding.high
 
 
+@pytest.mark.sampled
 def test_the_knee_is_never_above_the_answer(searches):
     assert all(row.finding.knee <= row.finding.value for rows in searches.values() for row in rows)
 
 
+@pytest.mark.sampled
 def test_one_request_at_a_time_is_no_rate(searches):
     for known, rows in searches.items():
         modes = {level.mode for row in rows for level in row.levels}

@@ -8,10 +8,12 @@ import pytest
 from inferometer.tune.scoring import rank
 from tests.support.landscape import Landscape, SimulatedTrials
 from tests.support.parallel_search import answer, search_in_parallel
+from tests.support.samples import sample
 from tests.support.simulated_search import LOADINGS, exhaustive, scope_of, search
 
 
-@pytest.mark.parametrize("loading", LOADINGS)
+@pytest.mark.sampled
+@pytest.mark.parametrize("loading", sample(LOADINGS[1:2], LOADINGS))
 def test_four_servers_give_the_same_answer_in_less_than_0_4_of_the_time(loading):
     """A sample; `python -m tests.support.parallel_search` takes a hundred landscapes."""
     one = [answer(seed, loading, servers=1) for seed in range(3)]

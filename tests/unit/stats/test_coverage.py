@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import FAMILIES, FIGURES, SEED, Run, Server, scores, servers
+from tests.support.samples import sample
 
-SERVERS, RUNS, JUDGED = 30, 32, 24
+pytestmark = pytest.mark.sampled
+
+SERVERS, RUNS, JUDGED = sample(15, 60), sample(24, 48), sample(16, 32)
 
 
 @cache

@@ -1,0 +1,16 @@
+"""Sizes of statistical samples: small and fixed in the suite, whole in `make samples`.
+
+Mark a test that draws such a sample with `pytest.mark.sampled`, which is what `make samples` runs.
+"""
+
+import os
+from typing import TypeVar
+
+IS_WHOLE = "INFEROMETER_SAMPLES" in os.environ
+
+Size = TypeVar("Size")
+
+
+def sample(few: Size, whole: Size) -> Size:
+    """Return what the suite draws, or the whole sample when `make samples` asks for it."""
+    return whole if IS_WHOLE else few

@@ -1,0 +1,71 @@
+"""Which process of a parallel run gets which tests.
+
+The tests of a file stay together, since they share fixtures, except in files whose tests are long and share nothing.
+Tests on the session's real server run in two lanes, each in one process: two servers serve the whole run, however many
+processes there are. What takes longest starts first, so that nothing long is left for the end.
+"""
+
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+LIVE = "tests/live/"
+# Files of tests/live whose tests start the servers that they need.
+OWN_SERVERS = (
+    *("test_compare.py", "test_in_process.py", "test_model_analyzer.py", "test_originals.py", "test_tune.py"),
+    *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
+)
+# Files on the session's server that the first lane takes; the second takes all others.
+FIRST_LANE = ("test_docs.py", "test_ui.py", "test_metrics.py", "test_mixed.py", "test_server.py")
+LANES = ("the first server", "the second server")
+
+# Files whose tests are long and share no fixture.
+SPREAD = ("tests/unit/cli/test_walk.py", "tests/torture/test_torture.py")
+
+# What takes longest, longest first, after the two lanes.
+LONG = (
+    *("live/test_tune.py", "live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
+    *("live/test_tune_ray.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
+    *("live/test_originals.py", "live/test_in_process.py", "e2e/test_ui_kills.py", "torture/test_torture.py"),
+    *("e2e/cluster/test_lost_clients.py", "e2e/test_signals.py", "sim/tune/test_smart.py", "sim/test_gpu.py"),
+    *("sim/test_find.py", "unit/stats/test_intervals.py", "sim/twin/test_known.py"),
+)
+
+
+def unit_of(nodeid: str) -> str:
+    """The name of the unit of work that a test belongs to."""
+    file = nodeid.partition("::")[0]
+    if file.startswith(LIVE):
+        name = file.removeprefix(LIVE)
+        return file if name in OWN_SERVERS else LANES[name not in FIRST_LANE]
+    return nodeid if file in SPREAD else file
+
+
+def start_order(nodeid: str) -> int:
+    """Where a test's unit comes in the order of starts; equal numbers stay in the order of collection."""
+    unit = unit_of(nodeid)
+    if unit in LANES:
+        return LANES.index(unit)
+    file = nodeid.partition("::")[0].removeprefix("tests/")
+    return len(LANES) + (LONG.index(file) if file in LONG else len(LONG))
+
+
+class UnitScheduling(LoadScopeScheduling):
+    """Gives a process the next unit when it has finished its last one, in the order of collection."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget finished units: what is pending is counted after every test."""
+        unit = unit_of(self.registered_collections[node][item_index])
+        super().mark_test_complete(node, item_index, duration)
+        assigned = self.assigned_work[node]
+        if unit in assigned and all(assigned[unit].values()):
+            del assigned[unit]
