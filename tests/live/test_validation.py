@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.commands import call_script
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
@@ -51,10 +52,11 @@ def test_right_replies_pass(triton, wire, elements, batch, concurrency, tmp_path
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    arrays = [np.arange(1 << 24, dtype=np.float32)]  # 64 MiB
+    arrays = [np.arange(1 << sample(22, 24), dtype=np.float32)]  # 16 MiB, or 64
     return write(tmp_path_factory.mktemp("large") / "large.json", arrays, arrays)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("wire", [(), ("-i", "grpc"), ("-i", "grpc", "--streaming")], ids=" ".join)
 def test_large_tensors_come_back_as_they_went(triton, wire, large):
     words = ("--input-data", large, "--concurrency-range", "2", "--request-count", "3")

@@ -92,7 +92,7 @@ def _import_all() -> None:
     for name in _LATE:
         importlib.import_module(name)
     # A plan of the documentation takes seconds; what it says is tested elsewhere.
-    keeping.ALL_REQUESTS, keeping.THOROUGH = 4_000, 8_000
+    keeping.ALL_REQUESTS, keeping.THOROUGH = 1_000, 2_000
 
 
 def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

@@ -17,8 +17,11 @@ OWN_SERVERS = (
     *("test_compare.py", "test_in_process.py", "test_model_analyzer.py", "test_originals.py", "test_tune.py"),
     *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
 )
-# Files on the session's server that the first lane takes; the second takes all others.
-FIRST_LANE = ("test_docs.py", "test_ui.py", "test_metrics.py", "test_mixed.py", "test_server.py")
+# What the first lane takes of the tests on the session's server; the second takes all others.
+FIRST_LANE = (
+    *("test_docs.py::test_commands", "test_ui.py", "test_metrics.py", "test_server.py", "test_recognize.py"),
+    *("test_api.py", "test_rates.py", "test_sequences.py"),
+)
 LANES = ("the first server", "the second server")
 
 # Files whose tests are long and share no fixture.
@@ -38,8 +41,8 @@ def unit_of(nodeid: str) -> str:
     """The name of the unit of work that a test belongs to."""
     file = nodeid.partition("::")[0]
     if file.startswith(LIVE):
-        name = file.removeprefix(LIVE)
-        return file if name in OWN_SERVERS else LANES[name not in FIRST_LANE]
+        name = nodeid.removeprefix(LIVE)
+        return file if name.startswith(OWN_SERVERS) else LANES[not name.startswith(FIRST_LANE)]
     return nodeid if file in SPREAD else file
 
 
