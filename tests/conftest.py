@@ -2,7 +2,6 @@
 
 import gc
 import os
-from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from inferometer.load import workers
 from tests.support.commands import SHARED, fork_server_address
 from tests.support.fork_client import fork_worker
+from tests.support.retries import allow_retries, retried
 from tests.support.scheduling import UnitScheduling, start_order
 
 # A busy machine makes any case slow: time is no reason to fail. The suite draws the same cases every time, so that a
@@ -52,8 +52,6 @@ SLOW = (
         "tests/unit/wire/test_http2_windows.py",
     ),
 )
-RETRIES = 2
-REASON = "machine"  # the property of a test's report that says why it may be tried again
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,29 +86,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
-        _allow_retries(item)
+        allow_retries(item)
     items.sort(key=lambda item: start_order(item.nodeid))
 
 
-def _allow_retries(item: pytest.Item) -> None:
-    """Retry a test that is marked as depending on the machine, which must say why it does."""
-    marked = item.get_closest_marker("machine")
-    if marked is None:
-        return
-    reason = marked.kwargs.get("reason")
-    if marked.args or not reason:
-        raise pytest.UsageError(f'{item.nodeid}: the marker machine needs a reason: machine(reason="...")')
-    item.user_properties.append((REASON, reason))
-    item.add_marker(pytest.mark.flaky(reruns=RETRIES, reruns_delay=1))
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List the tests that were tried again, each with its reason."""
-    retried = Counter(
-        (report.nodeid, dict(report.user_properties).get(REASON, "no reason given"))
-        for report in terminalreporter.stats.get("rerun", ())
-    )
-    if retried:
-        terminalreporter.section("tried again")
-        for (nodeid, reason), count in sorted(retried.items()):
-            terminalreporter.write_line(f"{nodeid} ({count}x): {reason}")
+    lines = list(retried(terminalreporter.stats.get("rerun", ())))
+    if lines:
+        terminalreporter.section("retried")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,50 @@
+"""Only tests that are marked, with a reason, are retried, and each is named."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.retries import RETRIES, allow_retries, retried
+
+
+class FakeItem:
+    nodeid = "tests/test_it.py::test_it"
+
+    def __init__(self, *marks: pytest.MarkDecorator) -> None:
+        self.marks = [mark.mark for mark in marks]
+        self.user_properties: list[tuple[str, str]] = []
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self.marks if mark.name == name), None)
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append(mark.mark)
+
+
+def test_a_test_without_the_mark_is_not_retried() -> None:
+    item = FakeItem(pytest.mark.slow)
+    allow_retries(item)
+    assert item.get_closest_marker("flaky") is None
+
+
+def test_a_marked_test_is_retried_and_carries_its_reason() -> None:
+    item = FakeItem(pytest.mark.machine(reason="it needs a free core"))
+    allow_retries(item)
+    flaky = item.get_closest_marker("flaky")
+    assert flaky is not None
+    assert flaky.kwargs["reruns"] == RETRIES
+    assert item.user_properties == [("machine", "it needs a free core")]
+
+
+@pytest.mark.parametrize(
+    "mark", [pytest.mark.machine, pytest.mark.machine("because"), pytest.mark.machine(reason="")]
+)
+def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator) -> None:
+    with pytest.raises(pytest.UsageError, match="needs a reason"):
+        allow_retries(FakeItem(mark))
+
+
+def test_every_retried_test_is_named_once_with_its_reason() -> None:
+    again = SimpleNamespace(nodeid="b", user_properties=[("machine", "it needs a free core")])
+    other = SimpleNamespace(nodeid="a", user_properties=[])
+    assert list(retried([again, other, again])) == ["a (1x): no reason given", "b (2x): it needs a free core"]
