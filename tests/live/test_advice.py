@@ -1,5 +1,6 @@
 """What is said when the machine is busy, a server ends by itself, or the run is stopped: with the real Triton."""
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -97,6 +99,11 @@ def test_a_server_that_we_started_and_that_ended_is_quoted() -> None:
         server.log_path.unlink()
 
 
+def inferences(triton: EmbeddedTriton) -> int:
+    with urlopen(f"http://{triton.http_address}/v2/models/simple/stats") as reply:
+        return int(json.load(reply)["model_stats"][0]["inference_count"])
+
+
 def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTriton, tmp_path: Path) -> None:
     csv, page, saved = (tmp_path / name for name in ("r.csv", "r.html", "r.json"))
     command = [
@@ -121,7 +128,9 @@ def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTri
         for line in process.stderr:  # the first level is over
             if "precise" in line:
                 break
-        time.sleep(0.5)
+        before = inferences(triton)
+        while inferences(triton) < before + 50:  # of the second level
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     finally:

@@ -77,7 +77,7 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
         words += ["-p", "150", "-r", "3", "-s", "999999"]
     elif not has("--scenario", "-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
         short = "100ms" if has("simple") and not has("-q") else "200ms"
-        put("2s" if command == "find" else "1s" if has("ensemble_image") else short, "-d")
+        put("3s" if command == "find" else "1s" if has("ensemble_image") else short, "-d")
     if command == "diagnose" and has("ensemble_image"):
         put("1:2", "-c")
     if has("--shape-load"):
@@ -85,7 +85,9 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
         words[place] = " ".join(map(tenth, words[place].split()))
     if "--apply" in words:
         put("1s", "--budget")
-    if command == "find" or has("--slo"):
+    if command == "find":
+        put("p50<5s", "--slo")  # which a few requests decide
+    elif has("--slo"):
         put("p99<5s", "--slo")
 os.execv({python!r}, [{python!r}, "-IS", {client!r}, {fork_server!r}, name, *words])
 """
@@ -157,6 +159,9 @@ def write_shims(folder):
         shim.chmod(0o755)
 
 
+@pytest.mark.machine(
+    reason="searches of three seconds and loads of 100 ms need a core that is free now and then"
+)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_of_the_document_run(document, triton, tmp_path):
     from inferometer.cli.demo import write_input

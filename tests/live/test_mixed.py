@@ -26,6 +26,7 @@ def counted(address, model):
         return json.load(reply)["model_stats"][0]["inference_stats"]["success"]["count"]
 
 
+@pytest.mark.machine(reason="a real server answers 40 requests/s on time only with a core for it")
 def test_two_classes_agree_with_the_server(triton):
     before = {row["model"]: counted(triton.http_address, row["model"]) for row in CLASSES.values()}
     result = api.scenario(
@@ -52,14 +53,14 @@ def test_by_weight_the_server_counts_three_to_one(triton):
         url=triton.http_address,
         service_kind="auto",
         concurrency=4,
-        request_count=10_000,
+        request_count=4_000,
         duration_s=None,
         workers=2,
     )
     after = [counted(triton.http_address, model) for model in ("simple", "identity_fp32")]
     counts = [now - then for now, then in zip(after, before, strict=True)]
-    assert sum(counts) == 10_000
-    assert counts[0] / 10_000 == pytest.approx(0.75, rel=0.01)
+    assert sum(counts) == 4_000
+    assert counts[0] / 4_000 == pytest.approx(0.75, rel=0.01)
     (level,) = result.levels
     assert [row.measurement.request_count for row in level.classes] == counts
 
@@ -80,6 +81,7 @@ def test_a_class_that_fails_leaves_the_other_alone(triton):
     assert bad.measurement.failed_count >= 50
 
 
+@pytest.mark.machine(reason="the outage is timed beside the run, and must agree with it within seconds")
 def test_a_server_that_dies_and_comes_back_is_told_with_its_times():
     with EmbeddedTriton(load_models=("simple",)) as server:
         again = EmbeddedTriton(load_models=("simple",), http_port=int(server.http_address.rpartition(":")[2]))

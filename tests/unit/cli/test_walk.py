@@ -559,8 +559,6 @@ def test_every_option_shows_or_is_refused(
     if name == "capacity":  # how exact a plan is does not depend on its options
         monkeypatch.setattr("inferometer.capacity.keeping.ALL_REQUESTS", 400)
         monkeypatch.setattr("inferometer.capacity.keeping.THOROUGH", 800)
-    if name == "compare":  # nor is how sure it is of them
-        monkeypatch.setattr("inferometer.compare.turns.FEWEST_ROUNDS", 2)
     if name == "interfere":
         monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
