@@ -10,7 +10,7 @@ from tests.support.samples import sample
 
 pytestmark = pytest.mark.sampled
 
-SERVERS, RUNS, JUDGED = sample(15, 60), sample(24, 48), sample(16, 32)
+SERVERS, RUNS, JUDGED = sample(15, 60), sample(32, 48), sample(24, 32)
 
 
 @cache
