@@ -131,6 +131,7 @@ def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTri
         before = inferences(triton)
         while inferences(triton) < before + 50:  # of the second level
             time.sleep(0.02)
+        time.sleep(2 * 5 / 20)  # two windows of the second level
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     finally:
