@@ -170,6 +170,7 @@ unit-elsewhere: $(STAMP)  ## the quick tests on every other supported Python at 
 changelog: $(STAMP)  ## turn the fragments in changes/ into the section of this version in CHANGELOG.md
 	PYTHONPATH=. $(PYTHON) -m tools.changelog
 
+release-check: export TAG := $(TAG)
 release-check: $(STAMP)  ## is this state ready for its tag? Version, changelog and a complete wheel
 	PYTHONPATH=. $(PYTHON) -m tools.release
 
