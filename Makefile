@@ -78,10 +78,10 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
 	@touch $@
 
-PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-transformers/.installed .venv-torchserve/.installed
+PEERS_TESTED ?= mlserver llama transformers torchserve
 
-test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
-	$(PYTHON) -m pytest tests/peers
+test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of other projects: PEERS_TESTED='mlserver llama' for some
+	$(PYTHON) -m pytest $(PEERS_TESTED:%=tests/peers/test_%.py)
 
 gpu-test: $(STAMP)  ## the tests on a GPU, and its figures for docs/gpu.md; without one it says so
 	$(PYTHON) -m gpu_tests
