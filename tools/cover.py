@@ -1,7 +1,7 @@
 """`make cover`: branch coverage of the unit and simulation tests, by package.
 
 `python -m tools.cover tests/unit/stats` measures what these tests reach. Worker processes and commands that tests start
-are measured too (`patch = subprocess` in pyproject.toml). The lines that no test reaches are in dist/coverage/index.html.
+are measured too (`patch = subprocess` in pyproject.toml). dist/coverage/index.html shows the lines no test reaches.
 """
 
 import json

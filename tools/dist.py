@@ -1,4 +1,4 @@
-"""`make dist`: build wheel and sdist, and try them: `python -m tools.dist [--python 3.12] [--extra ui] [--without-demo]`.
+"""`make dist`: build wheel and sdist, and try them (`python -m tools.dist --help` has options for a part of it).
 
 The wheel must hold every file of the package. Both are installed into empty environments of every supported Python at
 hand; from the wheel the demo is run outside of the checkout and without a network. Then every extra is installed by

@@ -54,7 +54,16 @@ def install(python: str, environment: Path) -> None:
         return
     inside = str(environment / "bin" / "python")
     subprocess.run([python, "-m", "venv", "--without-pip", environment], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", inside, "install", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        inside,
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     subprocess.run([*pip, "--constraint", "constraints.txt", "--editable", ".[test]"], cwd=ROOT, check=True)
     stamp.touch()
 

@@ -325,7 +325,11 @@ def _server_metadata(message: bytes) -> dict[str, Any] | None:
     None if it cannot be read: describing the model reports that.
     """
     try:
-        found = [(number, bytes(value).decode()) for number, value in fields(memoryview(message)) if not isinstance(value, int)]
+        found = [
+            (number, bytes(value).decode())
+            for number, value in fields(memoryview(message))
+            if not isinstance(value, int)
+        ]
     except (PeerError, UnicodeDecodeError):
         return None
     names = [text for number, text in found if number == _SERVER_NAME]

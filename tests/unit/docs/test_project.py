@@ -51,7 +51,12 @@ def test_a_release_needs_its_tag_and_no_fragments(tmp_path: Path):
 
 
 def test_every_extra_that_we_name_exists():
-    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
+    files = [
+        *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("src/**/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "README.md",
+    ]
     named = {
         extra
         for path in files
