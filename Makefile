@@ -3,12 +3,13 @@
 
 VENV     := .venv
 PYTHON   := $(VENV)/bin/python
+DEMO     := $(VENV)/.demo-installed
 STAMP    := $(VENV)/.installed
 BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist clean
+.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -17,10 +18,21 @@ $(COMPILED) test tests unit quick samples fuzz torture test-live: export OPENBLA
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml
-	@test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# A recent pip reads index pages in half the time: it is installed once by the pip at hand, if there is one.
+$(PYTHON):
+	@python3 -m venv --without-pip $(VENV)
+	@python3 -m pip --python $(PYTHON) install --quiet --disable-pip-version-check --constraint constraints.txt pip 2> /dev/null || $(PYTHON) -m ensurepip > /dev/null
+
+INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# One environment, two stamps: the demo needs the package with the embedded server, everything else also the tools.
+$(DEMO): pyproject.toml constraints.txt | $(PYTHON)
+	$(INSTALL) --editable '.[triton]'
 	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(PYTHON)
+	$(INSTALL) --editable '.[dev]'
+	@touch $(DEMO) $@
 
 $(BROWSER): tests/install_chromium.sh
 	@mkdir -p $(VENV)
@@ -32,7 +44,7 @@ $(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
 	@$(PYTHON) -m pytest --collect-only -qq > /dev/null 2>&1 || :
 	@touch $@
 
-demo: $(STAMP)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
+demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
 test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests
@@ -66,10 +78,10 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
 	@touch $@
 
-PEERS := .venv-mlserver/.installed .venv-llama/.installed .venv-transformers/.installed .venv-torchserve/.installed
+PEERS_TESTED ?= mlserver llama transformers torchserve
 
-test-live: $(STAMP) $(PEERS)  ## the tests against real servers of other makers
-	$(PYTHON) -m pytest tests/peers
+test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of other projects: PEERS_TESTED='mlserver llama' for some
+	$(PYTHON) -m pytest $(PEERS_TESTED:%=tests/peers/test_%.py)
 
 gpu-test: $(STAMP)  ## the tests on a GPU, and its figures for docs/gpu.md; without one it says so
 	$(PYTHON) -m gpu_tests
@@ -147,8 +159,27 @@ docs: $(STAMP)  ## the documentation as a site that opens offline: dist/site/ind
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
 	@echo 'dist/site/index.html'
 
-dist: $(STAMP)  ## wheel and sdist, each tried in an empty environment of every Python at hand
+dist: $(STAMP)  ## wheel and sdist, tried in empty environments, every extra with its seconds and megabytes
 	$(PYTHON) -m tools.dist
+
+pins: $(STAMP)  ## constraints.txt anew: the newest version of every package that fits the ranges in pyproject.toml
+	PYTHONPATH=. $(PYTHON) -m tools.pins
+
+cover: $(STAMP)  ## branch coverage of the unit and simulation tests, by package
+	PYTHONPATH=. $(PYTHON) -m tools.cover
+
+unit-elsewhere: $(STAMP)  ## the quick tests on every other supported Python at hand, each in an environment of its own
+	PYTHONPATH=. $(PYTHON) -m tools.unit_elsewhere
+
+changelog: $(STAMP)  ## turn the fragments in changes/ into the section of this version in CHANGELOG.md
+	PYTHONPATH=. $(PYTHON) -m tools.changelog
+
+release-check: export TAG := $(TAG)
+release-check: $(STAMP)  ## is this state ready for its tag? Version, changelog and a complete wheel
+	PYTHONPATH=. $(PYTHON) -m tools.release
+
+hooks: $(STAMP)  ## run formatter, linter and types before every commit
+	$(PYTHON) -m pre_commit install
 
 clean:  ## remove what was made
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

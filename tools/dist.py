@@ -1,40 +1,83 @@
-"""`make dist`: wheel and sdist, and whether they work: `python -m tools.dist [--without-demo]`.
+"""`make dist`: build wheel and sdist, and try them (`python -m tools.dist --help` has options for a part of it).
 
-Each is installed into an empty environment of every Python we claim that is on this machine. From the wheel the demo is
-run too, outside of the checkout, so nothing can come from there.
+The wheel must hold every file of the package. Both are installed into empty environments of every supported Python at
+hand; from the wheel the demo is run outside of the checkout and without a network. Then every extra is installed by
+itself, timed and weighed; a whole run writes these figures to docs/install.md.
 """
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import tomllib
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import inferometer
+from inferometer.server.wheel import SERVER_PYTHONS
+from tools.pythons import claimed_versions, find_python
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
+PAGE = ROOT / "docs" / "install.md"
+MARKS = ("<!-- extras -->\n", "<!-- /extras -->")
 SCRIPTS = ("inferometer", "perf_analyzer", "model-analyzer")
 DEADLINE_S = 600
+LONGEST_INSTALL_S = 90.0  # with a warm cache
+SEARCHING = "looking at multiple versions"  # what pip says when it tries version after version
+NOT_FOR_USERS = {"docs", "test", "dev"}
+
+# Brings up the loopback interface of a new network namespace (SIOCSIFFLAGS, IFF_UP), then becomes the command.
+OFFLINE = """\
+import fcntl, os, socket, struct, sys
+with socket.socket() as sock:
+    fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 1))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Installed(NamedTuple):
+    """An extra in an empty environment."""
+
+    extra: str  # nothing: the package alone
+    python: str
+    seconds: float
+    megabytes: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.dist")
+    parser.add_argument("--python", action="append", help="only this version; may be given several times")
+    parser.add_argument("--extra", action="append", help="only this extra; may be given several times")
     parser.add_argument("--without-demo", action="store_true", help="only install, and start the scripts")
     options = parser.parse_args()
     wheel, sdist = build()
-    for python in pythons():
+    check_contents(wheel, sdist)
+    pythons = _pythons(options.python or claimed_versions())
+    for version, python in pythons.items():
         try_out(python, sdist, runs_demo=False)
-        try_out(python, wheel, runs_demo=not options.without_demo)
+        try_out(python, wheel, runs_demo=not options.without_demo and version in SERVER_PYTHONS)
+    figures = [
+        weigh(extra, version, python, wheel)
+        for extra in options.extra or user_extras()
+        for version, python in pythons.items()
+    ]
+    print(table(figures))
+    if not (options.python or options.extra):
+        write_table(table(figures))
+    slow = [figure for figure in figures if figure.seconds > LONGEST_INSTALL_S]
+    if slow:
+        raise SystemExit(f"took longer than {LONGEST_INSTALL_S:.0f} s: {slow}")
     print(f"built and tried: {wheel.name}, {sdist.name}")
 
 
 def build() -> tuple[Path, Path]:
-    """Into an emptied place for them; the wheel is made out of the sdist, as others would make it."""
+    """Build into dist/; the wheel is made from the sdist, as others would make it."""
     for old in DIST.glob("inferometer-*"):
         old.unlink()
     _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
@@ -42,48 +85,138 @@ def build() -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def pythons() -> Iterator[str]:
-    """Programs of the versions that pyproject.toml claims; the others are named."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    claimed = [line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line]
-    for version in claimed:
-        name = f"python{version}"
-        pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))
-        found = next(filter(_works, map(str, (*pyenv, shutil.which(name) or ""))), None)
-        if found is not None:
-            yield found
-        else:
+# --- contents
+
+
+def check_contents(wheel: Path, sdist: Path) -> None:
+    """Refuse archives that lack a tracked file of the package, or that hold others."""
+    tracked = [name.removeprefix("src/") for name in _run("git", "ls-files", "src/inferometer").splitlines()]
+    with zipfile.ZipFile(wheel) as opened:
+        in_wheel = [name for name in opened.namelist() if name.startswith("inferometer/")]
+    with tarfile.open(sdist) as opened_sdist:
+        in_sdist = [
+            name.partition("/src/")[2]
+            for name in opened_sdist.getnames()
+            if "/src/inferometer/" in name and opened_sdist.getmember(name).isfile()
+        ]
+    for archive, names in ((wheel, in_wheel), (sdist, in_sdist)):
+        problem = difference(tracked, names)
+        if problem:
+            raise SystemExit(f"{archive.name}: {problem}")
+    print(f"{wheel.name}: {len(in_wheel)} files of the package, as in git")
+
+
+def difference(tracked: Iterable[str], packed: Iterable[str]) -> str | None:
+    """Say what is missing or too much; None if nothing is."""
+    wanted, found = set(tracked), set(packed)
+    if wanted - found:
+        return f"lacks {', '.join(sorted(wanted - found))}"
+    if found - wanted:
+        return f"has files that are not in git: {', '.join(sorted(found - wanted))}"
+    return None
+
+
+# --- installing
+
+
+def _pythons(versions: Iterable[str]) -> dict[str, str]:
+    found = {version: find_python(version) for version in versions}
+    for version, python in found.items():
+        if python is None:
             print(f"Python {version} is not on this machine: not tried")
-
-
-def _works(python: str) -> bool:
-    return (
-        bool(python)
-        and subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
-    )
+    return {version: python for version, python in found.items() if python is not None}
 
 
 def try_out(python: str, package: Path, *, runs_demo: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="inferometer-dist-") as folder:
         print(f"{package.name} with {Path(python).name}", flush=True)
         place = Path(folder)
-        _run(python, "-m", "venv", str(place / "env"))
-        install = (str(place / "env/bin/python"), "-m", "pip", "install", "--quiet")
-        _run(*install, str(package))
+        environment = _environment(python, place)
+        _install(environment, f"{package}[triton]" if runs_demo else str(package))
         for script in SCRIPTS:
-            said = _run(str(place / "env/bin" / script), "--version", folder=place)
+            said = _run(str(environment / "bin" / script), "--version", folder=place)
             if script == "inferometer" and inferometer.__version__ not in said:
                 raise SystemExit(f"{script} --version says '{said.strip()}', not {inferometer.__version__}")
-        if not runs_demo:
-            return
-        try:  # the server's wheel needs numpy below 2, which later Pythons would have to compile
-            _run(*install, "--only-binary", "numpy", f"{package}[triton]")
-        except SystemExit as error:
-            if "numpy" not in str(error):
-                raise
-            print("the embedded server needs a numpy that is not built for this Python: no demo", flush=True)
-        else:
-            _run(str(place / "env/bin/inferometer"), "demo", folder=place)
+        if runs_demo:
+            _run(*_without_network(environment), str(environment / "bin/inferometer"), "demo", folder=place)
+
+
+def _without_network(environment: Path) -> tuple[str, ...]:
+    """The words before a command that runs it without a network but loopback, where this machine allows that."""
+    try:
+        _run("unshare", "-rn", "true")
+    except (SystemExit, FileNotFoundError):
+        print("this machine does not let us take the network away (unshare -rn): the demo runs with it")
+        return ()
+    return ("unshare", "-rn", str(environment / "bin/python"), "-c", OFFLINE)
+
+
+def user_extras() -> tuple[str, ...]:
+    """Nothing (the package alone), every extra for users, and `all`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return ("", *(extra for extra in project["optional-dependencies"] if extra not in NOT_FOR_USERS))
+
+
+def weigh(extra: str, version: str, python: str, wheel: Path) -> Installed:
+    """Install an extra into an empty environment; pip must not have to search."""
+    with tempfile.TemporaryDirectory(prefix="inferometer-dist-") as folder:
+        environment = _environment(python, Path(folder))
+        before = _megabytes(environment)
+        started = time.monotonic()
+        said = _install(environment, f"{wheel}[{extra}]" if extra else str(wheel))
+        took = time.monotonic() - started
+        if SEARCHING in said:
+            raise SystemExit(f"the extra '{extra}' makes pip search with Python {version}:\n{said[-2000:]}")
+        figure = Installed(extra, version, took, _megabytes(environment) - before)
+        print(f"[{extra}] with Python {version}: {took:.0f} s, {figure.megabytes:.0f} MB", flush=True)
+        return figure
+
+
+def _environment(python: str, place: Path) -> Path:
+    _run(python, "-m", "venv", str(place / "env"))
+    return place / "env"
+
+
+def _install(environment: Path, what: str) -> str:
+    return _run(str(environment / "bin/python"), "-m", "pip", "install", "--progress-bar", "off", what)
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_symlink()) / 1e6
+
+
+# --- the table in the docs
+
+
+def table(figures: Iterable[Installed]) -> str:
+    """Seconds and megabytes by extra and Python, as Markdown."""
+    rows: dict[str, dict[str, Installed]] = {}
+    for figure in figures:
+        rows.setdefault(figure.extra, {})[figure.python] = figure
+    versions = sorted({version for row in rows.values() for version in row}, key=_number)
+    lines = [
+        f"| extra | {' | '.join(f'Python {version}' for version in versions)} |",
+        f"|---|{'---|' * len(versions)}",
+    ]
+    for extra, row in rows.items():
+        cells = (_cell(row.get(version)) for version in versions)
+        lines.append(f"| {f'`{extra}`' if extra else 'none'} | {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _cell(figure: Installed | None) -> str:
+    return "" if figure is None else f"{figure.seconds:.0f} s, {figure.megabytes:.0f} MB"
+
+
+def write_table(text: str) -> None:
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    PAGE.write_text(before + MARKS[0] + text + MARKS[1] + after)
+    print(f"written to {PAGE.relative_to(ROOT)}")
 
 
 def _run(*words: str, folder: Path = ROOT) -> str:

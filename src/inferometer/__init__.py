@@ -1,3 +1,3 @@
 """Inferometer: the measuring instrument for inference servers."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

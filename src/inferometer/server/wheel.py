@@ -18,6 +18,7 @@ from inferometer.base.threads import users_environment
 INSTALL = "pip install 'inferometer[triton]'"
 STUB = "triton_python_backend_stub"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+SERVER_PYTHONS = ("3.11", "3.12")  # for which the extra `triton` installs the server
 NUMPY_LIMIT = 2  # the python backend of Triton 2.51 was built for numpy 1
 _VENV = "venv"
 _START = "inferometer_start"
@@ -62,7 +63,9 @@ def find_wheel() -> Wheel:
         raise LocalError(
             "the embedded Triton needs the package nvidia-pytriton, which is not installed for "
             f"{sys.executable}",
-            remedy=INSTALL,
+            remedy=INSTALL
+            if _PYTHON in SERVER_PYTHONS
+            else f"it needs Python {' or '.join(SERVER_PYTHONS)}, and this is {_PYTHON}: {INSTALL} with one of these",
         )
     wheel = Wheel(Path(next(iter(spec.submodule_search_locations))).parent)
     for needed in (wheel.executable, wheel.libraries):

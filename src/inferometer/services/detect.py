@@ -16,9 +16,11 @@ from inferometer.base.units import plain_number
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.http_control import BadReply, HttpControl
 from inferometer.services.timed_socket import connect
+from inferometer.wire.protobuf import fields
 
 TIMEOUT_S = 5.0
 LONGEST_TEXT = 4000  # of a page, to see what it is
+_SERVER_NAME, _SERVER_EXTENSIONS = 1, 3  # fields of ServerMetadataResponse
 _NOBODY = "inferometer-looks-around"  # a model that no server has
 
 
@@ -307,21 +309,14 @@ def _ask(control: HttpControl, path: str) -> ProbeAnswer:
 
 def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     """What a gRPC server answers; nothing where there is none."""
-    from google.protobuf.message import DecodeError
-
     from inferometer.services.grpc_control import GrpcControl
-    from inferometer.services.kserve import load_messages
 
     def call(service: str, method: str) -> bytes:
         return GrpcControl(connection, service).call_bytes(method, b"", timeout_s=_patience_s(connection))
 
     try:
-        reply = load_messages().ServerMetadataResponse.FromString(
-            call("inference.GRPCInferenceService", "ServerMetadata")
-        )
-        return {"grpc kserve": ProbeAnswer(200, {"name": reply.name, "extensions": list(reply.extensions)})}
-    except DecodeError:  # whoever asks it about the model will say so
-        return {"grpc kserve": ProbeAnswer(200)}
+        reply = call("inference.GRPCInferenceService", "ServerMetadata")
+        return {"grpc kserve": ProbeAnswer(200, _server_metadata(reply))}
     except MissingError:
         pass
     except PeerError:
@@ -333,6 +328,24 @@ def probe_grpc(connection: Connection) -> dict[str, ProbeAnswer]:
     except PeerError:  # a call that says what it lacks is there
         return {"grpc tfserving": ProbeAnswer(0)}
     return {"grpc tfserving": ProbeAnswer(200)}
+
+
+def _server_metadata(message: bytes) -> dict[str, Any] | None:
+    """Read a ServerMetadataResponse without its official class, which only the extra `grpc` installs.
+
+    None if it cannot be read: describing the model reports that.
+    """
+    try:
+        found = [
+            (number, bytes(value).decode())
+            for number, value in fields(memoryview(message))
+            if not isinstance(value, int)
+        ]
+    except (PeerError, UnicodeDecodeError):
+        return None
+    names = [text for number, text in found if number == _SERVER_NAME]
+    extensions = [text for number, text in found if number == _SERVER_EXTENSIONS]
+    return {"name": names[-1] if names else "", "extensions": extensions}
 
 
 def _probe_tls(endpoint: Endpoint, timeout_s: float) -> dict[str, ProbeAnswer]:

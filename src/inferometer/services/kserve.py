@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inferometer.base.errors import LocalError, PeerError
+from inferometer.base.errors import PeerError, UsageError
 from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
 
 if TYPE_CHECKING:
@@ -210,22 +210,36 @@ def _message(message: bytes) -> Any:
 # --- messages
 
 _PACKAGE = "tritonclient.grpc"
+_INSTALL = "pip install 'inferometer[grpc]'"
 
 
 @cache
 def load_messages() -> Any:
-    """The official messages (`service_pb2`), without the rest of their package, which needs grpcio.
+    """Import the official messages (`service_pb2`) without the rest of their package, which needs grpcio.
 
-    Whoever imports the real package later still gets it whole.
+    A later import of the real package still gets all of it.
     """
+    from google.protobuf.runtime_version import VersionError
+
+    try:
+        return _import_messages()
+    except VersionError as error:
+        raise UsageError(
+            f"the messages in tritonclient do not fit the installed protobuf: {error}", remedy=_INSTALL
+        ) from error
+
+
+def _import_messages() -> ModuleType:
     if _PACKAGE in sys.modules:
         return importlib.import_module(f"{_PACKAGE}.service_pb2")
     from importlib.util import find_spec
 
     spec = find_spec("tritonclient")
     if spec is None or not spec.submodule_search_locations:
-        raise LocalError(
-            "gRPC needs the package tritonclient, which is not installed", remedy="pip install tritonclient"
+        raise UsageError(
+            "gRPC requests to Triton or KServe and Triton's model configurations need the package tritonclient, "
+            "which is not installed",
+            remedy=_INSTALL,
         )
     stand_in = ModuleType(_PACKAGE)
     stand_in.__path__ = [os.path.join(next(iter(spec.submodule_search_locations)), "grpc")]
