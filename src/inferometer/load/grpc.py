@@ -12,6 +12,8 @@ is dropped. Requests go out in the order in which they were sent, so those of a 
 the server in order.
 """
 
+from collections import OrderedDict
+
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import SocketConnection, SocketLink
@@ -293,12 +295,12 @@ class _Channel(SocketConnection):
         self._is_sharing = link.wiring.is_streaming
         self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
-        self._connection = GrpcConnection()
+        self._connection = GrpcConnection(largest_kept=link.wiring.reply_limit)
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
         self._flushes = 0  # that sent calls
         self._is_held = False  # what is to be sent waits for the socket or for the server's windows
-        self.waiting: list[_Call] = []  # for the connection, or for room on it
+        self.waiting: OrderedDict[_Call, None] = OrderedDict()  # for the connection, or for room on it
         self._unwritten: list[_Call] = []
         self.plain = PlainCalls(self.http2, link.plain_requests, link.next_step, self._unwritten)
 
@@ -316,12 +318,12 @@ class _Channel(SocketConnection):
         if not self._is_open:
             if not call.wrote_ns:
                 call.sent_ns = 0  # connection set-up is no part of the service time
-            self.waiting.append(call)
+            self.waiting[call] = None
             self.prepare()
             return
         is_on_open_stream = call.shared is not None and call.shared.stream is not None
         if not is_on_open_stream and (self.waiting or not self.http2.can_open):
-            self.waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+            self.waiting[call] = None  # the wait for a stream counts: the request is due and not answered
             if not self.is_corked:
                 self._start_waiting()
         else:
@@ -340,8 +342,7 @@ class _Channel(SocketConnection):
         self._unwritten.append(call)
 
     def give_up(self, call: _Call) -> None:
-        if call in self.waiting:
-            self.waiting.remove(call)
+        self.waiting.pop(call, None)
         self.plain.make_streams()
         stream = call.stream
         if call.shared is not None:
@@ -369,21 +370,24 @@ class _Channel(SocketConnection):
 
     def _refused(self, status: int, text: str) -> None:
         self.is_leaving = True
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, OrderedDict()
         now = self._link.clock()
         for call in waiting:
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for call in waiting:
+        """As many as there is room for; on shared streams, which are few, also those behind one that has to wait."""
+        held: list[_Call] = []
+        while self.waiting and (self._is_sharing or self.http2.can_open):
+            call, _ = self.waiting.popitem(last=False)
             is_on_open_stream = call.shared is not None and call.shared.stream is not None
             if not is_on_open_stream and not self.http2.can_open:
-                self.waiting.append(call)
+                held.append(call)
                 continue
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
+        self.waiting.update(dict.fromkeys(held))
         if self.waiting and self._is_shared and self._link.wiring.is_streaming:
             self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
@@ -531,7 +535,7 @@ class _Channel(SocketConnection):
             call.refusals += 1
             self._link.resent += 1
             call.stream = None
-            self.waiting.append(call)
+            self.waiting[call] = None
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
@@ -619,7 +623,7 @@ class _Channel(SocketConnection):
 
     def _move_waiting(self, *, own: bool = False) -> None:
         """Calls that this connection will not take go to its successor, or each to a connection of its own."""
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, OrderedDict()
         link = self._link
         for call in waiting:
             if call.shared is None:
