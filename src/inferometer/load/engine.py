@@ -50,10 +50,14 @@ BURST = 64
 # Of an open plan that is behind: a request on a new connection means two events later, and a round of the reactor reads
 # about twice as many. Were it more, a client that is behind would send and send, and read ever less of what comes back.
 DUE_BURST = 20
-DUE_NS = 2 * NS_PER_MS  # as many as take no longer than this: when ports are scarce, a connect takes milliseconds
+DUE_NS = (
+    2 * NS_PER_MS
+)  # as many as take no longer than this: when ports are scarce, a connect takes milliseconds
 PACE_NS = 20 * NS_PER_MS  # between bursts of new connections
 LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
-EXAMPLE = 4096  # characters of what a server says: all examples travel to the controller several times a second
+EXAMPLE = (
+    4096  # characters of what a server says: all examples travel to the controller several times a second
+)
 PREPARED = 8  # connections opened before an open plan starts
 
 

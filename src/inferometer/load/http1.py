@@ -443,7 +443,9 @@ class _Connection(SocketConnection):
     def _began(self) -> None:
         link = self._link
         self._decoder = ReplyDecoder(
-            limit=link.wiring.reply_limit if link.reader is None else LENGTH_LIMIT  # which readers know themselves
+            limit=link.wiring.reply_limit
+            if link.reader is None
+            else LENGTH_LIMIT  # which readers know themselves
         )
         self._replies = 0
         if self._request is not None:

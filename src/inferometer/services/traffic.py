@@ -34,6 +34,7 @@ def reply_limit(model: "ModelSpec", batch: int) -> int:
         total += math.prod(output.shape) * datatype.size
     return max(REPLY_LIMIT, TEXT_FACTOR * batch * total) if model.outputs else ANY_REPLY_LIMIT
 
+
 Steps = Sequence[Sequence["Tensor"]]
 """The tensors of each request."""
 

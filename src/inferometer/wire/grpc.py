@@ -259,8 +259,10 @@ class _Calls:
     def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
         if stream.reading is None and stop - start >= PREFIX:
             flag, size = _unpack_prefix(data, start)
-            if size + PREFIX == stop - start and not flag and size <= (
-                self._kept if stream.keep else self._largest
+            if (
+                size + PREFIX == stop - start
+                and not flag
+                and size <= (self._kept if stream.keep else self._largest)
             ):
                 kept = bytes(memoryview(data)[start + PREFIX : stop]) if stream.keep else None
                 self.events.append((stream, None, kept))
@@ -310,7 +312,9 @@ class _Calls:
         name, limit = _compression(stream), self._kept
         if name == "gzip" and len(packed) >= _GZIP_SIZE.size:
             (size,) = _GZIP_SIZE.unpack_from(packed, len(packed) - _GZIP_SIZE.size)
-            if size <= len(packed) * _MOST_PACKED:  # else the message is damaged, which decompression finds out
+            if (
+                size <= len(packed) * _MOST_PACKED
+            ):  # else the message is damaged, which decompression finds out
                 _check_size(size, limit)
         unpacker = zlib.decompressobj(_WINDOW_BITS[name])
         try:
@@ -336,7 +340,9 @@ class _Calls:
 
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
-        raise StreamFault(f"a message has {size} bytes or more, {limit} are allowed", frames.ENHANCE_YOUR_CALM)
+        raise StreamFault(
+            f"a message has {size} bytes or more, {limit} are allowed", frames.ENHANCE_YOUR_CALM
+        )
 
 
 def _compression(stream: Stream) -> str:

@@ -1,12 +1,12 @@
 """Server-sent events (WHATWG HTML, 9.2): the bytes of a text/event-stream body in, events out. No socket, no clock.
 
-A line ends with LF, CR or CRLF; an empty line ends an event, and an unfinished event at the end of the stream is dropped:
-`rest` returns it.
+A line ends with LF, CR or CRLF; an empty line ends an event, and an unfinished event at the end of the stream is
+dropped: `rest` returns it.
 Lines that begin with a colon are comments, which keep connections alive. A byte order mark is allowed at the very
 beginning. Reconnection (`id`, `retry`) is ignored.
 
-The work is linear in the number of bytes, however they are split, and an event of more than EVENT_LIMIT bytes is refused:
-so neither blank lines, nor an endless line, nor single bytes cost more than their share of time and memory.
+The work is linear in the number of bytes, however they are split, and an event of more than EVENT_LIMIT bytes is
+refused: neither blank lines, nor an endless line, nor single bytes cost more than their share of time and memory.
 """
 
 import re

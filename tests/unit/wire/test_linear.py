@@ -1,7 +1,7 @@
 """Readers of the wire: linear in their input, however it is cut, and bounded in memory.
 
-Time on a shared machine says little, so a reader gets n and 8n bytes and the processor time may grow by three times as much
-as the input; a quadratic reader exceeds that eightfold. What a reader holds is measured by tracemalloc.
+Time on a shared machine says little, so a reader gets n and 8n bytes, and the processor time may grow by three times as
+much as the input; that of a quadratic reader grows by far more. What a reader holds is measured by tracemalloc.
 """
 
 import struct
@@ -29,7 +29,7 @@ from inferometer.wire.frames import (
 )
 from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
 from inferometer.wire.headers import encode_block
-from inferometer.wire.http1 import Head, ReplyDecoder
+from inferometer.wire.http1 import LENGTH_LIMIT, Head, ReplyDecoder
 from inferometer.wire.sse import EVENT_LIMIT, SseDecoder
 
 MANY = 8  # times the input
@@ -44,6 +44,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 GRPC_HEAD = frame(
     HEADERS, END_HEADERS, 1, encode_block([(":status", "200"), ("content-type", "application/grpc")])
 )
+LONG_MESSAGE = GRPC_HEAD + frame(DATA, 0, 1, b"\0\0\xff\xff\xff")  # its beginning
 GZIP_HEAD = frame(
     HEADERS,
     END_HEADERS,
@@ -68,8 +69,8 @@ def read_openai(parts: list[bytes], *, keeps: bool = False) -> None:
         body.receive(part, 1)
 
 
-def read_http1(parts: list[bytes], *, keep: bool = False) -> None:
-    decoder = ReplyDecoder(keep=keep)
+def read_http1(parts: list[bytes], *, keep: bool = False, limit: int = LENGTH_LIMIT) -> None:
+    decoder = ReplyDecoder(keep=keep, limit=limit)
     for part in parts:
         decoder.receive(part, len(part))
 
@@ -121,9 +122,9 @@ READERS: list[tuple[str, Read, bytes, bytes, int, int]] = [
     ("interim replies", read_http1, b"", b"HTTP/1.1 100 Continue\r\n\r\n", 300, 1),
     ("a body byte by byte", keep_http1, b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n", b"x", 20_000, 1),
     ("empty DATA frames", read_grpc, GRPC_HEAD, frame(DATA, 0, 1), 9_000, 1 << 20),
-    ("DATA frames of a byte", keep_grpc, GRPC_HEAD + frame(DATA, 0, 1, b"\0\0\xff\xff\xff"), frame(DATA, 0, 1, b"x"), 20_000, 1 << 20),
+    ("DATA frames of a byte", keep_grpc, LONG_MESSAGE, frame(DATA, 0, 1, b"x"), 20_000, 1 << 20),
     ("empty messages", keep_grpc, GRPC_HEAD, frame(DATA, 0, 1, b"\0\0\0\0\0" * 20), 20_000, 1 << 20),
-    ("a message byte by byte", keep_grpc, GRPC_HEAD + frame(DATA, 0, 1, b"\0\0\xff\xff\xff"), frame(DATA, 0, 1, b"x" * 1000), 10_000, 1),
+    ("a message byte by byte", keep_grpc, LONG_MESSAGE, frame(DATA, 0, 1, b"x" * 1000), 10_000, 1),
     ("PING frames", read_grpc, b"", frame(PING, 0, 0, b"torture!"), 17_000, 1 << 20),
     ("PING frames byte by byte", read_grpc, b"", frame(PING, 0, 0, b"torture!"), 5_000, 1),
     ("SETTINGS frames", read_grpc, b"", settings({INITIAL_WINDOW_SIZE: 5}), 15_000, 1 << 20),
@@ -137,7 +138,11 @@ def cost_s(read: Read, parts: list[bytes]) -> float:
     return time.process_time() - began
 
 
-@pytest.mark.parametrize(("read", "start", "unit", "size", "cut"), [row[1:] for row in READERS], ids=[row[0] for row in READERS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "start", "unit", "size", "cut"),
+    [row[1:] for row in READERS],
+    ids=[row[0] for row in READERS],
+)
 def test_a_reader_is_linear(read: Read, start: bytes, unit: bytes, size: int, cut: int) -> None:
     few, many = (pieces(start + unit * (count * size // len(unit)), cut) for count in (1, MANY))
     read(few)  # what is learned once
@@ -162,7 +167,7 @@ def test_settings_of_a_frame_are_applied_once_not_to_every_stream_each_time() ->
 # --- bounds
 
 
-def peak(read: Callable[[], None]) -> int:
+def peak(read: Callable[[], object]) -> int:
     tracemalloc.start()
     try:
         read()
@@ -233,13 +238,9 @@ def test_a_message_that_announces_too_much_is_refused_at_its_prefix(size: int) -
 )
 @pytest.mark.parametrize("cut", [1, 100, 1 << 20])
 def test_a_body_that_is_kept_is_refused_beyond_its_limit(reply: bytes, cut: int) -> None:
-    decoder = ReplyDecoder(keep=True, limit=1000)
     with pytest.raises(PeerError, match="1000 are allowed"):
-        for part in pieces(reply, cut):
-            decoder.receive(part, len(part))
-    counted = ReplyDecoder(limit=1000)
-    for part in pieces(reply, cut):
-        counted.receive(part, len(part))
+        read_http1(pieces(reply, cut), keep=True, limit=1000)
+    read_http1(pieces(reply, cut), limit=1000)
 
 
 def test_a_body_of_the_limit_is_kept_whole() -> None:
@@ -252,17 +253,14 @@ def test_a_body_of_the_limit_is_kept_whole() -> None:
 def test_a_header_block_in_many_frames_is_refused_before_it_is_large() -> None:
     connection = call(keep=False, largest=1000)
     flood = frame(HEADERS, 0, 1) + frame(CONTINUATION, 0, 1) * 100_000
-    assert peak(lambda: None if connection.receive(flood, len(flood)) else None) < 1 << 20
+    assert peak(lambda: connection.receive(flood, len(flood))) < 1 << 20
     assert "64 frames" in str(connection.http2.broken) or "too long" in str(connection.http2.broken)
 
 
 def test_a_line_of_an_event_stream_is_held_once() -> None:
-    decoder = SseDecoder()
-
     def feed() -> None:
         with pytest.raises(PeerError, match="longer than"):
-            for _ in range(EVENT_LIMIT // 4096 + 2):
-                decoder.receive(b"x" * 4096)
+            read_sse([b"x" * 4096] * (EVENT_LIMIT // 4096 + 2))
 
     assert peak(feed) < 3 * EVENT_LIMIT
 
