@@ -32,6 +32,7 @@ from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
 LONGEST_ID = 20  # digits
+RESPONSE_COST = 128  # bytes of memory for a response beside its own
 RETRIES = 5  # of a call that the server says it has not begun
 
 _CAUSES = {
@@ -47,8 +48,8 @@ class _Call:
     """What a slot is doing."""
 
     __slots__ = (
-        "channel", "difference", "first_ns", "lane", "received", "refusals", "request", "request_id", "responses",
-        "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
+        "channel", "difference", "first_ns", "kept", "lane", "received", "refusals", "request", "request_id",
+        "responses", "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
     )  # fmt: skip
 
     def __init__(self, slot: int, channel: "_Channel", lane: int) -> None:
@@ -60,6 +61,7 @@ class _Call:
         self.shared: SharedStream | None = None
         self.sent_ns = self.wrote_ns = self.first_ns = 0
         self.responses = 0
+        self.kept = 0  # bytes of memory for what is kept of them
         self.refusals = 0  # of this request, by servers that had not begun it
         self.request_id = b""  # on a shared stream
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
@@ -177,7 +179,7 @@ class GrpcLink(SocketLink):
         call = self._calls[slot]
         channel = call.channel
         call.sent_ns = now_ns
-        call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = 0
+        call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = call.kept = 0
         is_quick = channel.is_quick and mark is None and self.replies is None and not channel.waiting
         if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
             self._send_generally(call, step, mark)
@@ -524,6 +526,10 @@ class _Channel(SocketConnection):
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if self._is_too_much(call, message):
+                    self._connection.cancel(stream)
+                    self._link.end(call, outcome.MALFORMED, self._too_much, now_ns)
+                    continue
                 if self._link.wiring.is_whole_calls:
                     call.times.append(now_ns)
                 if call.step >= 0:
@@ -554,6 +560,15 @@ class _Channel(SocketConnection):
         difference, call.difference = call.difference, ""
         status = outcome.MISMATCH if difference else outcome.OK
         self._link.end(call, status, difference, end_ns)
+
+    def _is_too_much(self, call: _Call, message: Buffer | None) -> bool:
+        """Whether the call has more responses, or larger ones, than are kept of any call."""
+        call.kept += RESPONSE_COST if message is None or call.step < 0 else RESPONSE_COST + len(message)
+        return call.kept > self._link.wiring.reply_limit
+
+    @property
+    def _too_much(self) -> str:
+        return f"the responses take more than the {self._link.wiring.reply_limit} bytes allowed"
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
@@ -589,6 +604,9 @@ class _Channel(SocketConnection):
     def _responded(self, call: _Call, reply: StreamReply, message: Buffer, now_ns: int) -> None:
         if reply.error:
             self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns)
+            return
+        if self._is_too_much(call, message):
+            self._link.end(call, outcome.MALFORMED, self._too_much, now_ns)
             return
         if reply.has_data:
             if call.step >= 0:
