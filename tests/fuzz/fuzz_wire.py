@@ -9,7 +9,8 @@ from harness import Choices, Family, damaged, damaged_seeds
 from inferometer.observe.metrics import sample
 from inferometer.services.kserve import infer_response, read_stream_reply
 from inferometer.services.torchserve import counters
-from inferometer.wire.frames import Fault
+from inferometer.wire.frames import DATA, END_HEADERS, HEADERS, Fault, frame, settings
+from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
 from inferometer.wire.headers import BlockReader, encode_block
 from inferometer.wire.protobuf import fields
 from inferometer.wire.sse import SseDecoder
@@ -71,6 +72,34 @@ def read_block(data: bytes) -> None:
         reader.acknowledged()
 
 
+# --- compressed messages
+
+LARGEST = 1 << 16
+BITS = {"gzip": 31, "deflate": 15}
+
+
+def packed(size: int, wbits: int) -> bytes:
+    packer = zlib.compressobj(wbits=wbits)
+    return packer.compress(bytes(size)) + packer.flush()
+
+
+PACKED = tuple(packed(size, wbits) for size in (0, 100, LARGEST, 1 << 22) for wbits in BITS.values())
+
+
+def read_packed(data: bytes) -> None:
+    """As a gRPC message that is kept: what comes out is within the limit, or the call has failed."""
+    for name in BITS:
+        connection = GrpcConnection(largest_kept=LARGEST)
+        connection.open(None, render_call(encode_headers(path="/a.B/C", authority="h"), b""), keep=True)
+        head = encode_block(
+            [(":status", "200"), ("content-type", "application/grpc"), ("grpc-encoding", name)]
+        )
+        body = (b"\1" + len(data).to_bytes(4, "big") + data)[: 1 << 20]
+        raw = settings({}) + frame(HEADERS, END_HEADERS, 1, head) + frame(DATA, 0, 1, body)
+        for _, ending, message in connection.receive(raw, len(raw)):
+            assert len(message or b"") <= LARGEST if ending is None else ending.code
+
+
 # --- events
 
 EVENTS = (
@@ -88,6 +117,9 @@ LINES = (
     b":\n",
     b"retry: 1\n",
     b"\xef\xbb\xbf",
+    b"\n" * 2000,
+    b"\r\n" * 1000,
+    b":\n\n" * 500,
 )
 
 
@@ -151,6 +183,7 @@ def read_page(data: bytes) -> None:
 FAMILIES = (
     Family("http1", make_replies, read_replies, 50),
     Family("http2", make_frames, read_frames, 50),
+    Family("packed", damaged_seeds("packed", PACKED), read_packed, 20),
     Family("hpack", damaged_seeds("hpack", BLOCKS), read_block, 40),
     Family("sse", damaged_seeds("sse", EVENTS, LINES), read_events, 40),
     Family("protobuf", damaged_seeds("protobuf", MESSAGES), read_message, 40),

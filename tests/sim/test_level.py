@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferometer.base import status
-from inferometer.base.errors import PeerError
+from inferometer.base.errors import LocalError, PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open
@@ -551,6 +551,30 @@ def test_counts_of_client_and_server_are_compared(server, note, call_ns, rig, le
     level = measure_level(instrument, level_settings(), closed(4))
     assert notes(level) == ([] if note is None else [note])
     assert {window.duration_ns for window in level.windows} == {NS_PER_S}
+
+
+class LosingLoad:
+    """Load whose worker is lost in the third window."""
+
+    def __init__(self, load, clock):
+        self._load, self._clock = load, clock
+
+    def __getattr__(self, name):
+        return getattr(self._load, name)
+
+    def collect(self, until_ns):
+        if self._clock() > FIRST_NS + 2.5 * NS_PER_S:
+            raise LocalError("a worker process died of SIGKILL")
+        return self._load.collect(until_ns)
+
+
+@pytest.mark.parametrize("server", [{"others_per_s": 1000}, {"share": 0.5}])
+def test_after_a_lost_worker_counts_are_not_compared(server, rig, level_settings, constant):
+    made = rig(constant(2))
+    load = LosingLoad(made.instrument.load, made.clock)
+    instrument = replace(made.instrument, load=load, read_counters=Counting(made, **server).read)
+    level = measure_level(instrument, level_settings(), closed(4))
+    assert notes(level) == [Note.WORKER_LOST]
 
 
 @pytest.mark.parametrize("how", [{}, {"window_count": 333}, {"window_count": 600, "is_whole": True}])

@@ -3,11 +3,13 @@
 import asyncio
 import struct
 import zlib
+from functools import cache
 
 from hpack import Encoder
 from tritonclient.grpc import service_pb2
 
 from inferometer.base.status import GRPC_CODES
+from inferometer.services.traffic import REPLY_LIMIT
 from tests.support.grpc_servers import error_response, response
 from tests.torture.frames import (
     ACK,
@@ -38,6 +40,7 @@ from tests.torture.http2_wire import GRPC_HEAD, Act, Call, GrpcFault, Http2Wire
 
 GOOD = (("grpc-status", "0"),)
 PLENTY = 1000  # streams
+DRIPS = 50  # longer than the time limits of requests
 RESETS = (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 255)  # codes, without the one that says refused
 
 
@@ -418,6 +421,47 @@ def _gzip(*, is_right: bool) -> Act:
     return act
 
 
+@cache
+def _bomb(wbits: int) -> bytes:
+    """A message that decompresses to more than is read of any reply of the model."""
+    packer = zlib.compressobj(wbits=wbits)
+    return packer.compress(bytes(REPLY_LIMIT + 1)) + packer.flush()
+
+
+def _packed_bomb(name: str, wbits: int) -> Act:
+    async def act(wire: Http2Wire, call: Call) -> None:
+        if wire.has_head(call):
+            call.ends("ok")
+            wire.answer(call)
+            return
+        text, packed = wire.head(call, ("grpc-encoding", name)), message(_bomb(wbits), flag=1)
+        text += b"".join(wire.data(call, packed[at : at + 16384]) for at in range(0, len(packed), 16384))
+        wire.send(text if call.is_stream else text + wire.trailers(call, *GOOD))
+
+    return act
+
+
+def _flood(count: int) -> Act:
+    """Empty DATA frames around the message."""
+
+    async def act(wire: Http2Wire, call: Call) -> None:
+        text = wire.head(call) + wire.data(call, b"") * count + wire.data(call, message(call.usual))
+        wire.send(text if call.is_stream else text + wire.trailers(call, *GOOD))
+        wire.answered(call)
+
+    return act
+
+
+async def _drip(wire: Http2Wire, call: Call) -> None:
+    """A byte of the message now and then, until the client gives up."""
+    text = wire.head(call) + wire.data(call, struct.pack(">BL", 0, 1 << 20))
+    wire.trailers(call)  # nothing can follow on this stream
+    for _ in range(DRIPS):
+        wire.send(text)
+        await asyncio.sleep(0.02)
+        text = frame(DATA, 0, call.stream, b"x")
+
+
 async def _large_message(wire: Http2Wire, call: Call) -> None:
     """In frames of 16 KiB, behind an unknown field of 300 kB."""
     padding = b"\xfa\x7f" + b"\xe0\xa7\x12" + bytes(300_000)  # field 2047, length 300,000
@@ -578,6 +622,12 @@ FAULTS: tuple[GrpcFault, ...] = (
     _row("half a prefix", _message_of(b"\0\0"), "malformed"),
     _row("gzip", _gzip(is_right=True)),
     _row("gzip that is none", _gzip(is_right=False), "ok", "malformed"),
+    _row("gzip bomb", _packed_bomb("gzip", 31), "ok", "malformed"),
+    _row("deflate bomb", _packed_bomb("deflate", 15), "ok", "malformed"),
+    _row("flood of empty frames", _flood(10_000)),
+    _row("flood of PINGs", _then_answer(frame(PING, 0, 0, b"torture!") * 5_000)),
+    _row("flood of SETTINGS", _then_answer(settings((INITIAL_WINDOW_SIZE, 65_535)) * 2_000)),
+    _row("flood of unknown frames", _then_answer(frame(0x77, 0, 0, b"x") * 10_000)),
     _row("large message", _large_message),
 )  # fmt: skip
 
@@ -592,6 +642,11 @@ async def _garbage_message(wire: Http2Wire, call: Call) -> None:
 
 
 UNARY_FAULTS: tuple[GrpcFault, ...] = (
+    _row("drip of a message", _drip, "timeout", is_mute=True),
+    _row(
+        "a length of 2 GiB and few bytes", _message_of(struct.pack(">BL", 0, 2**31 - 1) + b"x"), "malformed"
+    ),
+    _row("interim replies without end", _interim(150), "malformed"),
     _row("message that is no protobuf", _garbage_message, "ok", "mismatch", "malformed"),
     _row("empty message", _message_of(b"\0\0\0\0\0"), "ok", "mismatch"),
 )

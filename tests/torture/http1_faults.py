@@ -1,6 +1,7 @@
 """What can go wrong with a reply over HTTP/1.1, and what a client must make of it."""
 
 import asyncio
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
@@ -223,6 +224,42 @@ async def _chunked_well(wire: Wire, reply: bytes) -> None:
     wire.send(_chunked(reply, *_chunks(wire, _whole(reply)), b"0\r\nX-Trailer: 1\r\n\r\n"))
 
 
+async def _chunk_extensions(wire: Wire, reply: bytes) -> None:
+    """Each byte a chunk, behind an extension."""
+    parts = [b"1;%s\r\n%c\r\n" % (b"e" * wire.random.randrange(0, 300), byte) for byte in _whole(reply)]
+    wire.send(_chunked(reply, *parts, b"0\r\n\r\n"))
+
+
+async def _endless_chunk_extension(wire: Wire, reply: bytes) -> None:
+    wire.send(_chunked(reply, b"1;" + b"e" * 8_000))
+
+
+async def _endless_trailers(wire: Wire, reply: bytes) -> None:
+    wire.send(_chunked(reply, *_chunks(wire, _whole(reply)), b"0\r\n" + b"X: y\r\n" * 20_000))
+
+
+async def _length_is_huge(wire: Wire, reply: bytes) -> None:
+    wire.send(_sized(reply, b"%d" % 2**60))
+    await _pause(wire)
+    wire.close()
+
+
+async def _endless_drip(wire: Wire, reply: bytes) -> None:
+    """A byte of the body now and then, until the client gives up."""
+    wire.send(_head(_sized(reply, b"1000000"))[0])
+    for _ in range(50):
+        wire.send(b" ")
+        await asyncio.sleep(0.02)
+
+
+async def _packed_bomb(wire: Wire, reply: bytes) -> None:
+    """A body that nobody asked to compress, and that nobody may decompress."""
+    body = zlib.compress(bytes(20_000_000))
+    wire.send(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
 async def _chunk_size_is_no_number(wire: Wire, reply: bytes) -> None:
     wire.send(_chunked(reply, *_chunks(wire, _whole(reply)), b"zz\r\n"))
 
@@ -381,6 +418,13 @@ FAULTS: tuple[Fault, ...] = (
     _row("content-length too short", _too_short),
     _row("two replies", _two_replies),
     _row("chunked", _chunked_well),
+    _row("chunk extensions", _chunk_extensions),
+    _row("chunk extension without end", _endless_chunk_extension, "malformed"),
+    _row("trailers without end", _endless_trailers, "malformed"),
+    _row("content-length of 2^60", _length_is_huge, "reset", "malformed"),
+    _row("endless drip", _endless_drip, "timeout", is_mute=True),
+    _row("compressed bomb", _packed_bomb, "ok", "malformed"),
+    _row("interim replies without end", _interim(150), "malformed"),
     _row("chunk size is no number", _chunk_size_is_no_number, "malformed"),
     _row("chunk longer than it says", _chunk_too_long, "malformed"),
     _row("chunk of 2^68 bytes", _chunk_is_huge, "malformed"),

@@ -148,7 +148,7 @@ async def _command_in(case: Case, words: list[str], work: Path, scratch: Path, a
             words,
             fds={0: nothing.fileno(), 1: stdout.fileno(), 2: stderr.fileno()},
             folder=str(work),
-            environment={**os.environ, "TMPDIR": str(scratch)},
+            environment={**os.environ, "INFEROMETER_STORE": "", "TMPDIR": str(scratch)},
             limits={} if trouble is None else trouble.limits,
             group=0,
         )

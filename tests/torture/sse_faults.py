@@ -119,6 +119,9 @@ _REFUSED = "error in the reply"
 STREAM_FAULTS: tuple[Fault, ...] = (
     _row("SSE: cut anywhere", _cut_anywhere),
     _row("SSE: slow words", _slow_words),
+    _row("SSE: flood of blank lines", _say(ROLE, *WORDS, b"\n" * 300_000, *REST)),
+    _row("SSE: flood of blank lines, as CRLF", _say(ROLE, WORDS[0], b"\r\n" * 100_000, WORDS[1], *REST)),
+    _row("SSE: flood of comments", _say(ROLE, b":\n\n" * 50_000, *WORDS, *REST)),
     _row("SSE: no [DONE]", _say(ROLE, *WORDS, END)),
     _row("SSE: no end at all", _say(ROLE, *WORDS)),
     _row("SSE: no end, until close", _say_until_close(ROLE, *WORDS), "reset"),

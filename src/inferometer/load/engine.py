@@ -47,8 +47,17 @@ FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
 PATIENCE = 16  # failed answers in a row before a slot pauses
 BURST = 64
+# Of an open plan that is behind: a request on a new connection means two events later, and a round of the reactor reads
+# about twice as many. Were it more, a client that is behind would send and send, and read ever less of what comes back.
+DUE_BURST = 20
+DUE_NS = (
+    2 * NS_PER_MS
+)  # as many as take no longer than this: when ports are scarce, a connect takes milliseconds
 PACE_NS = 20 * NS_PER_MS  # between bursts of new connections
 LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
+EXAMPLE = (
+    4096  # characters of what a server says: all examples travel to the controller several times a second
+)
 PREPARED = 8  # connections opened before an open plan starts
 
 
@@ -499,8 +508,9 @@ class Engine:
         """Send what is due, a limited number at a time so that replies are read in between."""
         plan = self._open
         assert plan is not None
-        for _ in range(BURST):
-            if self._next_due > now_ns or not self._has_room():
+        now, limit_ns = now_ns, now_ns + DUE_NS
+        for _ in range(DUE_BURST):
+            if self._next_due > now_ns or now > limit_ns or not self._has_room():
                 return
             if self._free:
                 slot = self._free.pop()
@@ -516,7 +526,8 @@ class Engine:
             self._number += plan.stride
             is_last = self._remaining == 1
             self._next_due = NEVER if is_last else self._start_ns + plan.schedule.due_ns(self._number)
-            self._start(slot, self._clock())
+            now = self._clock()
+            self._start(slot, now)
             if self._next_due >= NEVER:
                 self._close_idle_lanes()
 
@@ -592,7 +603,8 @@ class Engine:
             return
         if self._log is not None:
             self._log.failed(status, text)
-        self.examples.setdefault(status, text)
+        if status not in self.examples:
+            self.examples[status] = text[:EXAMPLE]
 
     def _cancel_due(self, now_ns: int) -> None:
         """Cancel what has run for its time since it was sent; what has ended meanwhile was an ordinary request."""

@@ -12,6 +12,8 @@ is dropped. Requests go out in the order in which they were sent, so those of a 
 the server in order.
 """
 
+from collections import OrderedDict
+
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.load.connection import SocketConnection, SocketLink
@@ -30,6 +32,7 @@ from inferometer.wire.sender import Http2Request, Stream, render
 
 SHARE = 4  # slots to a connection
 LONGEST_ID = 20  # digits
+RESPONSE_COST = 128  # bytes of memory for a response beside its own
 RETRIES = 5  # of a call that the server says it has not begun
 
 _CAUSES = {
@@ -45,8 +48,8 @@ class _Call:
     """What a slot is doing."""
 
     __slots__ = (
-        "channel", "difference", "first_ns", "lane", "received", "refusals", "request", "request_id", "responses",
-        "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
+        "channel", "difference", "first_ns", "kept", "lane", "received", "refusals", "request", "request_id",
+        "responses", "sent_ns", "shared", "slot", "step", "stream", "times", "wrote_ns",
     )  # fmt: skip
 
     def __init__(self, slot: int, channel: "_Channel", lane: int) -> None:
@@ -58,6 +61,7 @@ class _Call:
         self.shared: SharedStream | None = None
         self.sent_ns = self.wrote_ns = self.first_ns = 0
         self.responses = 0
+        self.kept = 0  # bytes of memory for what is kept of them
         self.refusals = 0  # of this request, by servers that had not begun it
         self.request_id = b""  # on a shared stream
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
@@ -175,7 +179,7 @@ class GrpcLink(SocketLink):
         call = self._calls[slot]
         channel = call.channel
         call.sent_ns = now_ns
-        call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = 0
+        call.wrote_ns = call.first_ns = call.responses = call.refusals = call.received = call.kept = 0
         is_quick = channel.is_quick and mark is None and self.replies is None and not channel.waiting
         if not is_quick or not channel.plain.open(call, self.plain_requests[step]):
             self._send_generally(call, step, mark)
@@ -293,12 +297,12 @@ class _Channel(SocketConnection):
         self._is_sharing = link.wiring.is_streaming
         self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
         self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
-        self._connection = GrpcConnection()
+        self._connection = GrpcConnection(largest_kept=link.wiring.reply_limit)
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
         self._flushes = 0  # that sent calls
         self._is_held = False  # what is to be sent waits for the socket or for the server's windows
-        self.waiting: list[_Call] = []  # for the connection, or for room on it
+        self.waiting: OrderedDict[_Call, None] = OrderedDict()  # for the connection, or for room on it
         self._unwritten: list[_Call] = []
         self.plain = PlainCalls(self.http2, link.plain_requests, link.next_step, self._unwritten)
 
@@ -316,12 +320,12 @@ class _Channel(SocketConnection):
         if not self._is_open:
             if not call.wrote_ns:
                 call.sent_ns = 0  # connection set-up is no part of the service time
-            self.waiting.append(call)
+            self.waiting[call] = None
             self.prepare()
             return
         is_on_open_stream = call.shared is not None and call.shared.stream is not None
         if not is_on_open_stream and (self.waiting or not self.http2.can_open):
-            self.waiting.append(call)  # the wait for a stream counts: the request is due and not answered
+            self.waiting[call] = None  # the wait for a stream counts: the request is due and not answered
             if not self.is_corked:
                 self._start_waiting()
         else:
@@ -340,8 +344,7 @@ class _Channel(SocketConnection):
         self._unwritten.append(call)
 
     def give_up(self, call: _Call) -> None:
-        if call in self.waiting:
-            self.waiting.remove(call)
+        self.waiting.pop(call, None)
         self.plain.make_streams()
         stream = call.stream
         if call.shared is not None:
@@ -369,21 +372,24 @@ class _Channel(SocketConnection):
 
     def _refused(self, status: int, text: str) -> None:
         self.is_leaving = True
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, OrderedDict()
         now = self._link.clock()
         for call in waiting:
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for call in waiting:
+        """As many as there is room for; on shared streams, which are few, also those behind one that has to wait."""
+        held: list[_Call] = []
+        while self.waiting and (self._is_sharing or self.http2.can_open):
+            call, _ = self.waiting.popitem(last=False)
             is_on_open_stream = call.shared is not None and call.shared.stream is not None
             if not is_on_open_stream and not self.http2.can_open:
-                self.waiting.append(call)
+                held.append(call)
                 continue
             if not call.sent_ns:
                 call.sent_ns = self._link.clock()
             self._begin(call)
+        self.waiting.update(dict.fromkeys(held))
         if self.waiting and self._is_shared and self._link.wiring.is_streaming:
             self._move_waiting(own=True)  # streams stay open: there will be no room for these
 
@@ -520,6 +526,10 @@ class _Channel(SocketConnection):
                 call.responses += 1
                 if not call.first_ns:
                     call.first_ns = now_ns
+                if self._is_too_much(call, message):
+                    self._connection.cancel(stream)
+                    self._link.end(call, outcome.MALFORMED, self._too_much, now_ns)
+                    continue
                 if self._link.wiring.is_whole_calls:
                     call.times.append(now_ns)
                 if call.step >= 0:
@@ -531,7 +541,7 @@ class _Channel(SocketConnection):
             call.refusals += 1
             self._link.resent += 1
             call.stream = None
-            self.waiting.append(call)
+            self.waiting[call] = None
         elif ending.code:
             status = _CAUSES.get(ending.cause, outcome.GRPC + ending.code)
             self._link.end(call, status, ending.text or grpc.name_of_code(ending.code), now_ns)
@@ -550,6 +560,15 @@ class _Channel(SocketConnection):
         difference, call.difference = call.difference, ""
         status = outcome.MISMATCH if difference else outcome.OK
         self._link.end(call, status, difference, end_ns)
+
+    def _is_too_much(self, call: _Call, message: Buffer | None) -> bool:
+        """Whether the call has more responses, or larger ones, than are kept of any call."""
+        call.kept += RESPONSE_COST if message is None or call.step < 0 else RESPONSE_COST + len(message)
+        return call.kept > self._link.wiring.reply_limit
+
+    @property
+    def _too_much(self) -> str:
+        return f"the responses take more than the {self._link.wiring.reply_limit} bytes allowed"
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
@@ -586,6 +605,9 @@ class _Channel(SocketConnection):
         if reply.error:
             self._link.end(call, outcome.GRPC + grpc.UNKNOWN, reply.error, now_ns)
             return
+        if self._is_too_much(call, message):
+            self._link.end(call, outcome.MALFORMED, self._too_much, now_ns)
+            return
         if reply.has_data:
             if call.step >= 0:
                 self._judge(call, infer_response(message), now_ns)
@@ -619,7 +641,7 @@ class _Channel(SocketConnection):
 
     def _move_waiting(self, *, own: bool = False) -> None:
         """Calls that this connection will not take go to its successor, or each to a connection of its own."""
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, OrderedDict()
         link = self._link
         for call in waiting:
             if call.shared is None:

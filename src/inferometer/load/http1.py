@@ -16,7 +16,7 @@ from inferometer.load.sequences import Mark
 from inferometer.model.unique import COUNTER_BITS, MARK, Unique
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
-from inferometer.wire.http1 import ReplyDecoder
+from inferometer.wire.http1 import LENGTH_LIMIT, ReplyDecoder
 
 
 class Http1Link(SocketLink):
@@ -441,7 +441,12 @@ class _Connection(SocketConnection):
         self.fail(status, text)
 
     def _began(self) -> None:
-        self._decoder = ReplyDecoder()
+        link = self._link
+        self._decoder = ReplyDecoder(
+            limit=link.wiring.reply_limit
+            if link.reader is None
+            else LENGTH_LIMIT  # which readers know themselves
+        )
         self._replies = 0
         if self._request is not None:
             self.send(self._request, self._sent_ns or self._clock())

@@ -17,6 +17,7 @@ WRITE = select.EPOLLOUT
 AT_ONCE = 42  # events of one call: room for more would not come from Python's own small blocks
 SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
 FEW = 4  # things left for later that are done at once
+LONGEST_LATER = 64  # rounds that one of them waits at the most, however much comes meanwhile
 LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
 
 
@@ -29,7 +30,8 @@ class EpollReactor:
         self._clock = clock
         self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._later: deque[Callable[[], None]] = deque()
+        self._later: deque[tuple[int, Callable[[], None]]] = deque()  # with the round they are from
+        self._urgent = select.poll()
         self._rounds = 0  # with something left for later
         self._timer = Timer()
         self.add(self._timer.fd, READ, self._timer.clear)
@@ -37,6 +39,11 @@ class EpollReactor:
     def add(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
         self._epoll.register(fd, events)
+
+    def add_urgent(self, fd: int, handler: Callable[[int], None]) -> None:
+        """One to read from that is looked at in every round, even where more is ready than a round takes."""
+        self.add(fd, READ, handler)
+        self._urgent.register(fd, select.POLLIN)
 
     def change(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events)
@@ -47,7 +54,7 @@ class EpollReactor:
 
     def do_later(self, work: Callable[[], None]) -> None:
         """What takes long and has its time already: others that have come get theirs first."""
-        self._later.append(work)
+        self._later.append((self._rounds, work))
 
     def wait(self, until_ns: int | None) -> None:
         handlers, poll, later = self._handlers, self._poll, self._later
@@ -59,15 +66,27 @@ class EpollReactor:
             handler = handlers.get(fd)
             if handler is not None:
                 handler(mask)
+        is_more = len(ready) == AT_ONCE
+        if is_more:
+            for fd, mask in self._urgent.poll(0):
+                handlers[fd](mask)
         if later:
-            self._do_some(is_more=len(ready) == AT_ONCE)
+            self._do_some(is_more=is_more)
 
     def _do_some(self, *, is_more: bool) -> None:
-        """A few of those left for later; where more has come than a round takes, one in a few rounds."""
+        """A few of those left for later; where more has come than a round takes, one in a few rounds.
+
+        Those that have waited long are done whatever comes: else a client that is always behind would never read
+        what it has received, nor answer its controller.
+        """
         self._rounds += 1
+        later = self._later
         count = self._rounds % FEW == 0 if is_more else FEW
-        for _ in range(min(count, len(self._later))):
-            self._later.popleft()()
+        for _ in range(min(count, len(later))):
+            later.popleft()[1]()
+        oldest = self._rounds - LONGEST_LATER
+        while later and later[0][0] < oldest:
+            later.popleft()[1]()
 
     def _poll_until(self, until_ns: int) -> list[tuple[int, int]]:
         gap = until_ns - self._clock()

@@ -212,7 +212,7 @@ class _Wire:
 
 
 def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
-    decoder = ReplyDecoder(keep=True)
+    decoder = ReplyDecoder(keep=True, limit=wiring.reply_limit)
     wire.send(request.data)
     is_whole = False
     while not is_whole:
@@ -253,7 +253,7 @@ def _judged(wiring: Wiring, head: Head, pieces: Sequence[Piece]) -> Reply:
 def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
     assert request.call is not None
     is_single = not wiring.is_streaming and (wiring.has_one_reply or not wiring.is_whole_calls)
-    connection = GrpcConnection()
+    connection = GrpcConnection(largest_kept=wiring.reply_limit)
     stream = connection.open(None, request.call, keep=True)
     while True:
         while connection.http2.wants_to_send:

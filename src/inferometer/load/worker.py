@@ -26,7 +26,7 @@ from inferometer.load.http1 import Http1Link
 from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
 from inferometer.load.plan import Closed
-from inferometer.load.reactor import READ, EpollReactor
+from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Sequences
 from inferometer.records.ring import RingWriter, map_ring
 from inferometer.records.spool import Spool
@@ -145,7 +145,7 @@ class _Worker:
         )
 
     def run(self) -> None:
-        self._reactor.add(self._controller.fileno(), READ, self._message)
+        self._reactor.add_urgent(self._controller.fileno(), self._message)
         if self._has_visits:  # their code is the user's, and may leave garbage
             gc.collect()
             gc.freeze()

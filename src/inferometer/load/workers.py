@@ -265,7 +265,8 @@ class Workers:
             spool_fd=spool_fd,
             visits=self.traffic.visits,
         )
-        control.send(job)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
+            control.send(job)
         return _Worker(child, control, ring)
 
     def resize(self, count: int) -> None:

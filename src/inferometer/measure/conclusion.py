@@ -246,7 +246,9 @@ def _remarks(
         return
     yield from machine_remarks(found)
     yield from host_remarks(raw.host, found)
-    yield from _metrics_remarks(raw, found)
+    # What a lost worker had sent, and the answers it got, are in nobody's count: nothing to compare the server's with.
+    is_counted = raw.decision.remark is None or raw.decision.remark.note is not Note.WORKER_LOST
+    yield from _metrics_remarks(raw, found, is_counted=is_counted)
     if not found.request_count:
         return
     if raw.timing is not None:
@@ -261,12 +263,12 @@ def _remarks(
         return
     yield from member_remarks(found.server)
     before, after = raw.whole.before, raw.whole.after
-    if before is not None and after is not None:
+    if before is not None and after is not None and is_counted:
         fewest, most = bounds(before, after)
         yield from _count_remarks(raw.settings.model, found.server, fewest, most)
 
 
-def _metrics_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
+def _metrics_remarks(raw: RawLevel, found: Measurement, *, is_counted: bool) -> Iterator[Remark]:
     """That an LLM server began anew, or works for others as well."""
     llm = None if found.metrics is None else found.metrics.llm
     if llm is None:
@@ -278,7 +280,9 @@ def _metrics_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
         yield Remark(Note.METRICS_MISSING, text)
     present, plan = llm.present_max, raw.point.plan
     # The two gauges are not read at one moment: a request can be in both.
-    if isinstance(plan, Closed) and present is not None and present > plan.concurrency * 1.1 + 1:
+    is_more = isinstance(plan, Closed) and present is not None and present > plan.concurrency * 1.1 + 1
+    if is_counted and is_more:
+        assert isinstance(plan, Closed)
         text = f"the server had {present:,.0f} requests, and at most {plan.concurrency} were from here"
         yield Remark(Note.OTHER_CLIENTS, text)
 

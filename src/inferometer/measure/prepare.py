@@ -37,7 +37,7 @@ from inferometer.options.options import AUTO, Options
 from inferometer.server.ports import LOOPBACK, Ports, choose_ports
 from inferometer.services.endpoint import Endpoint, parse_endpoint
 from inferometer.services.kind import KINDS, Service
-from inferometer.services.traffic import Traffic, Validation
+from inferometer.services.traffic import Traffic, Validation, reply_limit
 from inferometer.stats.result import Result
 from inferometer.stats.slo import STREAMED, Slo, parse_slo
 from inferometer.stats.stopping import Precision, Stability
@@ -202,7 +202,9 @@ def _prepare(options: Options, endpoint: Endpoint | None, command: str, habits: 
         options=options,
         model=model,
         traffic=traffic._replace(
-            wiring=traffic.wiring._replace(streams=streams, unique=dataset.unique),
+            wiring=traffic.wiring._replace(
+                streams=streams, unique=dataset.unique, reply_limit=reply_limit(model, level_settings.batch)
+            ),
             validation=None
             if requests.expected is None
             else Validation(tuple(requests.expected), *options.validate_tolerance, options.validate_sample),

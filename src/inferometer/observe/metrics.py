@@ -1,7 +1,7 @@
 """The server's Prometheus metrics: text -> metric_lines -> a sample of what the figures are made of. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +62,18 @@ class Sample:
     def gpu_share(self) -> float | None:
         """Of the time in which the busiest GPU was in use."""
         return busiest(self.gpus)
+
+
+MOST_SAMPLES = 1024  # of a level that are kept: each has a row for every model of the server
+
+
+def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """About half of them: the first and the last, which counters are read off, the longest queue, every second one."""
+    if len(samples) < 3:
+        return tuple(samples)
+    peak = max(range(len(samples)), key=lambda number: samples[number].waiting or 0)
+    last = len(samples) - 1
+    return tuple(sample for number, sample in enumerate(samples) if number % 2 == 0 or number in (peak, last))
 
 
 def sample(text: str, *, at_ns: int, host: HostSample | None = None) -> Sample:

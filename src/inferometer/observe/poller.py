@@ -10,7 +10,7 @@ from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, Clock
 from inferometer.observe.host import HostMeter
-from inferometer.observe.metrics import Sample, sample
+from inferometer.observe.metrics import MOST_SAMPLES, Sample, sample, thinned
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import HttpControl
 
@@ -62,7 +62,8 @@ class Poller:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._fresh: list[Sample] = []
-        self._failures: list[str] = []
+        self._failures = 0
+        self._first_failure = ""
         self._slow: Remark | None = None
         self._has_told_of_slowness = False
         self.latest: Sample | None = None  # since the last start
@@ -70,7 +71,7 @@ class Poller:
     def __enter__(self) -> None:
         self._ended = threading.Event()
         with self._lock:
-            self._fresh, self._failures, self.latest = [], [], None
+            self._fresh, self._failures, self.latest = [], 0, None
         self._thread = threading.Thread(
             target=self._poll, args=(self._ended,), name="server metrics", daemon=True
         )
@@ -94,8 +95,8 @@ class Poller:
         found: list[Remark] = []
         with self._lock:
             if self._failures:
-                times = f"{len(self._failures)} times" if len(self._failures) > 1 else "once"
-                text = f"the server's metrics could not be read {times}: {self._failures[0]}"
+                times = f"{self._failures} times" if self._failures > 1 else "once"
+                text = f"the server's metrics could not be read {times}: {self._first_failure}"
                 found.append(Remark(Note.METRICS_MISSING, text))
             if self._slow is not None and not self._has_told_of_slowness:
                 self._has_told_of_slowness = True
@@ -120,12 +121,15 @@ class Poller:
         except PeerError as error:
             with self._lock:
                 if self._ended is ended:
-                    self._failures.append(error.message)
+                    self._first_failure = self._first_failure if self._failures else error.message
+                    self._failures += 1
             return
         with self._lock:
             if self._ended is ended:  # else another level has begun meanwhile
                 self._fresh.append(seen)
                 self.latest = seen
+                if len(self._fresh) > MOST_SAMPLES:
+                    self._fresh = list(thinned(self._fresh))
 
     def _judge(self, took_ns: int) -> None:
         if took_ns <= self._interval_ns or self._slow is not None:

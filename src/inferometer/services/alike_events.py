@@ -18,30 +18,35 @@ _TEXT = re.compile(rb'"(?:content|text)"\s*+:\s*+"')
 _INSIDE = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++'
 )  # of a JSON string, not empty
-_PLAIN = re.compile(rb"[ !#-\[\]-~]++")  # the usual text: printable ASCII, nothing escaped
+is_plain = re.compile(rb"[ !#-\[\]-~]++").fullmatch  # the usual text: printable ASCII, nothing escaped
 _MARK = "another text"
 _FIRST = b"data: "
 _LAST = b"\n\n"
+_NEVER = b"\n\n\n"  # no event begins like this
 _PATIENCE = 3  # events learned in vain before it is given up: some servers number every event
 
 
 class AlikeEvents:
     """What the events of one stream have in common; knows nothing at first."""
 
-    __slots__ = ("_head", "_tail", "_vain", "is_known")
+    __slots__ = ("_learned_at", "_vain", "head", "is_known", "tail")
 
     def __init__(self) -> None:
         self.is_known = False
-        self._head = self._tail = b""
+        self.head, self.tail = _NEVER, b""  # what an alike event begins and ends with
+        self._learned_at = 0
         self._vain = 0
 
     @property
     def is_given_up(self) -> bool:
         return self._vain == _PATIENCE
 
-    def learn(self, event: Event, document: Mapping[str, Any]) -> None:
-        """Take this event, whose meaning is known, as the example for those that follow."""
-        self.is_known = False
+    def learn(self, event: Event, document: Mapping[str, Any], number: int) -> None:
+        """Take this event, whose meaning is known, as the example for those that follow; it is response `number`."""
+        self.is_known, self.head = False, _NEVER
+        if number > self._learned_at + 1:  # others were like the last example
+            self._vain = 0
+        self._learned_at = number
         if self.is_given_up or event.name or b"\n" in event.data:
             return
         self._vain += 1
@@ -51,43 +56,28 @@ class AlikeEvents:
             return
         head, tail = event.data[: found.end()], event.data[text.end() :]
         if not document.get("usage") and _is_answer(head + _MARK.encode() + tail):
-            self._head, self._tail, self.is_known = _FIRST + head, tail + _LAST, True
+            self.head, self.tail, self.is_known = _FIRST + head, tail + _LAST, True
 
     def forget(self) -> None:
         """Nothing counts as alike from here on."""
-        self.is_known = False
+        self.is_known, self.head = False, _NEVER
         self._vain = _PATIENCE
 
-    def is_one(self, data: bytearray | bytes, begin: int, end: int) -> bool:
-        """Whether data[begin:end] is one alike event with the usual text; `count` knows the others too."""
-        head, tail = self._head, self._tail
-        stop = end - len(tail)
-        if not (
-            data.startswith(head, begin)
-            and data.startswith(tail, stop)
-            and _PLAIN.fullmatch(data, begin + len(head), stop)
-        ):
-            return False
-        self._vain = 0
-        return True
+    def count(self, data: bytes, at: int, is_ascii: bool) -> tuple[int, int]:
+        """How many alike events there are from `at` on, and where the last of them ends.
 
-    def count(self, data: bytes) -> tuple[int, int]:
-        """How many alike events this begins with, and where the last of them ends."""
-        head, tail = self._head, self._tail
-        number = at = 0
-        if len(data) > EVENT_LIMIT:
-            return 0, 0
-        is_ascii = data.isascii()
+        `is_ascii` is data.isascii(), which the caller asks once for all its calls.
+        """
+        head, tail = self.head, self.tail
+        number = 0
         while data.startswith(head, at):
-            text = _INSIDE.match(data, at + len(head))
+            text = _INSIDE.match(data, at + len(head), at + EVENT_LIMIT)
             if text is None or not data.startswith(tail, end := text.end()):
                 break
             if not (is_ascii or _is_unicode(text[0])):
                 break
             at = end + len(tail)
             number += 1
-        if number:
-            self._vain = 0
         return number, at
 
 

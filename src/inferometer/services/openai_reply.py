@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
 from inferometer.base.text import encodable
-from inferometer.services.alike_events import AlikeEvents
+from inferometer.services.alike_events import AlikeEvents, is_plain
 from inferometer.services.endpoint import without_key
 from inferometer.services.traffic import Reply, ReplyBody, WholeBody
 from inferometer.wire.http1 import UNTIL_CLOSE, Head
-from inferometer.wire.sse import Event, SseDecoder
+from inferometer.wire.sse import Event, SseDecoder, event_end
 
 DONE = b"[DONE]"
-_EMPTY_LINE = b"\n\n"
-BODY_LIMIT = 64 * 1024 * 1024  # of the bytes of a whole reply
+BODY_LIMIT = 64 * 1024 * 1024  # bytes of a whole reply, or of the events of a stream that are kept
+EVENT_COST = 128  # bytes of memory that keeping an event takes beside its own
+MOST_RESPONSES = 1 << 20  # of one stream: many times more than any answer has
 _MOST_TOKENS = 2**31
 _PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
 """Where a chat's answer may be, in a delta or a message."""
@@ -76,6 +77,7 @@ class _Events:
         "_error",
         "_is_ended",
         "_is_framed",
+        "_kept",
         "_key",
         "_last_ns",
         "_piece_ns",
@@ -91,11 +93,12 @@ class _Events:
         self._key = reader.key
         self._is_framed = is_framed  # the body says itself where it ends
         self._is_ended = False  # by [DONE], or by a reason for the end
-        self._last_ns = 0  # of the last event before [DONE]
+        self._last_ns = 0  # of the last event before [DONE]; only counts where no event is a response
         self._piece_ns = 0  # of the last piece of the body
         self._times: list[int] = []
         self._usage = Usage()
         self._error: Reply | None = None
+        self._kept = 0  # bytes of the events that are kept
         self._said: list[str] | None = [] if reader.keeps_message else None
         self._texts: list[tuple[int, bytes]] | None = [] if reader.keeps_texts else None
         if reader.keeps_message or reader.keeps_texts:  # then what an event says counts
@@ -106,32 +109,51 @@ class _Events:
         return self._times
 
     def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
-        alike = self._alike
-        if not (alike.is_known and self._decoder.is_between and alike.is_one(data, begin, end)):
+        # The most frequent call of all in a test of streams, so the comparison is made here and not in AlikeEvents.
+        alike, times = self._alike, self._times
+        head, tail = alike.head, alike.tail
+        stop = end - len(tail)
+        if not (
+            data.startswith(head, begin)
+            and self._decoder.is_between
+            and data.startswith(tail, stop)
+            and is_plain(data, begin + len(head), stop)
+            and len(times) < MOST_RESPONSES
+        ):
             return False
-        self._times.append(now_ns)
-        self._piece_ns = self._last_ns = now_ns
+        times.append(now_ns)
+        self._piece_ns = now_ns
         return True
 
     def receive(self, data: bytes, now_ns: int) -> None:
         self._piece_ns = now_ns
         alike, decoder = self._alike, self._decoder
-        while data:
+        at, end, is_ascii = 0, len(data), None
+        while at < end:
             if alike.is_known and decoder.is_between:
-                count, at = alike.count(data)
+                if is_ascii is None:
+                    is_ascii = data.isascii()
+                count, at = alike.count(data, at, is_ascii)
                 if count:
                     self._times += [now_ns] * count
-                    self._last_ns = now_ns
-                    data = data[at:]
+                    self._check_count()
                     continue
             # One event at a time, as long as there is something to learn from it for those behind it.
-            cut = len(data) if alike.is_given_up else data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
-            piece, data = (data[:cut], data[cut:]) if cut >= len(_EMPTY_LINE) else (data, b"")
-            for event in decoder.receive(piece):
+            cut = end if alike.is_given_up else event_end(data, at)
+            for event in decoder.receive(data[at:cut]):
                 self._event(event, now_ns)
+            at = cut
+
+    def _check_count(self) -> None:
+        if len(self._times) > MOST_RESPONSES:
+            raise PeerError(f"the stream has more than {MOST_RESPONSES} responses")
 
     def _event(self, event: Event, now_ns: int) -> None:
         is_done = event.data == DONE
+        if self._texts is not None or self._said is not None:
+            self._kept += len(event.data) + EVENT_COST
+            if self._kept > BODY_LIMIT:
+                raise PeerError(f"the events of the stream are longer than {BODY_LIMIT} bytes together")
         if self._texts is not None:  # [DONE] is kept as a response without content
             self._texts.append((now_ns, b"" if is_done else b"data: " + event.data + b"\n\n"))
         if is_done:
@@ -139,6 +161,7 @@ class _Events:
         elif self._error is None:
             self._last_ns = now_ns
             self._take(event, now_ns)
+            self._check_count()
 
     def _take(self, event: Event, now_ns: int) -> None:
         try:
@@ -168,7 +191,7 @@ class _Events:
             is_last = is_last or bool(choice.get("finish_reason"))
         if carries:
             self._times.append(now_ns)
-            self._alike.learn(event, document)
+            self._alike.learn(event, document, len(self._times))
         if is_last:
             self._is_ended = True
         if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):

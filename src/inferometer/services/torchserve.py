@@ -27,7 +27,16 @@ from inferometer.services.http import OUTPUT, is_json, read_body
 from inferometer.services.http_control import HttpControl, reason_of
 from inferometer.services.kind import Document, Service
 from inferometer.services.shared_memory import Placement
-from inferometer.services.traffic import Reply, ReplyBody, Steps, Traffic, WholeBody, Wiring, render_http
+from inferometer.services.traffic import (
+    ANY_REPLY_LIMIT,
+    Reply,
+    ReplyBody,
+    Steps,
+    Traffic,
+    WholeBody,
+    Wiring,
+    render_http,
+)
 from inferometer.wire.http1 import Head
 from inferometer.wire.prometheus import metric_lines
 
@@ -51,7 +60,7 @@ class TorchServeReader:
 
     def start(self, head: Head) -> ReplyBody:
         is_wanted = head.status != GOOD or self.keeps_texts
-        return WholeBody(partial(self._judge, head.status), is_wanted=is_wanted)
+        return WholeBody(partial(self._judge, head.status), is_wanted=is_wanted, limit=ANY_REPLY_LIMIT)
 
     def _judge(self, status: int, body: bytes, last_ns: int) -> Reply:
         if status != GOOD:

@@ -2,6 +2,7 @@
 replies must hold. Replies are opened only when that is asked for.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -11,8 +12,28 @@ from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.wire.http1 import Head, encode_request
 
 if TYPE_CHECKING:
-    from inferometer.model.spec import Tensor  # workers do without it, unless they read replies
+    from inferometer.model.spec import ModelSpec, Tensor  # workers do without it, unless they read replies
     from inferometer.services.visit_plan import VisitPlan
+
+REPLY_LIMIT = 64 * 1024 * 1024
+"""Bytes of a reply that is read, after decompression: the least limit there is."""
+
+ANY_REPLY_LIMIT = 4 * REPLY_LIMIT  # where the model does not say how large its outputs are
+TEXT_FACTOR = 8  # bytes of JSON that a byte of a tensor takes at the most
+
+
+def reply_limit(model: "ModelSpec", batch: int) -> int:
+    """Bytes that a reply may have where it is read: what the model's outputs account for, and at least REPLY_LIMIT."""
+    from inferometer.model.numbers import DATATYPES
+
+    total = 0
+    for output in model.outputs:
+        datatype = DATATYPES.get(output.datatype)
+        if datatype is None or not datatype.size or output.is_dynamic:
+            return ANY_REPLY_LIMIT
+        total += math.prod(output.shape) * datatype.size
+    return max(REPLY_LIMIT, TEXT_FACTOR * batch * total) if model.outputs else ANY_REPLY_LIMIT
+
 
 Steps = Sequence[Sequence["Tensor"]]
 """The tensors of each request."""
@@ -133,6 +154,7 @@ class Wiring(NamedTuple):
     unique: Unique | None = None  # HTTP: fills the place that requests have for a unique start
     worker: int = 0  # whose it is, of so many
     workers: int = 1
+    reply_limit: int = REPLY_LIMIT  # bytes of a reply that is read; a longer one is a failed request
 
     def first_id(self, number: int = 0) -> int:
         """Of the worker's first request, on its stream of this number: (thread << 48) + counter in the classic tool."""

@@ -12,7 +12,7 @@ import numpy as np
 from inferometer.base import status
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
-from inferometer.observe.metrics import Sample
+from inferometer.observe.metrics import MOST_SAMPLES, Sample, thinned
 from inferometer.records.records import EMPTY, NO_TIMES, Column, Records, join
 from inferometer.records.visits import requests_in, visits_in
 from inferometer.stats.ends import Ends, join_ends
@@ -316,6 +316,9 @@ def condensed(windows: Sequence[Window]) -> list[Window]:
     kept = list(windows)
     if len(kept) > MOST_WINDOWS:
         kept = [join_windows(kept[start : start + 2]) for start in range(0, len(kept), 2)]
+    if sum(len(window.samples) for window in kept) > MOST_SAMPLES:
+        for window in kept:
+            window.samples = thinned(window.samples)
     pieces = max(PIECES // max(len(kept), 1), 1)
     for column in zip(*(window.columns() for window in kept), strict=True):
         if sum(part.held for part in column) > EXACT or not all(part.is_exact for part in column):

@@ -14,7 +14,8 @@ How the engine uses it, one GrpcConnection per socket:
     connection.http2.closing, connection.http2.broken   # look after receive(): open a new one; drop this one
 
 A message is given as bytes if the call was opened with keep=True, decompressed if need be; else it is only
-counted and the event carries None. Every call that was opened and not cancelled ends with exactly one Ending.
+counted and the event carries None. What is kept has a limit, which counts the bytes after decompression: a call that
+exceeds it is reset and ends as malformed. Every call that was opened and not cancelled ends with exactly one Ending.
 Its code is always a gRPC one, by the mappings of the gRPC specification; `cause` tells who decided it.
 
 The wire format: each message has a prefix of five bytes, a flag (1 when compressed) and the length; messages
@@ -45,7 +46,8 @@ from inferometer.wire.sender import Http2Request, Stream, render
     UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED,
 ) = range(17)  # fmt: skip
 
-LARGEST_MESSAGE = 2**31 - 1
+LARGEST_MESSAGE = 2**31 - 1  # that is only counted
+LARGEST_KEPT = 64 * 1024 * 1024  # that is kept, after decompression
 PREFIX = 5
 
 # Who decided how a call ended.
@@ -68,6 +70,8 @@ _OURS = frozenset(
     }
 )  # fmt: skip
 _EXCERPT = 2 * 1024  # of the body of a reply that is not gRPC
+_GZIP_SIZE = Struct("<L")  # the last four bytes of gzip: the decompressed size, modulo 2^32 (RFC 1952 2.3.1)
+_MOST_PACKED = 1032  # bytes that deflate can put into one
 
 # https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md
 _BY_HTTP_STATUS = {
@@ -226,10 +230,11 @@ class _Calls:
     """Collects what one receive() brings. A stream's `reading` is the message that has begun, if one has,
     or the beginning of a body that is not gRPC."""
 
-    __slots__ = ("_known", "_largest", "events")
+    __slots__ = ("_kept", "_known", "_largest", "events")
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, kept: int) -> None:
         self._largest = largest
+        self._kept = kept
         self._known: tuple[Headers, Headers, Ending | None] | None = None  # head, trailers and what they mean
         self.events: list[Event] = []
 
@@ -254,7 +259,11 @@ class _Calls:
     def body(self, stream: Stream, data: Buffer, start: int, stop: int) -> None:
         if stream.reading is None and stop - start >= PREFIX:
             flag, size = _unpack_prefix(data, start)
-            if size + PREFIX == stop - start and not flag and size <= self._largest:
+            if (
+                size + PREFIX == stop - start
+                and not flag
+                and size <= (self._kept if stream.keep else self._largest)
+            ):
                 kept = bytes(memoryview(data)[start + PREFIX : stop]) if stream.keep else None
                 self.events.append((stream, None, kept))
                 return
@@ -287,7 +296,7 @@ class _Calls:
         flag, partial.left = _unpack_prefix(partial.prefix)
         if flag > 1:
             raise StreamFault(f"a message has the compression flag {flag}")
-        self._check_size(partial.left)
+        _check_size(partial.left, self._kept if stream.keep else self._largest)
         partial.compressed = flag == 1
         if partial.compressed:
             _compression(stream)
@@ -299,20 +308,23 @@ class _Calls:
         self.events.append((stream, None, kept))
 
     def _decompress(self, stream: Stream, packed: bytearray) -> bytes:
-        unpacker = zlib.decompressobj(_WINDOW_BITS[_compression(stream)])
+        """The message; one that is larger than the limit is given up there, or before where gzip gives its size."""
+        name, limit = _compression(stream), self._kept
+        if name == "gzip" and len(packed) >= _GZIP_SIZE.size:
+            (size,) = _GZIP_SIZE.unpack_from(packed, len(packed) - _GZIP_SIZE.size)
+            if (
+                size <= len(packed) * _MOST_PACKED
+            ):  # else the message is damaged, which decompression finds out
+                _check_size(size, limit)
+        unpacker = zlib.decompressobj(_WINDOW_BITS[name])
         try:
-            message = unpacker.decompress(packed, self._largest + 1)
+            message = unpacker.decompress(packed, limit + 1)
         except zlib.error as error:
             raise StreamFault(f"a message cannot be decompressed: {error}") from None
-        self._check_size(len(message))
+        _check_size(len(message), limit)
         if not unpacker.eof or unpacker.unused_data:
             raise StreamFault("a message cannot be decompressed: it has the wrong length")
         return message
-
-    def _check_size(self, size: int) -> None:
-        if size > self._largest:
-            text = f"a message has {size} bytes or more, {self._largest} are allowed"
-            raise StreamFault(text, frames.ENHANCE_YOUR_CALM)
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
         block = stream.head if trailers is None else trailers
@@ -324,6 +336,13 @@ class _Calls:
     def failed(self, stream: Stream, cause: str, code: int, text: str) -> None:
         mapped = UNAVAILABLE if cause in (LOST, REFUSED) else _BY_HTTP2_ERROR.get(code, UNKNOWN)
         self.events.append((stream, Ending(mapped, text, cause), None))
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise StreamFault(
+            f"a message has {size} bytes or more, {limit} are allowed", frames.ENHANCE_YOUR_CALM
+        )
 
 
 def _compression(stream: Stream) -> str:
@@ -357,8 +376,14 @@ class GrpcConnection:
 
     __slots__ = ("_calls", "cancel", "http2", "open", "take")
 
-    def __init__(self, *, window: int = http2.WINDOW, largest_message: int = LARGEST_MESSAGE) -> None:
-        self._calls = _Calls(largest_message)
+    def __init__(
+        self,
+        *,
+        window: int = http2.WINDOW,
+        largest_message: int = LARGEST_MESSAGE,
+        largest_kept: int = LARGEST_KEPT,
+    ) -> None:
+        self._calls = _Calls(largest_message, min(largest_message, largest_kept))
         self.http2 = Http2Connection(self._calls, window=window)
         self.open = self.http2.open
         self.cancel = self.http2.cancel

@@ -99,7 +99,8 @@ _known: dict[bytes, Head] = {}  # heads by their bytes, shared by all connection
 _chunk_lines: dict[int, bytes] = {}  # the size lines of whole chunks, by their length with the line
 _chunk_sizes: dict[bytes, int] = {}  # of some, by the line that says so
 _KNOWN_HEADS = 1024
-_KNOWN_BYTES = 2048  # longer ones are not worth their memory
+_KNOWN_BYTES = 2048  # longer ones are not worth their memory,
+_KNOWN_LINES = 8192  # nor are the lines of longer ones
 
 _HEAD, _SIZED, _UNTIL_CLOSE, _CHUNK_SIZE, _CHUNK_DATA, _CHUNK_END, _TRAILERS, _DONE = range(8)
 
@@ -111,12 +112,13 @@ class ReplyDecoder:
     """
 
     __slots__ = (
-        "_interim", "_last_head", "_last_size", "_left", "_pending", "_room", "_step", "body", "expected_size",
-        "expected_start", "head", "keep", "received",
+        "_interim", "_last_head", "_last_size", "_left", "_pending", "_room", "_searched", "_step", "body",
+        "expected_size", "expected_start", "head", "keep", "limit", "received",
     )  # fmt: skip
 
-    def __init__(self, *, keep: bool = False) -> None:
+    def __init__(self, *, keep: bool = False, limit: int = LENGTH_LIMIT) -> None:
         self.keep = keep  # whether bodies of good replies are kept; bad ones are, up to ERROR_BODY_LIMIT
+        self.limit = limit  # bytes of a body that is kept; a longer one is refused
         self.head: Head | None = None  # of the reply being read, once it is complete
         self.received = 0  # bytes of the reply being read, its head and any 1xx before it included
         self.body = bytearray()  # what was kept; a reader of a stream may empty it at any time
@@ -125,6 +127,7 @@ class ReplyDecoder:
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
         self._room = 0  # bytes of body to keep from here on
         self._pending = bytearray()  # arrived, but not yet taken by a step
+        self._searched = 0  # bytes of it that were searched for the end of the head or line, in vain
         # A whole reply like the last good one has this size and begins with these bytes. A caller that has read nothing
         # of a reply and keeps no bodies may recognise it by that; the decoder need not see it.
         self.expected_size = -1
@@ -248,10 +251,12 @@ class ReplyDecoder:
         return done
 
     def _take_head(self, data: bytearray | bytes, at: int, stop: int) -> int:
-        end = _head_end(data, at, min(stop, at + HEAD_LIMIT))
+        end = _head_end(data, at + self._searched, min(stop, at + HEAD_LIMIT))
         if end < 0:
             _check_half_head(data, at, stop)
+            self._searched = max(0, stop - at - 2)  # an empty line may have begun
             return at
+        self._searched = 0
         raw = bytes(data[at:end])
         head = _known.get(raw)
         if head is None:
@@ -282,7 +287,9 @@ class ReplyDecoder:
         if head.status >= 400:
             self._room = ERROR_BODY_LIMIT
             return
-        self._room = LENGTH_LIMIT if self.keep else 0
+        self._room = self.limit if self.keep else 0
+        if length > self._room > 0:
+            raise PeerError(_too_long(self.limit, length))
         if length >= 0:
             self._last_head = head
             is_good = head.reusable and 200 <= head.status < 300
@@ -304,10 +311,14 @@ class ReplyDecoder:
         return stop
 
     def _take_chunk_size(self, data: bytearray | bytes, at: int, stop: int) -> int:
+        if self._searched and self._is_half_line(data, at, stop, CHUNK_LINE_LIMIT):
+            return at
         match = _CHUNK_LINE.match(data, at, min(stop, at + CHUNK_LINE_LIMIT))
         if match is None:
             _check_half_line(data, at, stop, CHUNK_LINE_LIMIT, "chunk size line")
+            self._searched = stop - at
             return at
+        self._searched = 0
         size = int(match[1], 16)
         if size > LENGTH_LIMIT:
             raise PeerError(f"the reply has a chunk of {size} bytes, which no reply can have")
@@ -335,22 +346,37 @@ class ReplyDecoder:
 
     def _take_trailers(self, data: bytearray | bytes, at: int, stop: int) -> int:
         stop = min(stop, at + self._left)
+        if self._searched and self._is_half_line(data, at, stop, self._left):
+            return at
         match = _TRAILER.match(data, at, stop)
         if match is not None:
+            self._searched = 0
             self._left -= match.end() - at
             return match.end()
         if data.startswith(b"\n", at, stop) or data.startswith(b"\r\n", at, stop):
+            self._searched = 0
             self._step = _DONE
             return data.find(b"\n", at, stop) + 1
         _check_half_line(data, at, stop, self._left, "trailer line")
+        self._searched = stop - at
         return at
 
+    def _is_half_line(self, data: bytearray | bytes, at: int, stop: int, limit: int) -> bool:
+        """Whether the line that was cut off last time has still not ended; each byte is searched once."""
+        if stop - at >= limit or data.find(b"\n", at + self._searched, stop) >= 0:
+            return False
+        self._searched = stop - at
+        return True
+
     def _keep(self, data: bytearray | bytes, at: int, end: int) -> None:
-        if not self._room:
-            return
-        kept = min(end - at, self._room)
-        self._room -= kept
-        self.body += memoryview(data)[at : at + kept]
+        size = end - at
+        if size > self._room:
+            if self.keep and self.head is not None and self.head.status < 400:
+                raise PeerError(_too_long(self.limit))
+            size = self._room
+        if size:
+            self._room -= size
+            self.body += memoryview(data)[at : at + size]
 
 
 _STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] = (
@@ -362,6 +388,11 @@ _STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] =
     ReplyDecoder._take_chunk_end,
     ReplyDecoder._take_trailers,
 )
+
+
+def _too_long(limit: int, length: int | None = None) -> str:
+    size = f"{length}" if length is not None else f"more than {limit}"
+    return f"the reply has {size} bytes, {limit} are allowed"
 
 
 def _head_end(data: bytearray | bytes, at: int, stop: int) -> int:
@@ -400,16 +431,17 @@ def _learn_head(raw: bytes) -> Head:
 
 def _parse_head(raw: bytes) -> Head:
     lines = raw.split(b"\n")
-    version, status, reason = _parse_status_line(lines[0])
+    parse_status_line, parse_field, framing = _PARSERS if len(raw) <= _KNOWN_LINES else _UNCACHED
+    version, status, reason = parse_status_line(lines[0])
     try:
-        headers = tuple(map(_parse_field, lines[1:-2]))  # the last two are the empty line and nothing
+        headers = tuple(map(parse_field, lines[1:-2]))  # the last two are the empty line and nothing
     except PeerError:
         start = len(lines[0]) + 1
         unfolded = raw[:start] + _FOLD.sub(b" ", raw[start:])
         if unfolded == raw:
             raise
         return _parse_head(unfolded)
-    length, reusable = _framing(version, status, tuple([field for field in headers if field[0] in _FRAMING]))
+    length, reusable = framing(version, status, tuple([field for field in headers if field[0] in _FRAMING]))
     return Head(status, reason, headers, length, reusable)
 
 
@@ -442,6 +474,10 @@ def _framing(version: bytes, status: int, fields: tuple[tuple[str, str], ...]) -
     if status < 200 or status in (204, 304):
         length = 0
     return length, length != UNTIL_CLOSE and trusted and _stays_open(version, fields)
+
+
+_PARSERS = (_parse_status_line, _parse_field, _framing)
+_UNCACHED = (_parse_status_line.__wrapped__, _parse_field.__wrapped__, _framing.__wrapped__)
 
 
 def _body_length(fields: tuple[tuple[str, str], ...]) -> int:

@@ -582,7 +582,7 @@ class Http2Connection:
         if not self.ready:
             self.ready = True
             self._expected = -1
-        for name, value in values:
+        for name, value in dict(values).items():  # the last one counts; each may concern every stream
             self._apply(name, value)
         self._answer(frames.frame(SETTINGS, frames.ACK, 0))
 

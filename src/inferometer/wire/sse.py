@@ -1,17 +1,22 @@
 """Server-sent events (WHATWG HTML, 9.2): the bytes of a text/event-stream body in, events out. No socket, no clock.
 
-A line ends with LF, CR or CRLF; an empty line ends an event, and half an event at the end of the stream is none: `rest`
-tells what was left.
-Lines that begin with a colon are comments, which keep connections alive. A byte order mark may stand at the very
-beginning. Reconnection (`id`, `retry`) is not for us.
+A line ends with LF, CR or CRLF; an empty line ends an event, and an unfinished event at the end of the stream is
+dropped: `rest` returns it.
+Lines that begin with a colon are comments, which keep connections alive. A byte order mark is allowed at the very
+beginning. Reconnection (`id`, `retry`) is ignored.
+
+The work is linear in the number of bytes, however they are split, and an event of more than EVENT_LIMIT bytes is
+refused: neither blank lines, nor an endless line, nor single bytes cost more than their share of time and memory.
 """
 
+import re
 from typing import NamedTuple
 
 from inferometer.base.errors import PeerError
 
 EVENT_LIMIT = 16 * 1024 * 1024  # of the bytes of one event
 _MARK = b"\xef\xbb\xbf"
+_EMPTY_LINES = re.compile(rb"\n\n++")
 
 
 class Event(NamedTuple):
@@ -21,14 +26,19 @@ class Event(NamedTuple):
     name: bytes = b""
 
 
+def event_end(data: bytes, at: int) -> int:
+    """Return where the event at `at` ends, with all empty lines behind it; the end of the data where none ends."""
+    found = _EMPTY_LINES.search(data, at)
+    return len(data) if found is None else found.end()
+
+
 class SseDecoder:
     """Body bytes in, events out. Feed it any split of the stream; the events are the same."""
 
-    __slots__ = ("_data", "_held", "_is_begun", "_name", "_pending", "_size", "_skips_lf", "is_between")
+    __slots__ = ("_data", "_is_begun", "_name", "_pending", "_size", "_skips_lf", "is_between")
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # pieces of a line that has not ended yet
-        self._held = 0  # bytes in them
+        self._pending = bytearray()  # a line that has not ended yet
         self._data: list[bytes] = []
         self._name = b""
         self._size = 0  # of the event so far
@@ -62,7 +72,7 @@ class SseDecoder:
         if b"\r" in data:
             self._skips_lf = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n" not in data:  # a long line is put together once, not with each of its pieces
+        if b"\n" not in data:  # a long line is split once, not with each of its pieces
             self._hold(data)
             return []
         *lines, rest = self._joined(data).split(b"\n")
@@ -83,18 +93,18 @@ class SseDecoder:
         return Event(b"\n".join(self._data), self._name) if self._data else None
 
     def _joined(self, data: bytes) -> bytes:
-        """The pieces that are held, with this one."""
+        """What is held, followed by this piece."""
         if not self._pending:
             return data
-        whole = b"".join((*self._pending, data))
-        self._pending, self._held = [], 0
+        self._pending += data
+        whole = bytes(self._pending)
+        self._pending = bytearray()
         return whole
 
     def _hold(self, data: bytes) -> None:
         if data:
-            self._pending.append(data)
-            self._held += len(data)
-            self._check_size(self._held)
+            self._pending += data
+            self._check_size(len(self._pending))
 
     def _take(self, line: bytes) -> None:
         self._size += len(line)

@@ -59,6 +59,15 @@ def test_a_worker_that_the_system_killed_points_to_its_memory() -> None:
     assert "out-of-memory" in found
 
 
+def test_a_worker_that_dies_before_it_has_its_job_is_a_lost_worker() -> None:
+    class Stillborn(FakeProcess):
+        def __init__(self, fds: tuple[int, ...]) -> None:
+            self._code = -signal.SIGKILL
+
+    with pytest.raises(LocalError, match="died of SIGKILL"):
+        Workers(TRAFFIC, start=lambda command, fds: Stillborn(fds)).__enter__()
+
+
 def test_a_worker_that_does_not_exit_is_not_blamed_on_the_system() -> None:
     found = error_after(None)
     assert "went on running" in found

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from inferometer.base import status
+from inferometer.observe.metrics import MOST_SAMPLES, Queue, Sample
 from inferometer.records.records import COLUMNS, from_rows
+from inferometer.stats.merge import server_metrics
 from inferometer.stats.series import Series
 from inferometer.stats.streams import Streams
-from inferometer.stats.windows import Expense, Window, WindowRules, figures, join_expenses
+from inferometer.stats.windows import Expense, Window, WindowRules, condensed, figures, join_expenses
 
 
 def window(durations):
@@ -91,3 +93,19 @@ def test_joined_windows_have_spent_what_each_of_them_has_spent():
     assert whole.cpu_ns == (6, 6)
     assert {name: getattr(whole, name) for name in sums} == dict.fromkeys(sums, 6)
     assert "due" in sums
+
+
+def test_samples_of_a_level_of_hours_are_bounded_and_keep_what_figures_need() -> None:
+    windows: list[Window] = []
+    hours, peak = 20, 12_345
+    for start in range(0, hours * 3600, 60):
+        samples = tuple(
+            Sample(at, queues={("m", "1"): Queue(9.0 if at == peak else 1.0, 0.0, float(at))})
+            for at in range(start, start + 60)
+        )
+        windows = condensed([*windows, dataclasses.replace(window([1]), samples=samples)])
+        assert sum(len(each.samples) for each in windows) <= MOST_SAMPLES
+    kept = [sample for each in windows for sample in each.samples]
+    assert (kept[0].at_ns, kept[-1].at_ns) == (0, hours * 3600 - 1)
+    (queue,) = server_metrics(kept).queues
+    assert (queue.pending_max, queue.requests) == (9, hours * 3600 - 1)
