@@ -33,6 +33,8 @@ def mixed_cpu(setting: Setting) -> Iterator[Contest]:
 
         def measure(models: tuple[str, ...]) -> Sample:
             count = round(PER_SECOND * setting.seconds)
+            if setting.is_smoke:
+                return Sample(spend(count // 10, models).cpu_s)
             return Sample(marginal_us(spend(round(count * SHORT), models), spend(count, models)))
 
         if not setting.is_smoke:
@@ -81,6 +83,8 @@ def visit_cpu(kind: str) -> Callable[[Setting], contextlib.AbstractContextManage
                 return Usage(ended.cpu_s, level["measurement"]["request_count"])
 
             def measure(load: str) -> Sample:
+                if setting.is_smoke:
+                    return Sample(spend(shortest_s, load).cpu_s)
                 return Sample(
                     marginal_us(spend(shortest_s, load), spend(max(2 * shortest_s, setting.seconds), load))
                 )
