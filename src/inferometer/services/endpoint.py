@@ -1,6 +1,5 @@
 """Where the server is, and what every call to it carries."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import UsageError
@@ -54,6 +53,8 @@ class Connection(NamedTuple):
         if endpoint.origin == self.endpoint.origin:
             return self._replace(endpoint=endpoint)
         if endpoint.tls is not None:
+            from dataclasses import replace  # a worker never needs it
+
             tls = replace(endpoint.tls, certificate_file=None, key_file=None)
             endpoint = endpoint._replace(tls=tls)
         return Connection(endpoint, timeout_s=self.timeout_s)
