@@ -16,7 +16,7 @@ from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
-from inferometer.load.plan import NEVER, Arrivals, open_plans
+from inferometer.load.plan import NEVER, Arrivals, Closed, Plan, open_plans
 from inferometer.load.workers import Cost
 from inferometer.measure.class_windows import ClassCourses, rules_of
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
@@ -28,8 +28,9 @@ from inferometer.measure.instrument import (
     LoadPoint,
     Silence,
 )
+from inferometer.measure.ramp import Start
 from inferometer.observe.metrics import Sample
-from inferometer.records.records import Records, join
+from inferometer.records.records import EMPTY, Records, join
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
@@ -80,6 +81,7 @@ class LevelRun:
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
+        self.first_round = EMPTY  # what ended before all users had started
         self._is_last = False  # the window that was closed last has all that was left of a whole plan
         self._has_enough = False
         self._is_gone = False
@@ -110,7 +112,7 @@ class LevelRun:
             self._collected = instrument.load.collect(self.start_ns)
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
-            self._schedule_ns = instrument.load.apply(plan)
+            self._schedule_ns = self._apply(plan)
             if self._settings.is_timed:  # its time is that of the schedule
                 instrument.load.wait(self._schedule_ns)
             else:
@@ -134,6 +136,16 @@ class LevelRun:
         self._open = self._rules.new_window(self.start_ns)
         self._ended = 0  # requests since the start
         self._tell(self._rest)
+
+    def _apply(self, plan: Plan) -> int:
+        """Put the load on; where its users start one after the other, wait until all have."""
+        rule, ramp = self._settings.rule, self._settings.ramp
+        if ramp is None or not isinstance(plan, Closed) or not isinstance(rule, Precision):
+            return self._instrument.load.apply(plan)
+        start = Start(self._instrument, ramp, rule.duration_ns)
+        begun_ns = start.apply(plan)
+        self.first_round = join(start.ended)
+        return begun_ns
 
     def _watch_host(self) -> None:
         if self._instrument.host is not None:
@@ -290,10 +302,11 @@ class LevelRun:
             return
         self._instrument.load.wait(end_ns - self._lead_ns)
         self._after = self._read_counters()
-        self._collect(max(end_ns, clock()))
+        self._collect(max(end_ns, clock()), with_running=self._settings.follows_work)
 
-    def _collect(self, until_ns: int) -> None:
-        self._collected = self._instrument.load.collect(until_ns)
+    def _collect(self, until_ns: int, *, with_running: bool = False) -> None:
+        load = self._instrument.load
+        self._collected = load.collect(until_ns, with_running=True) if with_running else load.collect(until_ns)
         self._is_mute = self._silence.is_over(self._collected)
         self._add_to_readings(self._collected.records)
         fresh = split(self._collected.records, self.start_ns)[1]
@@ -395,7 +408,19 @@ class LevelRun:
         end_ns = max(self._last_good_ns, self.windows[last].start_ns + 1)
         self.windows[last:] = [replace(self.windows[last], end_ns=end_ns, failures=failures)]
 
+    def _follow(self, end_ns: int) -> None:
+        """Add what came of the requests that are in flight at the end of the window that fills."""
+        if not self._settings.follows_work:
+            return
+        if self._collected.running is None:  # the window's end was only seen afterwards
+            self._collect(self._collected.seen_ns, with_running=True)
+        running = self._collected.running
+        if running is not None:
+            later = split(self._rest, end_ns)[1]
+            self._rules.add_running(self._open, join([later, running]), end_ns)
+
     def _close(self, end_ns: int) -> None:
+        self._follow(end_ns)
         after, self._after, self._is_read = self._after, None, False
         window = replace(
             self._open,
