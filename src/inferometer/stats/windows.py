@@ -100,6 +100,7 @@ class Window:
     thought_ns: int = 0  # by the users of visits that ended well, together
     busy_ns: int = 0  # that requests were in flight, together, in the window
     arrivals: Ends = field(default_factory=Ends)  # responses of streams that came in the window, whatever became of them
+    ended_events: int = 0  # responses of the requests that ended in the window, whenever they came
     is_followed: bool = False  # both are known of all requests, those in flight at its end included
     expense: Expense = field(default=Expense())
     before: CounterReading | None = None  # of the server's counters
@@ -246,6 +247,7 @@ class WindowRules:
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
         if self.follows_work:
             _add_work(window, records)
+            window.ended_events += int(records.stamps.sum())
         self._add_failures(window, records.failed)
         window.cancelled.add(records.withdrawn)
         good = records.good
@@ -376,7 +378,7 @@ def join_windows(windows: Sequence[Window]) -> Window:
             [(window.ends, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
         **_sums(windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "number"),
-        **_sums(windows, "thought_ns", "busy_ns"),
+        **_sums(windows, "thought_ns", "busy_ns", "ended_events"),
         arrivals=join_ends(
             [(window.arrivals, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
