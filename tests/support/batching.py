@@ -1,6 +1,6 @@
 """A continuous-batching text server on the simulated clock, exact to the nanosecond, and its stationary figures.
 
-`BatchingServer` drives the engine of `tests.support.llm_engine` as the network of a `SimulatedLoad`: every step hands one
+`BatchingServer` drives the engine of `tests.support.llm_engine` as the network of a `SimulatedLoad`: every step hands a
 token to each running answer, so tokens of unfinished answers are there when they are made. `stationary` runs the same
 engine in a closed loop for a very long time, without any of our code: that is the truth which short levels are held to.
 """
@@ -51,7 +51,9 @@ def between(low: int, high: int) -> Lengths:
 class Troubles:
     """What a step costs beyond its arithmetic."""
 
-    compile_s: float = 0.0  # the first time that a number of running answers is seen, rounded up to a power of two
+    compile_s: float = (
+        0.0  # the first time that a number of running answers is seen, rounded up to a power of two
+    )
     stall_s: float = 0.0
     stalls_per_s: float = 0.0  # at random
     first_slower: float = 1.0  # factor of every step until `slow_until_s`
@@ -111,6 +113,11 @@ class _BatchingNetwork:
         self._sent += 1
         arrives_ns = now_ns + round(self._source.uniform(0, self._server.latest_s) * NS_PER_S)
         heappush(self._coming, (arrives_ns, self._sent, asked))
+
+    @property
+    def made(self) -> int:
+        """Tokens, ever."""
+        return self._engine.generated
 
     def prepare(self, slots: int) -> None:
         pass
@@ -204,20 +211,23 @@ def stationary(lengths: str, users: int, seconds: float = 3000.0, seed: int = 99
         while clock() < until_ns:
             network.wait(until_ns)
         network.send(slot, 0, clock(), None)
+    while clock() < seconds / 100 * NS_PER_S:
+        network.wait(None)
+    begin_ns, made = clock(), network.made
+    ended.clear()
     while clock() < seconds * NS_PER_S:
         network.wait(None)
-    begin_ns = round(seconds / 100 * NS_PER_S)
-    ended = [row for row in ended if row[1][-1] > begin_ns]
     first = np.array([times[0] - sent_ns for sent_ns, times in ended])
     gaps = np.concatenate([np.diff(times) for _, times in ended])
     whole = np.array([times[-1] - sent_ns for sent_ns, times in ended])
     span_s = (clock() - begin_ns) / NS_PER_S
     return Stationary(
-        sum(len(times) for _, times in ended) / span_s,
-        len(ended) / span_s,
-        *(float(np.percentile(first, p)) for p in (50, 99)),
-        float(np.percentile(gaps, 99)),
-        float(whole.mean()),
+        tokens_per_s=(network.made - made) / span_s,
+        requests_per_s=len(ended) / span_s,
+        first_p50_ns=float(np.percentile(first, 50)),
+        first_p99_ns=float(np.percentile(first, 99)),
+        gap_p99_ns=float(np.percentile(gaps, 99)),
+        mean_ns=float(whole.mean()),
     )
 
 

@@ -214,10 +214,7 @@ class Engine:
         self.active += len(idle)
         start_ns = self._last_start_ns = self._clock()
         if plan.ramp_ns:
-            for slot, after_ns in zip(idle, plan.starts_ns(len(idle)), strict=True):
-                heappush(self._pauses, (start_ns + after_ns, slot))
-            self._ramp = set(idle)
-            self._resume(start_ns)
+            self._begin_ramp(plan, idle, start_ns)
             return
         for first in range(0, len(idle), BURST):
             # Connections that are open take their requests at once; new ones are opened a burst at a time.
@@ -228,6 +225,14 @@ class Engine:
                     heappush(self._pauses, (self._last_start_ns, slot))
                 else:
                     self._issue(slot)
+
+    def _begin_ramp(self, plan: Closed, idle: Sequence[int], now_ns: int) -> None:
+        at_work = [self._started[slot] for slot, is_busy in enumerate(self._busy) if is_busy]
+        starts = plan.starts_ns(len(idle), now_ns, max(at_work, default=None)) if idle else []
+        for slot, start_ns in zip(idle, starts, strict=True):
+            heappush(self._pauses, (start_ns, slot))
+        self._ramp = set(idle)
+        self._resume(now_ns)
 
     def _recall_ramp(self) -> None:
         """Slots that were to start later are idle again."""

@@ -35,9 +35,11 @@ class Closed(NamedTuple):
             phase=index / parts,
         )
 
-    def starts_ns(self, slots: int) -> list[int]:
-        """When each of so many slots that are not at work begins, after the plan does."""
-        return [round(self.ramp_ns * (number + self.phase) / slots) for number in range(slots)]
+    def starts_ns(self, slots: int, now_ns: int, last_ns: int | None) -> list[int]:
+        """When each of so many slots that are not at work begins; `last_ns` is when one did before them."""
+        spacing = self.ramp_ns / slots
+        first_ns = now_ns + self.phase * spacing if last_ns is None else max(now_ns, last_ns + spacing)
+        return [round(first_ns + number * spacing) for number in range(slots)]
 
 
 class Schedule(Protocol):

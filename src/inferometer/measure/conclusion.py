@@ -129,6 +129,7 @@ class RawLevel:
     server_end: str = ""  # in words, if it ended by itself
     clients: tuple[ClientFigures, ...] = ()  # where load came from several machines
     classes: tuple[ClassFigures, ...] = ()
+    first_round: Window | None = None  # of users who started one after the other, before the level
     has_own_plan: bool = True  # a class that shares its workers with others has no rate of its own
 
 
@@ -170,6 +171,7 @@ def conclude(raw: RawLevel) -> Level:
         is_over_limit=is_over(_latency_ns(found, settings.percentile), settings.latency_limit_ms),
         remarks=tuple(_remarks(raw, found, rates, pressed)),
         start=None if raw.cold is None else start_figures(raw.cold, subject),
+        first_round=None if raw.first_round is None else start_figures(raw.first_round, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
         host=raw.host,

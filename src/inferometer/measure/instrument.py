@@ -62,7 +62,9 @@ class LevelSettings:
     classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
     class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to; below 0 none
     has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
-    follows_work: bool = False  # throughput by work done, which requests in flight are asked for at window ends
+    follows_work: bool = (
+        False  # throughput by work done, which requests in flight are asked for at window ends
+    )
     ramp: Ramp | None = None  # of a closed load without a count; None starts all users at once
 
 

@@ -30,16 +30,18 @@ from inferometer.measure.instrument import (
 )
 from inferometer.measure.ramp import Start
 from inferometer.observe.metrics import Sample
-from inferometer.records.records import EMPTY, Records, join
+from inferometer.records.records import Records, join
+from inferometer.stats.doubts import moving_figure
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
-from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
+from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate, token_estimate
 from inferometer.stats.promises import judge
 from inferometer.stats.readings import CounterReading, CounterReadings, waiting
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
     GO_ON,
     MERGED,
+    SHORTEST,
     Precision,
     Stability,
     StopDecision,
@@ -49,6 +51,7 @@ from inferometer.stats.stopping import (
 )
 from inferometer.stats.windows import (
     Expense,
+    Lateness,
     Window,
     add_failures,
     condensed,
@@ -81,7 +84,7 @@ class LevelRun:
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
-        self.first_round = EMPTY  # what ended before all users had started
+        self._first_round: Window | None = None  # what ended while users started one after the other
         self._is_last = False  # the window that was closed last has all that was left of a whole plan
         self._has_enough = False
         self._is_gone = False
@@ -144,8 +147,17 @@ class LevelRun:
             return self._instrument.load.apply(plan)
         start = Start(self._instrument, ramp, rule.duration_ns)
         begun_ns = start.apply(plan)
-        self.first_round = join(start.ended)
+        if start.ended:
+            self._first_round = self._window_of(join(start.ended), begun_ns)
         return begun_ns
+
+    def _window_of(self, records: Records, start_ns: int) -> Window:
+        """Requests that ended before the level, in a window of their own."""
+        rules = replace(self._rules, follows_work=False, lateness=Lateness())
+        window = rules.new_window(start_ns)
+        rules.add(window, records)
+        window.end_ns = max(self._instrument.clock(), start_ns + 1)
+        return window
 
     def _watch_host(self) -> None:
         if self._instrument.host is not None:
@@ -306,7 +318,9 @@ class LevelRun:
 
     def _collect(self, until_ns: int, *, with_running: bool = False) -> None:
         load = self._instrument.load
-        self._collected = load.collect(until_ns, with_running=True) if with_running else load.collect(until_ns)
+        self._collected = (
+            load.collect(until_ns, with_running=True) if with_running else load.collect(until_ns)
+        )
         self._is_mute = self._silence.is_over(self._collected)
         self._add_to_readings(self._collected.records)
         fresh = split(self._collected.records, self.start_ns)[1]
@@ -585,23 +599,36 @@ class LevelRun:
         if rule.is_enough is not None:
             is_done = self._is_enough() or elapsed_ns >= rule.duration_ns
             return StopDecision(is_done=is_done, is_stable=is_done)
-        warm = self.windows[self._cold_count() :]
-        if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
+        is_over = elapsed_ns >= rule.duration_ns
+        cold = self._cold_count()
+        warm = self.windows[cold:]
+        is_early = elapsed_ns < SHORTEST * rule.duration_ns or len(warm) < 2 * MERGED
+        if not is_over and (
+            is_early or moving_figure(self.figures[-sum(w.number for w in warm) :]) is not None
+        ):
             return GO_ON
-        chosen = self._settings.percentile
         whole = join_windows(warm)
-        estimates = [
-            ("throughput", rate_estimate(whole, self._settings.batch)),
-            (latency_name(chosen), latency_estimate(whole, chosen)),
-        ]
+        estimates = self._estimates(whole)
         decision = judge_precision(rule, elapsed_ns, estimates)
         may_go_on = decision.is_done and elapsed_ns < rule.duration_ns
-        return GO_ON if may_go_on and not self._is_promise_decided(whole, estimates[0][1]) else decision
+        return GO_ON if may_go_on and not self._is_promise_decided(whole) else decision
 
-    def _is_promise_decided(self, whole: Window, throughput: Estimate) -> bool:
+    def _estimates(self, whole: Window) -> list[tuple[str, Estimate]]:
+        """The figures that are to be precise: of a server that makes text its tokens, unless a percentile is chosen."""
+        chosen = self._settings.percentile
+        latency = (latency_name(chosen), latency_estimate(whole, chosen))
+        tokens = token_estimate(whole)
+        if tokens is None:
+            return [("throughput", rate_estimate(whole, self._settings.batch)), latency]
+        return [("tokens/s", tokens)] if chosen is None else [("tokens/s", tokens), latency]
+
+    def _is_promise_decided(self, whole: Window) -> bool:
         """Where a promise is judged, more requests may tell what these do not."""
         promise = self._settings.promise if self._settings.judges_promise else None
-        return promise is None or judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
+        if promise is None:
+            return True
+        throughput = rate_estimate(whole, self._settings.batch)
+        return judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
 
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
@@ -633,6 +660,7 @@ class LevelRun:
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing,
+            first_round=self._first_round,
         )
         return replace(raw, classes=self._classes.conclude(raw, counted))
 

@@ -23,6 +23,7 @@ LOOK_NS = 20 * NS_PER_MS  # for the answer to a request that is alone
 ROUND_NS = 100 * NS_PER_MS
 LONGEST_LOOK = 0.25  # of the level's time, that a request may be alone
 LONGEST_RAMP = 0.5
+MOST_SLOWER = 2.0  # times as long as now, that an answer is expected to take when all users are at work
 
 
 @dataclass(slots=True)
@@ -68,32 +69,42 @@ class Start:
         return self.instrument.clock() - sent_ns
 
     def _start_users(self, plan: Closed, answer_ns: int) -> None:
+        """A ramp that was asked for takes its time; otherwise it takes as long as an answer with all users at work."""
         load, clock = self.instrument.load, self.instrument.clock
-        is_given, waiting = self.ramp.length_ns is not None, plan.concurrency
+        is_given, users = self.ramp.length_ns is not None, plan.concurrency
         until_ns = clock() + (answer_ns if is_given else round(LONGEST_RAMP * self.duration_ns))
-        load.apply(plan._replace(ramp_ns=answer_ns if is_given else min(answer_ns, until_ns - clock())))
-        while waiting > 0 and clock() < until_ns and not self._is_interrupted:
-            asked_ns, came = clock(), self._responses
-            collected = self._collect(min(asked_ns + ROUND_NS, until_ns))
-            waiting = plan.concurrency - collected.outstanding
-            if waiting > 0 and not is_given:
-                spent_ns = max(collected.seen_ns - asked_ns, 1)
-                answer_ns = self._expected_ns(answer_ns, collected, (self._responses - came) / spent_ns)
-                ramp_ns = min(round(answer_ns * waiting / plan.concurrency), max(until_ns - clock(), 1))
-                load.apply(plan._replace(ramp_ns=ramp_ns))
+        last = self._collect(clock())
+        load.apply(plan._replace(ramp_ns=_part(answer_ns, users - last.outstanding, users)))
+        while clock() < until_ns and not self._is_interrupted:
+            came = self._responses
+            found = self._collect(min(clock() + ROUND_NS, until_ns))
+            waiting = users - found.outstanding
+            if waiting <= 0:
+                return
+            if not is_given:
+                per_ns = (self._responses - came) / max(found.seen_ns - last.seen_ns, 1)
+                expected_ns = self._expected_ns(answer_ns, found.outstanding, users, per_ns)
+                left_ns = max(until_ns - clock(), 1)
+                load.apply(plan._replace(ramp_ns=min(_part(expected_ns, waiting, users), left_ns)))
+            last = found
 
-    def _expected_ns(self, before_ns: int, collected: Collected, per_ns: float) -> int:
-        """How long an answer takes with as many in flight as now, given the responses that come."""
+    def _expected_ns(self, alone_ns: int, in_flight: int, users: int, per_ns: float) -> int:
+        """How long an answer takes with all users at work, given the responses that come with some of them."""
         good = join(self.ended).good
         if not len(good):
-            return before_ns
+            return alone_ns
         each = float(good.stamps.mean())
-        if each < 2 or not per_ns:  # not streamed: the latest answers tell
-            return max(before_ns, int((good.end_ns - good.sent_ns)[-1]))
-        return max(before_ns, round(collected.outstanding * each / per_ns))
+        last_ns = float((good.end_ns - good.sent_ns)[-1])
+        now_ns = (
+            in_flight * each / per_ns if each >= 2 and per_ns else last_ns
+        )  # where answers are not streamed
+        slower_ns = max(now_ns - alone_ns, 0.0) / max(in_flight - 1, 1) * (users - 1)
+        return round(min(alone_ns + slower_ns, max(now_ns, alone_ns) * MOST_SLOWER))
 
     def _finish_first_round(self) -> None:
         """Wait for those in flight now, though not for longer than the level lasts."""
+        if not self._responses and not any(map(len, self.ended)):
+            return  # nobody knows whether anything will be answered
         started_ns = self.instrument.clock()
         until_ns = started_ns + self.duration_ns
         while self.instrument.clock() < until_ns and not self._is_interrupted:
@@ -123,3 +134,8 @@ class Start:
             )
         )
         return collected
+
+
+def _part(answer_ns: int, waiting: int, users: int) -> int:
+    """The time over which those that wait start, so that all users are spread over an answer."""
+    return max(1, round(answer_ns * waiting / users))

@@ -79,10 +79,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
 
 def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     """Whether throughput or latency goes up or down over the level; its mean may be sure all the same."""
-    for name, values in (
-        ("throughput", [row.infer_per_s for row in windows]),
-        ("latency", [float(row.latency_ns) for row in windows]),
-    ):
+    for name, values in courses(windows):
         change = drift(values)
         if change is not None:
             way = "up" if change > 0 else "down"
@@ -91,6 +88,16 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
             )
             return Doubt("drift", text, name, sparkline(values))
     return None
+
+
+def courses(windows: Sequence[WindowFigures]) -> tuple[tuple[str, list[float]], ...]:
+    """The figures of windows that show whether a level is steady.
+
+    A closed load on a server that makes text has few ends in a window, and tokens in all of them."""
+    rates = ("throughput", [row.infer_per_s for row in windows])
+    if windows and all(row.due_count is None and row.output_tokens for row in windows):
+        return (("tokens/s", [row.output_tokens * NS_PER_S / row.duration_ns for row in windows]),)
+    return rates, ("latency", [float(row.latency_ns) for row in windows])
 
 
 def _longer(evidence: DoubtEvidence) -> str:

@@ -401,7 +401,7 @@ class WindowFigures:
     counted_ns: int = (
         0  # the time in which those were due and sent, which is read off a little after the window
     )
-    output_tokens: int = 0  # of answers that ended well
+    output_tokens: int = 0  # that arrived; in older files and without streams, of answers that ended well
     cancelled_count: int = 0  # as they were asked to be
 
     @property
@@ -552,6 +552,9 @@ class Level:
     is_over_limit: bool
     remarks: tuple[Remark, ...] = ()
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
+    first_round: StartFigures | None = (
+        None  # only where users started one after the other, before the measurement
+    )
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
     promise: PromiseOutcome | None = None  # only where one was given, and judged level by level

@@ -99,9 +99,7 @@ def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
     if arrived is None:
         return found
     prompt_per_s = requests.value * found.prompt / max(whole.count, 1)
-    return replace(
-        found, output_per_s=arrived.value, output_interval=arrived, prompt_per_s=prompt_per_s
-    )
+    return replace(found, output_per_s=arrived.value, output_interval=arrived, prompt_per_s=prompt_per_s)
 
 
 def _sent(whole: Window) -> int:

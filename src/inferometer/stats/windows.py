@@ -99,7 +99,9 @@ class Window:
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     thought_ns: int = 0  # by the users of visits that ended well, together
     busy_ns: int = 0  # that requests were in flight, together, in the window
-    arrivals: Ends = field(default_factory=Ends)  # responses of streams that came in the window, whatever became of them
+    arrivals: Ends = field(
+        default_factory=Ends
+    )  # responses of streams that came in the window, whatever became of them
     ended_events: int = 0  # responses of the requests that ended in the window, whenever they came
     is_followed: bool = False  # both are known of all requests, those in flight at its end included
     expense: Expense = field(default=Expense())
@@ -438,9 +440,20 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         due_count=None if window.lag_ns is None else window.expense.due,
         sent_count=window.expense.sent,
         counted_ns=window.expense.elapsed_ns,
-        output_tokens=0 if window.tokens is None else window.tokens.output.total,
+        output_tokens=_output_tokens(window),
         cancelled_count=window.cancelled_count,
     )
+
+
+def _output_tokens(window: Window) -> int:
+    """That arrived in the window, where that is known; else those of answers that ended in it."""
+    if window.tokens is None:
+        return 0
+    ended = window.tokens.output.total
+    if not window.is_followed:
+        return ended
+    arrived = window.arrivals.count
+    return round(arrived * ended / window.ended_events) if window.ended_events else arrived
 
 
 def _figure(durations: Series, chosen: int | None) -> int:
