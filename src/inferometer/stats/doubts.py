@@ -29,6 +29,7 @@ LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
+CLEAR = 4.0  # standard deviations between the counts of a hill and of a valley
 # Times as long as was measured: beyond, one event decides the width and its root says nothing.
 MOST_LONGER = 60
 
@@ -194,8 +195,7 @@ def two_modes(latency: Distribution) -> Modes | None:
     np.add.at(counts, bins - bins[0], [count for _, count in latency.histogram])
     if len(counts) < 3:  # no room for a valley between two hills
         return None
-    smooth = np.convolve(counts, np.ones(3) / 3, mode="same")
-    split = _valley(smooth, counts)
+    split = _valley(np.convolve(counts, np.ones(3), mode="same"), counts)
     if split is None:
         return None
     centres = 2.0 ** ((bins[0] + np.arange(len(counts)) - 0.5) / BINS_PER_OCTAVE)
@@ -207,10 +207,14 @@ def two_modes(latency: Distribution) -> Modes | None:
     return Modes(low_ns, high_ns, float(high.sum() / counts.sum()))
 
 
-def _valley(smooth: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
-    """Where the lowest place between two hills is, relative to the lower of them."""
-    left, right = np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1]
-    depth = smooth / np.maximum(np.minimum(left, right), 1e-9)
+def _valley(near: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
+    """Where the lowest place between two hills is, relative to the lower of them; `near` counts neighbours as well.
+
+    Of few requests in a bin, some bins have hardly any by chance: that is no valley."""
+    left, right = np.maximum.accumulate(near), np.maximum.accumulate(near[::-1])[::-1]
+    hill = np.minimum(left, right)
+    depth = near / np.maximum(hill, 1e-9)
+    depth[hill - near < CLEAR * np.sqrt(np.maximum(hill + near, 1))] = 1.0
     shares = np.cumsum(counts) / counts.sum()
     inside = (shares >= LEAST_MODE) & (shares <= 1 - LEAST_MODE)
     if not inside.any():
