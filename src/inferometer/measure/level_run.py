@@ -272,7 +272,7 @@ class LevelRun:
         rule, window_ns = self._settings.rule, self._settings.window_ns
         if not isinstance(rule, Precision) or self._settings.is_whole or window_ns is None:
             return 0
-        if self._is_enough():
+        if self._is_enough() or self._has_streams:
             return 0
         left_ns = max(0, self.start_ns + rule.duration_ns - end_ns)
         if self._open.ended_count < FEWEST_ENDED:
@@ -280,6 +280,12 @@ class LevelRun:
         length_ns = end_ns - self._open.start_ns
         # What is left would be too short for another window of this kind.
         return left_ns if length_ns > window_ns and left_ns < length_ns / 2 else 0
+
+    @property
+    def _has_streams(self) -> bool:
+        """Answers are on their way token by token: a window can be judged by these, however few answers end in it."""
+        running = self._collected.running
+        return self._settings.has_tokens and running is not None and bool(running.stamps.any())
 
     def _fill_to_count(self, count: int) -> int:
         while True:

@@ -61,12 +61,14 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     limit = client_limit(found, is_capped=evidence.is_capped)
     if limit is not None:
         return "client-limited", limit
+    moving = moving_figure(evidence.windows)
+    if evidence.latency.low is None and moving is not None:  # which is why there is no interval
+        return moving.kind, moving.text
     if evidence.latency.low is None:
         return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
     period_s = stall_period_s(evidence.slow_ends_us)
     if period_s is not None:
         return "periodic stalls", f"requests take more than {SLOW} times the median every {rough(period_s)} s"
-    moving = moving_figure(evidence.windows)
     if moving is not None:
         return moving.kind, moving.text
     modes = two_modes(found.latency)
