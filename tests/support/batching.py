@@ -245,7 +245,9 @@ def measured(
 ) -> Level:
     """As `inferometer measure -c USERS -d SECONDS` would have it."""
     clock = FakeClock()
-    server = BatchingServer(_LENGTHS[lengths], seed, troubles=None if troubles is None else replace(troubles))
+    server = BatchingServer(
+        _LENGTHS[lengths], seed, troubles=None if troubles is None else replace(troubles, seen=set())
+    )
     instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     duration_ns = round(seconds * NS_PER_S)
     settings = LevelSettings(
