@@ -1,7 +1,7 @@
 """`python -m benchmarks.long_requests`: short levels on servers with long answers and on servers near their capacity.
 
 The server makes text by continuous batching: a step takes 20 ms, 0.2 ms for each running answer and 0.1 ms for each
-token of a prompt that begins in it; 32 answers run at once. The truth is that of the same server after a very long time.
+token of a prompt that begins in it; 32 answers run at once. The truth is that of the same server after a long time.
 """
 
 import argparse

@@ -21,6 +21,7 @@ from inferometer.stats.client_remarks import client_remarks_by_name
 from inferometer.stats.clients import ClientFigures
 from inferometer.stats.doubts import (
     FEWEST_WINDOWS,
+    MEAN,
     DoubtEvidence,
     client_limit,
     drift,
@@ -148,7 +149,7 @@ def is_capped(settings: LevelSettings, plan: Plan) -> bool:
 
 
 def latency_name(chosen: int | None) -> str:
-    return "mean latency" if chosen is None else f"p{chosen} latency"
+    return MEAN if chosen is None else f"p{chosen} latency"
 
 
 def conclude(raw: RawLevel) -> Level:

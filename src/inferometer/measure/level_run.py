@@ -31,7 +31,7 @@ from inferometer.measure.instrument import (
 from inferometer.measure.ramp import Start
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
-from inferometer.stats.doubts import moving_figure
+from inferometer.stats.doubts import TOKENS, moving_figure
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
 from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate, token_estimate
@@ -626,7 +626,7 @@ class LevelRun:
         tokens = token_estimate(whole)
         if tokens is None:
             return [("throughput", rate_estimate(whole, self._settings.batch)), latency]
-        return [("tokens/s", tokens)] if chosen is None else [("tokens/s", tokens), latency]
+        return [(TOKENS, tokens)] if chosen is None else [(TOKENS, tokens), latency]
 
     def _is_promise_decided(self, whole: Window) -> bool:
         """Where a promise is judged, more requests may tell what these do not."""

@@ -16,6 +16,8 @@ from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import CoreUse, Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
 
+MEAN = "mean latency"
+TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
@@ -50,10 +52,23 @@ class DoubtEvidence:
 def explain(evidence: DoubtEvidence) -> Doubt:
     """The most likely reason, in words, with the course of the figure that is least sure."""
     kind, text = _reason(evidence)
-    rate, latency = evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width
-    if latency is not None and (rate is None or rate > latency):
-        return Doubt(kind, text, "throughput", sparkline([row.infer_per_s for row in evidence.windows]))
+    name, values = courses(evidence.windows)[0]
+    rate, latency = _rate(evidence).relative_half_width, evidence.latency.relative_half_width
+    if _is_by_tokens(evidence) or (latency is not None and (rate is None or rate > latency)):
+        return Doubt(kind, text, name, sparkline(values))
     return Doubt(kind, text, evidence.name, sparkline([float(row.latency_ns) for row in evidence.windows]))
+
+
+def _is_by_tokens(evidence: DoubtEvidence) -> bool:
+    """Whether tokens/s decide how precise the level is."""
+    return evidence.name == MEAN and courses(evidence.windows)[0][0] == TOKENS
+
+
+def _rate(evidence: DoubtEvidence) -> Estimate:
+    tokens = evidence.found.tokens
+    if tokens is None or tokens.output_interval is None or not _is_by_tokens(evidence):
+        return evidence.found.infer_per_s
+    return tokens.output_interval
 
 
 def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
@@ -62,6 +77,8 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     if limit is not None:
         return "client-limited", limit
     moving = moving_figure(evidence.windows)
+    if _is_by_tokens(evidence):
+        return ("varies", _longer(evidence)) if moving is None else (moving.kind, moving.text)
     if evidence.latency.low is None and moving is not None:  # which is why there is no interval
         return moving.kind, moving.text
     if evidence.latency.low is None:
@@ -99,13 +116,14 @@ def courses(windows: Sequence[WindowFigures]) -> tuple[tuple[str, list[float]], 
     A closed load on a server that makes text has few ends in a window, and tokens in all of them."""
     rates = ("throughput", [row.infer_per_s for row in windows])
     if windows and all(row.due_count is None and row.output_tokens for row in windows):
-        return (("tokens/s", [row.output_tokens * NS_PER_S / row.duration_ns for row in windows]),)
+        return ((TOKENS, [row.output_tokens * NS_PER_S / row.duration_ns for row in windows]),)
     return rates, ("latency", [float(row.latency_ns) for row in windows])
 
 
 def _longer(evidence: DoubtEvidence) -> str:
     """The width of an interval falls with the root of the time."""
-    widths = (evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width)
+    latency = None if _is_by_tokens(evidence) else evidence.latency.relative_half_width
+    widths = (_rate(evidence).relative_half_width, latency)
     width = max((each for each in widths if each is not None), default=None)
     if width is None or evidence.precision is None or not 0 < evidence.precision < width:
         return "the figures vary from window to window"

@@ -34,6 +34,7 @@ from inferometer.stats.measurement import (
     SequenceFigures,
     ServerMetrics,
     StartFigures,
+    Streaming,
     TokenFigures,
 )
 from inferometer.stats.series import Series
@@ -80,7 +81,7 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         client=_client_cost(whole),
         server=None if was_reset else _server(whole, subject.model),
         failures=_failures(whole, subject),
-        streaming=whole.streams.figures(whole.duration_ns),
+        streaming=_streaming(whole),
         sequences=_sequences(whole),
         tokens=_tokens(whole, scaled(rate, 1 / subject.batch)),
         goodput=_goodput(whole, subject),
@@ -89,6 +90,19 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         lanes=lanes(whole.latest, subject.level_start_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
+
+
+def _streaming(whole: Window) -> Streaming | None:
+    found = whole.streams.figures(whole.duration_ns)
+    if found is None or not whole.is_followed:
+        return found
+    return replace(found, per_s=_arrivals(whole).value)
+
+
+def _arrivals(whole: Window) -> Estimate:
+    """Responses per second, by when they came."""
+    in_flight = whole.busy_ns / whole.duration_ns
+    return response_rate(flow(whole.arrivals.groups(), whole.ends.groups(), in_flight))
 
 
 def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
@@ -151,8 +165,7 @@ def token_estimate(window: Window) -> Estimate | None:
         return None
     events = window.ended_events
     each = window.tokens.output.total / events if events else 1.0
-    in_flight = window.busy_ns / window.duration_ns
-    return scaled(response_rate(flow(window.arrivals.groups(), window.ends.groups(), in_flight)), each)
+    return scaled(_arrivals(window), each)
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
