@@ -62,7 +62,7 @@ class Applied:
     """The load is as the message asked."""
 
 
-class Running(NamedTuple):
+class InFlightRows(NamedTuple):
     """Requests in flight, as `records.ring` would have their rows, with the times of the responses so far."""
 
     rows: "array[int]"
@@ -84,7 +84,7 @@ class Synced(NamedTuple):
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are
     visits: int = 0  # that have begun
-    running: "Running | None" = None  # only where it was asked for
+    running: "InFlightRows | None" = None  # only where it was asked for
 
 
 class Stopped(NamedTuple):

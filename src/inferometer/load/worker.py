@@ -29,8 +29,8 @@ from inferometer.load.messages import (
     Applied,
     Apply,
     Failed,
+    InFlightRows,
     Job,
-    Running,
     Stop,
     Stopped,
     Sync,
@@ -228,7 +228,7 @@ class _Worker:
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,
             visits=engine.begun if self._has_visits else 0,  # type: ignore[union-attr]
-            running=Running(*engine.running(seen_ns)) if with_running else None,
+            running=InFlightRows(*engine.running(seen_ns)) if with_running else None,
         )
 
     def _wait_for_room(self) -> None:
