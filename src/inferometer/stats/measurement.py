@@ -552,9 +552,6 @@ class Level:
     is_over_limit: bool
     remarks: tuple[Remark, ...] = ()
     start: StartFigures | None = None  # what is not in the measurement: the server was still warming up
-    first_round: StartFigures | None = (
-        None  # only where users started one after the other, before the measurement
-    )
     doubt: Doubt | None = None  # only where the figures are not as sure as asked
     rates: Rates | None = None  # None by concurrency
     promise: PromiseOutcome | None = None  # only where one was given, and judged level by level
@@ -562,6 +559,9 @@ class Level:
     clients: tuple[ClientFigures, ...] = ()  # only where load came from several machines
     name: str = ""  # of a phase of a scenario
     classes: tuple[ClassFigures, ...] = ()  # where the traffic was of several kinds
+    first_round: StartFigures | None = (
+        None  # only where users started one after the other, before the measurement
+    )
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""
