@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.children import run
+from benchmarks.long_requests import long_answers, overload, troubled
 from benchmarks.machine import Machine, busy_cores, this_machine
 from benchmarks.parts import real_perf_analyzer
 from inferometer.base import status
@@ -63,6 +64,16 @@ class Row:
         return self.server, self.figure, truth, ours, between, self.verdict, self.theirs
 
 
+LONG_ANSWERS = (
+    "Levels of 10 s on a simulated server with continuous batching: a step takes 20 ms, 0.2 ms for each running answer "
+    "and 0.1 ms for each token of a prompt (128) that begins in it; 32 answers run at once. Errors are of tokens/s, "
+    "against the same server after a very long time; those of times are means over levels of 30 s."
+)
+TROUBLED = "Lengths 32..96, levels of 10 s. The truth is that of the steady server."
+NEAR_CAPACITY = (
+    "How many levels of 10 s were called overloaded. The server answers one request after the other, 100/s at most. "
+    "With exponential service times 10 s are too short to tell 95 % from 105 % of the capacity."
+)
 COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "perf_analyzer")
 
 
@@ -284,6 +295,7 @@ def page(machine: Machine, parts: Sequence[tuple[str, str, str]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trust", description=__doc__)
     parser.add_argument("--searches", type=int, default=100, help="of each server (default: %(default)s)")
+    parser.add_argument("--levels", type=int, default=60, help="of long answers (default: %(default)s)")
     parser.add_argument("--without-triton", action="store_true", help="leave out what needs the real server")
     options = parser.parse_args()
     busy = [busy_cores()]
@@ -303,6 +315,9 @@ def main() -> None:
             "Searches of 20 s with other random times; 95 of 100 are meant to cover.",
             "".join(coverage(options.searches)),
         ),
+        ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
+        ("Long answers of a server that is not steady", TROUBLED, "".join(troubled(options.levels))),
+        ("Rates near the capacity", NEAR_CAPACITY, "".join(overload(options.levels))),
     ]
     if not options.without_triton:
         parts.append(

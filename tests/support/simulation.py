@@ -6,11 +6,11 @@ service time its script gives. `SimulatedLoad` runs the real engine on it.
 
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Any
+from typing import Any, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.load.cancellation import Cancellation
@@ -21,7 +21,7 @@ from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.visit_engine import VisitEngine
 from inferometer.load.visits import VisitMessages
 from inferometer.load.workers import ROUND_NS, Collected, Cost
-from inferometer.records.records import Records, RingReader, Totals, join
+from inferometer.records.records import Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CELLS, RingWriter
 from inferometer.services.visit_plan import VisitPlan
 from tests.support.clock import FakeClock
@@ -61,6 +61,23 @@ class FakeServer:
         end_ns = start_ns + reply.service_ns
         heappush(self.free_at, end_ns)
         return end_ns, reply
+
+    def open(self, clock: FakeClock, callbacks: Callbacks) -> "_FakeNetwork":
+        return _FakeNetwork(self, clock, callbacks)
+
+
+class Server(Protocol):
+    """What a simulated load sends to."""
+
+    def open(self, clock: FakeClock, callbacks: Callbacks) -> "Network": ...
+
+
+class Network(Link, Protocol):
+    """Link and reactor in one."""
+
+    marks: list[tuple[int, Mark]]
+
+    def wait(self, until_ns: int | None) -> None: ...
 
 
 class _FakeNetwork:
@@ -109,6 +126,11 @@ class _FakeNetwork:
 
     def sent_ns(self, slot: int) -> int:
         return self._live[slot][1]
+
+    def times(self, slot: int) -> Sequence[int]:
+        _, sent_ns, reply = self._live[slot]
+        now = self._clock()
+        return tuple(sent_ns + after for after in reply.responses_ns if sent_ns + after <= now)
 
     def close(self, slot: int) -> None:
         pass
@@ -189,7 +211,7 @@ class SimulatedLoad:
 
     def __init__(
         self,
-        server: FakeServer,
+        server: Server,
         clock: FakeClock,
         *,
         requests: int = 1,
@@ -206,10 +228,10 @@ class SimulatedLoad:
         self._reader = RingReader(cells)
         self._backlog: list[Records] = []
         self._totals = Totals()
-        networks: list[_FakeNetwork] = []
+        networks: list[Network] = []
 
         def open_link(callbacks: Callbacks) -> Link:
-            networks.append(_FakeNetwork(server, clock, callbacks))
+            networks.append(server.open(clock, callbacks))
             return networks[0]
 
         class _Reactor:
@@ -256,7 +278,7 @@ class SimulatedLoad:
         engine = self._engine
         engine.run(until_ns, lambda: engine.is_finished)
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         engine = self._engine
         engine.run(min(until_ns, self._clock() + ROUND_NS), lambda: engine.is_finished)
         self._ring.publish()
@@ -276,6 +298,7 @@ class SimulatedLoad:
             is_finished=engine.is_finished,
             outstanding=engine.outstanding,
             heard=engine.link.heard,
+            running=from_cells(*engine.running(self._clock())) if with_running else None,
         )
 
     def examples(self) -> dict[int, str]:
@@ -336,9 +359,10 @@ class SimulatedWorkers:
         for clock in (self._clock, *self._clocks):
             clock.move_to(max(until_ns, clock()))
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         target_ns = min(until_ns, self._clock() + ROUND_NS)
-        parts = [load.collect(target_ns) for load in self._loads]
+        parts = [load.collect(target_ns, with_running=with_running) for load in self._loads]
+        running = [part.running for part in parts if part.running is not None]
         is_finished = all(collected.is_finished for collected in parts)
         now = max(clock() for clock in self._clocks) if is_finished else max(target_ns, self._clock())
         for clock in (self._clock, *self._clocks):
@@ -357,6 +381,7 @@ class SimulatedWorkers:
             is_finished=is_finished,
             outstanding=sum(collected.outstanding for collected in parts),
             heard=sum(collected.heard for collected in parts),
+            running=join(running) if running else None,
         )
 
     def examples(self) -> dict[int, str]:

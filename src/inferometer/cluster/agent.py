@@ -131,10 +131,10 @@ class Agent:
             case AdjustPlan(timing, more, caps):
                 workers.adjust(timing, more, caps)
                 return PlanAdjusted()
-            case Collect(timing):
+            case Collect(timing, with_running):
                 if timing is not None:
                     workers.adjust(timing)
-                return self._report()
+                return self._report(with_running)
             case StopLoad(is_urgent):
                 cancelled = workers.stop(is_urgent=is_urgent)
                 return LoadStopped(cancelled, workers.totals())
@@ -144,9 +144,9 @@ class Agent:
                 return self._resize(count, first, total)
         raise AssertionError(message)
 
-    def _report(self) -> ClientReport:
+    def _report(self, with_running: bool) -> ClientReport:
         workers = self._workers
-        found = workers.collect(monotonic_ns())
+        found = workers.collect(monotonic_ns(), with_running=with_running)
         records = found.records
         if self._spools:  # what a worker has kept is complete up to that time
             records = join([self._later, records])
@@ -169,6 +169,7 @@ class Agent:
             examples=fresh,
             kept=self._kept(),
             spool_problem=workers.spool_problem,
+            running=b"" if found.running is None else pack(found.running),
         )
 
     def _resize(self, count: int, first: int, total: int) -> Resized:

@@ -169,11 +169,13 @@ class Clients:
                 else:
                     self.sleep(min(left_ns, self._until_exchange_ns()) / NS_PER_S)
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         with self._called():
             self.wait(min(until_ns, self.clock() + ROUND_NS))
             self._need_one()
-            messages = {member: Collect(self._maybe_timing(member)) for member in self.live}
+            messages = {
+                member: Collect(self._maybe_timing(member), with_running=with_running) for member in self.live
+            }
             reports = self._ask_all(messages, ClientReport, ANSWER_S, self._take)
             records, self._left = join(self._left), []
             if not reports:  # the next call raises the error
@@ -189,7 +191,8 @@ class Clients:
                 outstanding=sum(report.outstanding for report in reports.values()),
                 heard=sum(report.heard for report in reports.values()),
             )
-            return self._last._replace(records=records)
+            running = [member.running(report) for member, report in reports.items()] if with_running else []
+            return self._last._replace(records=records, running=join(running) if running else None)
 
     def examples(self) -> dict[int, str]:
         return dict(self._examples)

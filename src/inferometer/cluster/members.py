@@ -56,8 +56,12 @@ class Member:
         self.delivered = self.delivered.and_records(records) if len(records) else self.delivered
         self.keep(report.kept, report.seen_ns)
         self.spool_problem = self.spool_problem or report.spool_problem
-        self.report = replace(report, block=b"", kept=Kept())
+        self.report = replace(report, block=b"", kept=Kept(), running=b"")
         return records
+
+    def running(self, report: ClientReport) -> Records:
+        """What is in flight there, by our clock."""
+        return records_by_our_clock(unpack(report.running), self.clock)
 
     def keep(self, kept: Kept, until_ns: int = NEVER) -> None:
         """Write what its workers have kept; what ended later than its records waits for them."""

@@ -67,6 +67,7 @@ class PlanAdjusted:
 @dataclass(frozen=True, slots=True)
 class Collect:
     timing: Timing | None = None  # of the schedule, where it is known better now
+    with_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class ClientReport:
     examples: dict[int, str] = field(default_factory=dict)  # only those that were not reported before
     kept: Kept = Kept()
     spool_problem: str = ""
+    running: bytes = b""  # a block of records, where it was asked for: requests in flight
 
 
 @dataclass(frozen=True, slots=True)

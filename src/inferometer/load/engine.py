@@ -28,8 +28,9 @@ is less how long the path is than how many different places it touches. It is on
 and the garbage collector is off while they run (worker.py).
 """
 
+from array import array
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from inferometer.base import status as outcome
@@ -115,7 +116,8 @@ class Engine:
         # --- closed plans
         self._concurrency = 0
         self._is_endless = False  # closed, without a count, without sequences
-        self._last_start_ns = 0  # when the last slot of the plan begins
+        self._last_start_ns = 0  # when the last slot of the plan begins, unless a ramp spreads the starts
+        self._ramp: set[int] = set()  # slots whose starts are to come
         # --- open plans
         self._open: Open | None = None
         self._start_ns = 0
@@ -180,6 +182,20 @@ class Engine:
         """Requests that have begun and not ended."""
         return sum(self._busy)
 
+    def running(self, now_ns: int) -> "tuple[array[int], array[int]]":
+        """Rows of the requests in flight, as if each ended now, and the times of their responses so far."""
+        rows, stamps = array("q"), array("q")
+        for slot, is_busy in enumerate(self._busy):
+            sent_ns = self.link.sent_ns(slot) if is_busy else 0
+            if not sent_ns:  # its connection is being set up
+                continue
+            times = self.link.times(slot)
+            first_ns, count = (times[0], len(times)) if times else (0, 0)
+            rows.extend((self._due[slot], sent_ns, sent_ns, first_ns, now_ns, outcome.OK, self._steps[slot]))
+            rows.extend((0, count, 0, 0, 0, 0, count))
+            stamps.extend(times)
+        return rows, stamps
+
     @property
     def sent(self) -> int:
         """Requests, ever."""
@@ -192,10 +208,14 @@ class Engine:
         self._grow(plan.concurrency)
         for slot in range(len(self._is_steady)):
             self._settle(slot)
+        self._recall_ramp()
         paused = {slot for _, slot in self._pauses}
         idle = [slot for slot in range(plan.concurrency) if not self._busy[slot] and slot not in paused]
         self.active += len(idle)
         start_ns = self._last_start_ns = self._clock()
+        if plan.ramp_ns:
+            self._begin_ramp(plan, idle, start_ns)
+            return
         for first in range(0, len(idle), BURST):
             # Connections that are open take their requests at once; new ones are opened a burst at a time.
             if first and self.link.opening:
@@ -205,6 +225,21 @@ class Engine:
                     heappush(self._pauses, (self._last_start_ns, slot))
                 else:
                     self._issue(slot)
+
+    def _begin_ramp(self, plan: Closed, idle: Sequence[int], now_ns: int) -> None:
+        at_work = [self._started[slot] for slot, is_busy in enumerate(self._busy) if is_busy]
+        starts = plan.starts_ns(len(idle), now_ns, max(at_work, default=None)) if idle else []
+        for slot, start_ns in zip(idle, starts, strict=True):
+            heappush(self._pauses, (start_ns, slot))
+        self._ramp = set(idle)
+        self._resume(now_ns)
+
+    def _recall_ramp(self) -> None:
+        """Slots that were to start later are idle again."""
+        kept = [(until_ns, slot) for until_ns, slot in self._pauses if slot not in self._ramp]
+        self.active -= len(self._pauses) - len(kept)
+        self._pauses, self._ramp = kept, set()
+        heapify(self._pauses)
 
     def _apply_open(self, plan: Open, start_ns: int) -> None:
         self._open, self._again = plan, self._release
@@ -246,7 +281,7 @@ class Engine:
     def is_applied(self) -> bool:
         """As many slots work as the plan asks for (fewer once its count is used up), each on its connection."""
         if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
-            return False
+            return False  # those that a ramp begins later do not hold it up
         if self._open is not None or self._periodic is not None:
             return True
         is_over = self._remaining == 0 or (self._sequences is not None and self._sequences.is_over)
@@ -596,7 +631,9 @@ class Engine:
         for _ in range(BURST):
             if not self._pauses or self._pauses[0][0] > now_ns:
                 return
-            self._issue(heappop(self._pauses)[1])
+            slot = heappop(self._pauses)[1]
+            self._ramp.discard(slot)
+            self._issue(slot)
 
     def _explain(self, status: int, text: str) -> None:
         if status == outcome.WITHDRAWN:

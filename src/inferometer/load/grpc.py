@@ -13,6 +13,7 @@ the server in order.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
@@ -239,6 +240,9 @@ class GrpcLink(SocketLink):
 
     def sent_ns(self, slot: int) -> int:
         return self._calls[slot].sent_ns
+
+    def times(self, slot: int) -> Sequence[int]:
+        return self._calls[slot].times
 
     def close(self, slot: int) -> None:
         call = self._calls[slot] if slot < len(self._calls) else None

@@ -67,6 +67,9 @@ class Http1Link(SocketLink):
     def sent_ns(self, slot: int) -> int:
         return self._connections[slot].sent_ns
 
+    def times(self, slot: int) -> Sequence[int]:
+        return self._connections[slot].times
+
     def close(self, slot: int) -> None:
         if slot < len(self._connections):
             self._connections[slot].close()
@@ -165,6 +168,10 @@ class _Connection(SocketConnection):
     def sent_ns(self) -> int:
         """0 while its connection is being set up."""
         return self._sent_ns
+
+    @property
+    def times(self) -> Sequence[int]:
+        return () if self._reading is None or self._request is None else self._reading.times
 
     @property
     def heard(self) -> int:

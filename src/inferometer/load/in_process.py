@@ -6,6 +6,7 @@ sends before that takes another one. Callbacks only note what came and when; eve
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferometer.base import status as outcome
@@ -137,6 +138,9 @@ class InProcessLink(LinkBase):
 
     def sent_ns(self, slot: int) -> int:
         return self._calls[slot].sent_ns
+
+    def times(self, slot: int) -> Sequence[int]:
+        return self._calls[slot].times if self._is_streaming else ()
 
     # --- in the loop
 

@@ -121,6 +121,9 @@ class Link(Protocol):
     def sent_ns(self, slot: int) -> int:
         """When the slot's request was sent; 0 before."""
 
+    def times(self, slot: int) -> Sequence[int]:
+        """When the responses of the slot's request came, so far; none unless it is answered with a stream."""
+
     def close(self, slot: int) -> None: ...
 
 

@@ -1,5 +1,6 @@
 """What a controller and its workers say to each other."""
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from inferometer.base.errors import InferometerError
@@ -44,8 +45,10 @@ class Adjust(NamedTuple):
     cap: int | None = None  # None leaves it as it is
 
 
-class Sync:
+class Sync(NamedTuple):
     """Publish everything that has ended, then answer."""
+
+    with_running: bool = False  # and say what is in flight
 
 
 class Stop(NamedTuple):
@@ -57,6 +60,13 @@ class Stop(NamedTuple):
 
 class Applied:
     """The load is as the message asked."""
+
+
+class InFlightRows(NamedTuple):
+    """Requests in flight, as `records.ring` would have their rows, with the times of the responses so far."""
+
+    rows: "array[int]"
+    times: "array[int]"
 
 
 class Synced(NamedTuple):
@@ -74,6 +84,7 @@ class Synced(NamedTuple):
     examples: dict[int, str]
     spool_problem: str  # why requests are no longer kept; empty while they are
     visits: int = 0  # that have begun
+    running: "InFlightRows | None" = None  # only where it was asked for
 
 
 class Stopped(NamedTuple):

@@ -24,10 +24,22 @@ class Closed(NamedTuple):
 
     concurrency: int
     count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
+    ramp_ns: int = 0  # over which those that are not at work yet begin, evenly
+    phase: float = 0.0  # of this worker among those that share the ramp, from 0 up to 1
 
     def share(self, index: int, parts: int) -> "Closed":
         """The part of worker `index`; the first ones take the remainder."""
-        return Closed(_share(self.concurrency, index, parts), _maybe_share(self.count, index, parts))
+        return self._replace(
+            concurrency=_share(self.concurrency, index, parts),
+            count=_maybe_share(self.count, index, parts),
+            phase=index / parts,
+        )
+
+    def starts_ns(self, slots: int, now_ns: int, last_ns: int | None) -> list[int]:
+        """When each of so many slots that are not at work begins; `last_ns` is when one did before them."""
+        spacing = self.ramp_ns / slots
+        first_ns = now_ns + self.phase * spacing if last_ns is None else max(now_ns, last_ns + spacing)
+        return [round(first_ns + number * spacing) for number in range(slots)]
 
 
 class Schedule(Protocol):

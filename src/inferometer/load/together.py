@@ -62,9 +62,14 @@ class Together:
             for group in self.groups:  # each fetches what may fill its rings
                 group.wait(part_ns)
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         self.wait(min(until_ns, self.clock() + ROUND_NS))
-        parts = [group.collect(0) for group in self.groups]
+        parts = [group.collect(0, with_running=with_running) for group in self.groups]
+        running = [
+            self._numbered(number, part.running)
+            for number, part in enumerate(parts)
+            if part.running is not None
+        ]
         return Collected(
             records=join([self._numbered(number, part.records) for number, part in enumerate(parts)]),
             seen_ns=min(part.seen_ns for part in parts),
@@ -73,6 +78,7 @@ class Together:
             loop_lag_ns=max(part.loop_lag_ns for part in parts),
             outstanding=sum(part.outstanding for part in parts),
             heard=sum(part.heard for part in parts),
+            running=join(running) if running else None,
         )
 
     def examples(self) -> dict[int, str]:

@@ -12,6 +12,7 @@ made when its turn comes, from the answers before it, and that every reply is re
   neither as good nor as failed.
 """
 
+from array import array
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
@@ -104,6 +105,10 @@ class VisitEngine:
     @property
     def active(self) -> int:
         return sum(visitor.is_active for visitor in self._visitors)
+
+    def running(self, now_ns: int) -> "tuple[array[int], array[int]]":
+        """Visits in progress are not followed."""
+        return array("q"), array("q")
 
     @property
     def outstanding(self) -> int:

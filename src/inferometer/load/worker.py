@@ -24,7 +24,18 @@ from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
-from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
+from inferometer.load.messages import (
+    Adjust,
+    Applied,
+    Apply,
+    Failed,
+    InFlightRows,
+    Job,
+    Stop,
+    Stopped,
+    Sync,
+    Synced,
+)
 from inferometer.load.plan import Closed
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Sequences
@@ -187,18 +198,18 @@ class _Worker:
             case Adjust(timing, more, cap):
                 assert isinstance(self._engine, Engine)
                 self._engine.adjust(timing, more, cap)
-            case Sync():
-                self._reactor.do_later(partial(self._answer, monotonic_ns()))
+            case Sync(with_running):
+                self._reactor.do_later(partial(self._answer, monotonic_ns(), with_running))
             case Stop():
                 self._stop = message
                 self._engine.is_interrupted = True
 
-    def _answer(self, asked_ns: int) -> None:
+    def _answer(self, asked_ns: int, with_running: bool) -> None:
         """In its turn: what had come before the question is read by now."""
         self._ring.publish()
-        self._controller.send(self._report(asked_ns))
+        self._controller.send(self._report(asked_ns, with_running))
 
-    def _report(self, seen_ns: int) -> Synced:
+    def _report(self, seen_ns: int, with_running: bool) -> Synced:
         engine, link, spool = self._engine, self._engine.link, self._spool
         if spool is not None:
             spool.flush()
@@ -217,6 +228,7 @@ class _Worker:
             examples=dict(engine.examples),
             spool_problem="" if spool is None else spool.problem,
             visits=engine.begun if self._has_visits else 0,  # type: ignore[union-attr]
+            running=InFlightRows(*engine.running(seen_ns)) if with_running else None,
         )
 
     def _wait_for_room(self) -> None:

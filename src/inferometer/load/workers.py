@@ -26,7 +26,7 @@ from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop,
 from inferometer.load.plan import Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
-from inferometer.records.records import EMPTY, Records, RingReader, Totals, join
+from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join
 from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.services.traffic import Traffic
 
@@ -71,6 +71,8 @@ class Collected(NamedTuple):
     loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
     outstanding: int = 0  # requests that have begun and not ended
     heard: int = 0  # how much of their replies has come; any change says that the server is at work
+    # Where it was asked for: requests in flight as if they had ended at `seen_ns`, with their responses so far.
+    running: Records | None = None
 
 
 class Load(Protocol):
@@ -82,7 +84,7 @@ class Load(Protocol):
     def wait(self, until_ns: int) -> None:
         """Let the load go on until then; what ends meanwhile is handed out later."""
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
 
     def examples(self) -> dict[int, str]:
@@ -114,8 +116,8 @@ class Recorded:
     def wait(self, until_ns: int) -> None:
         self.load.wait(until_ns)
 
-    def collect(self, until_ns: int) -> Collected:
-        collected = self.load.collect(until_ns)
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
+        collected = self.load.collect(until_ns, with_running=with_running)
         self.parts.append(collected.records)
         return collected
 
@@ -299,12 +301,12 @@ class Workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next question tells
                 process.control.send(message)
 
-    def collect(self, until_ns: int) -> Collected:
+    def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
         self.wait(min(until_ns, monotonic_ns() + self._round_ns))
         self._round_ns = min(2 * self._round_ns, ROUND_NS)
         asked_ns = monotonic_ns()
         try:
-            answers = self._ask(Synced, repeat(Sync()))
+            answers = self._ask(Synced, repeat(Sync(with_running)))
         except LocalError:
             left = self._take()  # a ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
@@ -342,7 +344,8 @@ class Workers:
         )
         records = self._take()
         self._nap_ns = ROUND_NS if len(records) < self.count * MANY else NAP_NS
-        return self._last._replace(records=records)
+        running = [from_cells(*answer.running) for answer in answers if answer.running is not None]
+        return self._last._replace(records=records, running=join(running) if running else None)
 
     def wait(self, until_ns: int) -> None:
         """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""

@@ -279,6 +279,11 @@ RULES = (
         ),
         "--warmup needs a load that can go on: -c or -r.",
     ),
+    Rule(
+        lambda a: a.get("ramp_s", 0) > 0 and (_counts(a) > 0 or any(field in a for field in LOAD_MODES[1:])),
+        "--ramp spreads the starts of users who go on for as long as is measured: -c without -n.",
+        "leave it out, or measure for a time with -c and -d",
+    ),
     *map(_no_authorization_with, ("api_key_env", "api_key_file")),
     Rule(
         lambda a: "api_key_env" in a and "api_key_file" in a,

@@ -50,6 +50,7 @@ def rules_of(settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] 
         ),
         class_of_step=np.array(settings.class_of_step) if settings.class_of_step else None,
         has_visits=settings.has_visits,
+        follows_work=settings.follows_work,
     )
 
 

@@ -19,7 +19,16 @@ from inferometer.observe.statistics import ModelStatistics
 from inferometer.records.records import Column, Records
 from inferometer.stats.client_remarks import client_remarks_by_name
 from inferometer.stats.clients import ClientFigures
-from inferometer.stats.doubts import DoubtEvidence, client_limit, explain, moving_figure, slow_ends
+from inferometer.stats.doubts import (
+    FEWEST_WINDOWS,
+    MEAN,
+    DoubtEvidence,
+    client_limit,
+    drift,
+    explain,
+    moving_figure,
+    slow_ends,
+)
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
     ClassFigures,
@@ -34,6 +43,7 @@ from inferometer.stats.measurement import (
     WindowFigures,
 )
 from inferometer.stats.merge import Subject, measurement, start_figures
+from inferometer.stats.overload import busy_rate, is_beyond, is_within
 from inferometer.stats.promises import judge
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
@@ -129,6 +139,7 @@ class RawLevel:
     server_end: str = ""  # in words, if it ended by itself
     clients: tuple[ClientFigures, ...] = ()  # where load came from several machines
     classes: tuple[ClassFigures, ...] = ()
+    first_round: Window | None = None  # of users who started one after the other, before the level
     has_own_plan: bool = True  # a class that shares its workers with others has no rate of its own
 
 
@@ -138,7 +149,7 @@ def is_capped(settings: LevelSettings, plan: Plan) -> bool:
 
 
 def latency_name(chosen: int | None) -> str:
-    return "mean latency" if chosen is None else f"p{chosen} latency"
+    return MEAN if chosen is None else f"p{chosen} latency"
 
 
 def conclude(raw: RawLevel) -> Level:
@@ -170,6 +181,7 @@ def conclude(raw: RawLevel) -> Level:
         is_over_limit=is_over(_latency_ns(found, settings.percentile), settings.latency_limit_ms),
         remarks=tuple(_remarks(raw, found, rates, pressed)),
         start=None if raw.cold is None else start_figures(raw.cold, subject),
+        first_round=None if raw.first_round is None else start_figures(raw.first_round, subject),
         doubt=_maybe_doubt(raw, found),
         rates=rates,
         host=raw.host,
@@ -309,10 +321,35 @@ def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[R
     takes_ns = found.service.percentile_ns(50) + raw.whole.thought_ns // max(raw.whole.count, 1)
     in_flight = sent * takes_ns / found.duration_ns if is_from_start else 0.0
     noun = "visits" if raw.settings.has_visits else "requests"
-    if ended < sent - slack - in_flight:
-        yield _rate_remark(Note.OVERLOADED, rates, noun)
-    elif sent < (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack:
+    is_offered = sent >= (rates.asked_per_s if rates.due_per_s is None else rates.due_per_s) - slack
+    capacity = _maybe_capacity(raw, rates) if is_offered else None
+    if capacity is not None and is_beyond(capacity, rates.asked_per_s):
+        yield Remark(Note.OVERLOADED, _beyond_capacity(rates, capacity))
+    elif ended < sent - slack - in_flight and _gets_slower(raw.figures):
+        if capacity is None or not is_within(capacity, rates.asked_per_s):
+            yield _rate_remark(Note.OVERLOADED, rates, noun)
+    elif not is_offered:
         yield _rate_remark(Note.NOT_OFFERED, rates, noun)
+
+
+def _maybe_capacity(raw: RawLevel, rates: Rates) -> Estimate | None:
+    """What the server answers while requests wait; None where they wait because of a cap, or hardly ever."""
+    if is_capped(raw.settings, raw.point.plan) or raw.settings.has_visits:
+        return None
+    return busy_rate(raw.whole.ends.groups(), rates.asked_per_s)
+
+
+def _gets_slower(rows: Sequence[WindowFigures]) -> bool:
+    """A queue that grows makes requests take longer and longer; one that only happens to be long at the end does not.
+
+    Few windows cannot tell."""
+    change = drift([float(row.latency_ns) for row in rows])
+    return len(rows) < FEWEST_WINDOWS or (change is not None and change > 0)
+
+
+def _beyond_capacity(rates: Rates, capacity: Estimate) -> str:
+    asked, most = quantity(rates.asked_per_s), quantity(capacity.value)
+    return f"overloaded: {asked} requests/s were asked for, and while requests wait the server answers {most}"
 
 
 def _rate_remark(note: Note, rates: Rates, noun: str = "requests") -> Remark:

@@ -95,6 +95,8 @@ def _timed(settings: LevelSettings, length_ns: int) -> LevelSettings:
         is_whole=False,
         is_timed=True,
         finds_warm_up=False,
+        follows_work=False,
+        ramp=None,
     )
 
 

@@ -27,6 +27,14 @@ GONE_NS = 5 * NS_PER_S  # after so long with failures and without any answer the
 
 
 @frozen
+class Ramp:
+    """How long the users of a closed load take to start; None is about one answer."""
+
+    length_ns: int | None = None
+    answer_ns: int | None = None  # how long answers took at the level before; None where there was none
+
+
+@frozen
 class LevelSettings:
     """How each level is measured, in windows of a time or of a count.
 
@@ -54,6 +62,10 @@ class LevelSettings:
     classes: tuple["ClassSettings", ...] = ()  # where the traffic is of several kinds
     class_of_step: tuple[int, ...] = ()  # which of them the request of each step belongs to; below 0 none
     has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
+    follows_work: bool = (
+        False  # throughput by work done, which requests in flight are asked for at window ends
+    )
+    ramp: Ramp | None = None  # of a closed load without a count; None starts all users at once
 
 
 @frozen

@@ -16,7 +16,7 @@ from inferometer.base.deadline import CALL_LAST_S
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, plain_number
-from inferometer.load.plan import NEVER, Arrivals, open_plans
+from inferometer.load.plan import NEVER, Arrivals, Closed, Plan, open_plans
 from inferometer.load.workers import Cost
 from inferometer.measure.class_windows import ClassCourses, rules_of
 from inferometer.measure.conclusion import RawLevel, ScheduleTiming, latency_name
@@ -28,17 +28,20 @@ from inferometer.measure.instrument import (
     LoadPoint,
     Silence,
 )
+from inferometer.measure.ramp import Start
 from inferometer.observe.metrics import Sample
 from inferometer.records.records import Records, join
+from inferometer.stats.doubts import TOKENS, moving_figure
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, WindowFigures
-from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate
+from inferometer.stats.merge import counters_were_reset, latency_estimate, rate_estimate, token_estimate
 from inferometer.stats.promises import judge
 from inferometer.stats.readings import CounterReading, CounterReadings, waiting
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
     GO_ON,
     MERGED,
+    SHORTEST,
     Precision,
     Stability,
     StopDecision,
@@ -48,6 +51,7 @@ from inferometer.stats.stopping import (
 )
 from inferometer.stats.windows import (
     Expense,
+    Lateness,
     Window,
     add_failures,
     condensed,
@@ -80,6 +84,7 @@ class LevelRun:
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows
+        self._first_round: Window | None = None  # what ended while users started one after the other
         self._is_last = False  # the window that was closed last has all that was left of a whole plan
         self._has_enough = False
         self._is_gone = False
@@ -110,7 +115,7 @@ class LevelRun:
             self._collected = instrument.load.collect(self.start_ns)
             self._cost, self._cost_ns = earlier.cost, self.start_ns
         else:
-            self._schedule_ns = instrument.load.apply(plan)
+            self._schedule_ns = self._apply(plan)
             if self._settings.is_timed:  # its time is that of the schedule
                 instrument.load.wait(self._schedule_ns)
             else:
@@ -134,6 +139,25 @@ class LevelRun:
         self._open = self._rules.new_window(self.start_ns)
         self._ended = 0  # requests since the start
         self._tell(self._rest)
+
+    def _apply(self, plan: Plan) -> int:
+        """Put the load on; where its users start one after the other, wait until all have."""
+        rule, ramp = self._settings.rule, self._settings.ramp
+        if ramp is None or not isinstance(plan, Closed) or not isinstance(rule, Precision):
+            return self._instrument.load.apply(plan)
+        start = Start(self._instrument, ramp, rule.duration_ns)
+        begun_ns = start.apply(plan)
+        if start.ended:
+            self._first_round = self._window_of(join(start.ended), begun_ns)
+        return begun_ns
+
+    def _window_of(self, records: Records, start_ns: int) -> Window:
+        """Requests that ended before the level, in a window of their own."""
+        rules = replace(self._rules, follows_work=False, lateness=Lateness())
+        window = rules.new_window(start_ns)
+        rules.add(window, records)
+        window.end_ns = max(self._instrument.clock(), start_ns + 1)
+        return window
 
     def _watch_host(self) -> None:
         if self._instrument.host is not None:
@@ -248,7 +272,7 @@ class LevelRun:
         rule, window_ns = self._settings.rule, self._settings.window_ns
         if not isinstance(rule, Precision) or self._settings.is_whole or window_ns is None:
             return 0
-        if self._is_enough():
+        if self._is_enough() or self._has_streams:
             return 0
         left_ns = max(0, self.start_ns + rule.duration_ns - end_ns)
         if self._open.ended_count < FEWEST_ENDED:
@@ -256,6 +280,12 @@ class LevelRun:
         length_ns = end_ns - self._open.start_ns
         # What is left would be too short for another window of this kind.
         return left_ns if length_ns > window_ns and left_ns < length_ns / 2 else 0
+
+    @property
+    def _has_streams(self) -> bool:
+        """Answers are on their way token by token: a window can be judged by these, however few answers end in it."""
+        running = self._collected.running
+        return self._settings.has_tokens and running is not None and bool(running.stamps.any())
 
     def _fill_to_count(self, count: int) -> int:
         while True:
@@ -290,10 +320,13 @@ class LevelRun:
             return
         self._instrument.load.wait(end_ns - self._lead_ns)
         self._after = self._read_counters()
-        self._collect(max(end_ns, clock()))
+        self._collect(max(end_ns, clock()), with_running=self._settings.follows_work)
 
-    def _collect(self, until_ns: int) -> None:
-        self._collected = self._instrument.load.collect(until_ns)
+    def _collect(self, until_ns: int, *, with_running: bool = False) -> None:
+        load = self._instrument.load
+        self._collected = (
+            load.collect(until_ns, with_running=True) if with_running else load.collect(until_ns)
+        )
         self._is_mute = self._silence.is_over(self._collected)
         self._add_to_readings(self._collected.records)
         fresh = split(self._collected.records, self.start_ns)[1]
@@ -395,7 +428,19 @@ class LevelRun:
         end_ns = max(self._last_good_ns, self.windows[last].start_ns + 1)
         self.windows[last:] = [replace(self.windows[last], end_ns=end_ns, failures=failures)]
 
+    def _follow(self, end_ns: int) -> None:
+        """Add what came of the requests that are in flight at the end of the window that fills."""
+        if not self._settings.follows_work:
+            return
+        if self._collected.running is None:  # the window's end was only seen afterwards
+            self._collect(self._collected.seen_ns, with_running=True)
+        running = self._collected.running
+        if running is not None:
+            later = split(self._rest, end_ns)[1]
+            self._rules.add_running(self._open, join([later, running]), end_ns)
+
     def _close(self, end_ns: int) -> None:
+        self._follow(end_ns)
         after, self._after, self._is_read = self._after, None, False
         window = replace(
             self._open,
@@ -560,23 +605,36 @@ class LevelRun:
         if rule.is_enough is not None:
             is_done = self._is_enough() or elapsed_ns >= rule.duration_ns
             return StopDecision(is_done=is_done, is_stable=is_done)
-        warm = self.windows[self._cold_count() :]
-        if len(warm) < 2 * MERGED and elapsed_ns < rule.duration_ns:
+        is_over = elapsed_ns >= rule.duration_ns
+        cold = self._cold_count()
+        warm = self.windows[cold:]
+        is_early = elapsed_ns < SHORTEST * rule.duration_ns or len(warm) < 2 * MERGED
+        if not is_over and (
+            is_early or moving_figure(self.figures[-sum(w.number for w in warm) :]) is not None
+        ):
             return GO_ON
-        chosen = self._settings.percentile
         whole = join_windows(warm)
-        estimates = [
-            ("throughput", rate_estimate(whole, self._settings.batch)),
-            (latency_name(chosen), latency_estimate(whole, chosen)),
-        ]
+        estimates = self._estimates(whole)
         decision = judge_precision(rule, elapsed_ns, estimates)
         may_go_on = decision.is_done and elapsed_ns < rule.duration_ns
-        return GO_ON if may_go_on and not self._is_promise_decided(whole, estimates[0][1]) else decision
+        return GO_ON if may_go_on and not self._is_promise_decided(whole) else decision
 
-    def _is_promise_decided(self, whole: Window, throughput: Estimate) -> bool:
+    def _estimates(self, whole: Window) -> list[tuple[str, Estimate]]:
+        """The figures that are to be precise: of a server that makes text its tokens, unless a percentile is chosen."""
+        chosen = self._settings.percentile
+        latency = (latency_name(chosen), latency_estimate(whole, chosen))
+        tokens = token_estimate(whole)
+        if tokens is None:
+            return [("throughput", rate_estimate(whole, self._settings.batch)), latency]
+        return [(TOKENS, tokens)] if chosen is None else [(TOKENS, tokens), latency]
+
+    def _is_promise_decided(self, whole: Window) -> bool:
         """Where a promise is judged, more requests may tell what these do not."""
         promise = self._settings.promise if self._settings.judges_promise else None
-        return promise is None or judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
+        if promise is None:
+            return True
+        throughput = rate_estimate(whole, self._settings.batch)
+        return judge(promise, whole, {"throughput": throughput}).verdict != "undecided"
 
     def _cold_count(self) -> int:
         """Windows at the start that do not count; none when a silence was cut out."""
@@ -608,6 +666,7 @@ class LevelRun:
             statistics_error=None if self._is_given_up else self._statistics_error,
             metrics_remarks=() if poller is None else tuple(poller.remarks()),
             timing=self._timing,
+            first_round=self._first_round,
         )
         return replace(raw, classes=self._classes.conclude(raw, counted))
 

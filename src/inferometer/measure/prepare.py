@@ -23,7 +23,7 @@ from inferometer.dataset.dataset import Dataset, Step
 from inferometer.load.sequences import SequencePlan
 from inferometer.measure.address import connection_to
 from inferometer.measure.checks import check_model, with_api_key
-from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings
+from inferometer.measure.instrument import FEWEST_ENDED, LevelSettings, Ramp
 from inferometer.measure.points import THREADS, Agenda, is_rate, load_mode, maybe_agenda, most_streams
 from inferometer.measure.recognize import describe, open_service, recognized, with_shapes
 from inferometer.measure.requests import make_requests
@@ -97,6 +97,7 @@ class Habits(NamedTuple):
     finds_warm_up: bool = False  # leave out windows at the start that are unlike the rest
     judges_promise: bool = False  # says of every level whether it keeps the promise
     slices_counts: bool = False  # -n: several windows, not one
+    follows_work: bool = False  # throughput by work done; users of long requests start one after the other
     # After the first look at the metrics.
     metrics_warnings: Callable[[Sample], tuple[str, ...]] = warnings_about
     made_data: Callable[[ModelSpec, Options], Dataset] | None = None  # instead of the data of the options
@@ -107,7 +108,7 @@ class Habits(NamedTuple):
     most_outstanding: Callable[[Options], int | None] = attrgetter("max_outstanding")
 
 
-OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True)
+OWN_HABITS = Habits(finds_warm_up=True, judges_promise=True, slices_counts=True, follows_work=True)
 """Of `inferometer measure` and the API."""
 
 
@@ -456,10 +457,16 @@ def _level_settings(
             rule=rule,
             window_ns=max(duration_ns // SLICES, NS_PER_MS),
             finds_warm_up=habits.finds_warm_up,
+            follows_work=habits.follows_work,
+            ramp=Ramp(_maybe_ns(options.ramp_s)) if habits.follows_work else None,
         )
     if options.measurement_mode == "count_windows":
         return replace(common, window_count=options.measurement_request_count)
     return replace(common, window_ns=options.measurement_interval_ms * NS_PER_MS)
+
+
+def _maybe_ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * NS_PER_S)
 
 
 def _promise(options: Options, text: str) -> Slo:

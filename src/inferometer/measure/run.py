@@ -281,7 +281,7 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
             warm_up_as_asked(instrument, options, point)
-        settings = _long_enough(setup, outcome.tried, point)
+        settings = _ramped(_long_enough(setup, outcome.tried, point), outcome.tried)
         level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point))
         yield level
         outcome.add(level)
@@ -296,6 +296,13 @@ def _long_enough(setup: Setup, tried: Sequence[Tried], point: LoadPoint) -> Leve
     if not is_free or not isinstance(rule, Precision):
         return settings
     return replace(settings, rule=replace(rule, duration_ns=level_ns(tried, point.value, rule.duration_ns)))
+
+
+def _ramped(settings: LevelSettings, tried: Sequence[Tried]) -> LevelSettings:
+    """The level before tells how long answers take."""
+    if settings.ramp is None or not tried or not tried[-1].latency_ns:
+        return settings
+    return replace(settings, ramp=replace(settings.ramp, answer_ns=round(tried[-1].latency_ns)))
 
 
 def warm_up_as_asked(instrument: Instrument, options: Options, point: LoadPoint) -> None:

@@ -42,7 +42,7 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER),
+        ("profile_export", "verbose_csv", "slo", "junit", "ramp_s", *_CANCELLING, *CLUSTER),
         "use it with `inferometer measure`",
     ),
 }
@@ -52,6 +52,7 @@ TUNE_REFUSED: Mapping[str, str] = {
         (
             "warmup_s",
             "warmup_request_count",
+            "ramp_s",
             "request_count",
             "precision",
             "time_limit_s",

@@ -15,6 +15,7 @@ FIND_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("warmup_s", "warmup_request_count"), "warm the server up with a short `inferometer measure` before"
     ),
+    "ramp_s": "use it with `inferometer measure`",
     "max_error_rate": "put it into the promise, such as 'p99<50ms, errors<1%'",
 }
 

@@ -22,7 +22,8 @@ INTERFERE_REFUSED: Mapping[str, str] = {
 }
 SCENARIO_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("warmup_s", "warmup_request_count"), "a scenario warms up in a phase of its own: name it warm-up"
+        ("warmup_s", "warmup_request_count", "ramp_s"),
+        "a scenario warms up in a phase of its own: name it warm-up",
     ),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),

@@ -579,6 +579,12 @@ class Options:
         shown="",
         is_main=True,
     )
+    ramp_s: float | None = only_ours(
+        "--ramp",
+        "Time over which the users of -c start, one after the other, such as 5s; 0 starts all at once. Without it they "
+        "start over about one answer where answers take more than 250 ms, so that they do not go on in lockstep.",
+        duration(zero=True),
+    )
     time_limit_s: float | None = only_ours(
         "--time-limit",
         "End after this time with the levels measured so far, such as 5m.",

@@ -1,5 +1,6 @@
 """Requests as numpy columns, in the order in which they ended."""
 
+from array import array
 from dataclasses import field, fields, replace
 
 import numpy as np
@@ -104,6 +105,12 @@ def _from_ring(rows: NDArray[np.int64], times: Column) -> Records:
         columns[part] = cells[whole] >> PART
         columns[whole] &= (1 << PART) - 1
     return _sorted([columns[name] for name in COLUMNS], times.copy())
+
+
+def from_cells(rows: "array[int]", times: "array[int]") -> Records:
+    """The same of rows that came in a message."""
+    cells = np.frombuffer(rows, dtype=np.int64).reshape(-1, ROW)
+    return _from_ring(cells, np.frombuffer(times, dtype=np.int64)) if len(cells) else EMPTY
 
 
 def _sorted(columns: list[Column], times: Column) -> Records:

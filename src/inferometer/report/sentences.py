@@ -79,6 +79,10 @@ def _middle_and_tail(times: Distribution) -> str:
     return f"p50 {at_percentile(times, 50)}, p99 {at_percentile(times, 99)}"
 
 
+UNSTEADY = ("drift", "faster start")
+"""Kinds of doubt which say that a server changed while it was measured."""
+
+
 def verdict_words(level: Level, finding: Finding | None = None) -> str:
     """What came of a level in a few words: `ok`, or all that is wrong with it; first, whether a promise is kept."""
     words = [_VERDICTS[remark.note] for remark in level.remarks if remark.note in _VERDICTS]
@@ -90,6 +94,10 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
         words.append("over limit")
     if level.measurement is not None and level.measurement.failed_count:
         words.append("errors" if level.measurement.request_count else "all failed")
+    if level.start is not None:
+        words.append("cold start")
+    if level.doubt is not None and level.doubt.kind in UNSTEADY:
+        words.append(level.doubt.kind)
     if level.promise is not None:
         words.insert(0, outcome_words(level.promise))
     judged = () if finding is None else finding.judged
@@ -160,6 +168,21 @@ def start_sentence(level: Level, start: StartFigures) -> str:
         f"and are left out: {quantity(start.infer_per_s)} infer/s"
     )
     return f"{line}, {_mean_and_tail(start.latency)}" if start.latency.count else line
+
+
+def first_round_sentence(level: Level, first: StartFigures) -> str:
+    """What was answered while users started one after the other, beside what came after."""
+    answers = f"{plural(first.request_count, 'answer')} in {duration(first.duration_ns)}"
+    line = (
+        f"{level_label(level.mode, level.value)}: users started one after the other; their first round is left out: "
+        f"{answers}"
+    )
+    found = level.measurement
+    if not first.latency.count or found is None or not found.latency.mean_ns:
+        return line
+    change = first.latency.mean_ns / found.latency.mean_ns - 1
+    way = "slower" if change > 0 else "faster"
+    return f"{line}, avg {duration(first.latency.mean_ns)}, {share(abs(change))} {way} than the rest"
 
 
 def failure_sentence(level: Level, group: FailureGroup) -> str:

@@ -21,7 +21,15 @@ from inferometer.services.address import read_address
 RATE = 20.0  # of a class that is left to the command line, where that says nothing
 _OF_RUN = frozenset(
     (
-        *("warmup_s", "warmup_request_count", "request_count", "precision", "sweep", "binary_search"),
+        *(
+            "warmup_s",
+            "warmup_request_count",
+            "ramp_s",
+            "request_count",
+            "precision",
+            "sweep",
+            "binary_search",
+        ),
         *("latency_limit_ms", "profile_export", "shared_memory", "time_limit_s", "collect_metrics"),
         *("measurement_mode", "measurement_interval_ms", "measurement_request_count", "max_trials"),
         *("stability_percentage", "duration_s", "json", "html", "csv", "markdown", "junit", "quiet"),

@@ -162,7 +162,9 @@ def _whole(row: PlannedClass, parts: Sequence[Setup], visits: VisitPlan) -> Setu
         first,
         model=model,
         traffic=Traffic(wiring, (b"",) * len(parts), visits=visits),
-        level_settings=replace(first.level_settings, model=model, has_tokens=False, asked_tokens=()),
+        level_settings=replace(
+            first.level_settings, model=model, has_tokens=False, asked_tokens=(), follows_work=False
+        ),
         result=replace(first.result, model=described),
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         parts=tuple(parts),

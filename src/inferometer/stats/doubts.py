@@ -16,6 +16,8 @@ from inferometer.stats.ends import Groups
 from inferometer.stats.measurement import CoreUse, Distribution, Doubt, Estimate, Measurement, WindowFigures
 from inferometer.stats.series import BINS_PER_OCTAVE
 
+MEAN = "mean latency"
+TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
@@ -29,6 +31,7 @@ LEAST_DRIFT = 0.05
 LEAST_MODE = 0.05  # share of the requests
 FAR_MODES = 1.5  # times
 VALLEY = 0.25  # of the lower peak
+CLEAR = 4.0  # standard deviations between the counts of a hill and of a valley
 # Times as long as was measured: beyond, one event decides the width and its root says nothing.
 MOST_LONGER = 60
 
@@ -49,10 +52,23 @@ class DoubtEvidence:
 def explain(evidence: DoubtEvidence) -> Doubt:
     """The most likely reason, in words, with the course of the figure that is least sure."""
     kind, text = _reason(evidence)
-    rate, latency = evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width
-    if latency is not None and (rate is None or rate > latency):
-        return Doubt(kind, text, "throughput", sparkline([row.infer_per_s for row in evidence.windows]))
+    name, values = courses(evidence.windows)[0]
+    rate, latency = _rate(evidence).relative_half_width, evidence.latency.relative_half_width
+    if _is_by_tokens(evidence) or (latency is not None and (rate is None or rate > latency)):
+        return Doubt(kind, text, name, sparkline(values))
     return Doubt(kind, text, evidence.name, sparkline([float(row.latency_ns) for row in evidence.windows]))
+
+
+def _is_by_tokens(evidence: DoubtEvidence) -> bool:
+    """Whether tokens/s decide how precise the level is."""
+    return evidence.name == MEAN and courses(evidence.windows)[0][0] == TOKENS
+
+
+def _rate(evidence: DoubtEvidence) -> Estimate:
+    tokens = evidence.found.tokens
+    if tokens is None or tokens.output_interval is None or not _is_by_tokens(evidence):
+        return evidence.found.infer_per_s
+    return tokens.output_interval
 
 
 def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
@@ -60,12 +76,16 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     limit = client_limit(found, is_capped=evidence.is_capped)
     if limit is not None:
         return "client-limited", limit
+    moving = moving_figure(evidence.windows)
+    if _is_by_tokens(evidence):
+        return ("varies", _longer(evidence)) if moving is None else (moving.kind, moving.text)
+    if evidence.latency.low is None and moving is not None:  # which is why there is no interval
+        return moving.kind, moving.text
     if evidence.latency.low is None:
         return "too few samples", f"{found.request_count:,} requests are too few for the {evidence.name}"
     period_s = stall_period_s(evidence.slow_ends_us)
     if period_s is not None:
         return "periodic stalls", f"requests take more than {SLOW} times the median every {rough(period_s)} s"
-    moving = moving_figure(evidence.windows)
     if moving is not None:
         return moving.kind, moving.text
     modes = two_modes(found.latency)
@@ -79,10 +99,7 @@ def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
 
 def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     """Whether throughput or latency goes up or down over the level; its mean may be sure all the same."""
-    for name, values in (
-        ("throughput", [row.infer_per_s for row in windows]),
-        ("latency", [float(row.latency_ns) for row in windows]),
-    ):
+    for name, values in courses(windows):
         change = drift(values)
         if change is not None:
             way = "up" if change > 0 else "down"
@@ -93,9 +110,20 @@ def moving_figure(windows: Sequence[WindowFigures]) -> Doubt | None:
     return None
 
 
+def courses(windows: Sequence[WindowFigures]) -> tuple[tuple[str, list[float]], ...]:
+    """The figures of windows that show whether a level is steady.
+
+    A closed load on a server that makes text has few ends in a window, and tokens in all of them."""
+    rates = ("throughput", [row.infer_per_s for row in windows])
+    if windows and all(row.due_count is None and row.output_tokens for row in windows):
+        return ((TOKENS, [row.output_tokens * NS_PER_S / row.duration_ns for row in windows]),)
+    return rates, ("latency", [float(row.latency_ns) for row in windows])
+
+
 def _longer(evidence: DoubtEvidence) -> str:
     """The width of an interval falls with the root of the time."""
-    widths = (evidence.found.infer_per_s.relative_half_width, evidence.latency.relative_half_width)
+    latency = None if _is_by_tokens(evidence) else evidence.latency.relative_half_width
+    widths = (_rate(evidence).relative_half_width, latency)
     width = max((each for each in widths if each is not None), default=None)
     if width is None or evidence.precision is None or not 0 < evidence.precision < width:
         return "the figures vary from window to window"
@@ -187,8 +215,7 @@ def two_modes(latency: Distribution) -> Modes | None:
     np.add.at(counts, bins - bins[0], [count for _, count in latency.histogram])
     if len(counts) < 3:  # no room for a valley between two hills
         return None
-    smooth = np.convolve(counts, np.ones(3) / 3, mode="same")
-    split = _valley(smooth, counts)
+    split = _valley(np.convolve(counts, np.ones(3), mode="same"), counts)
     if split is None:
         return None
     centres = 2.0 ** ((bins[0] + np.arange(len(counts)) - 0.5) / BINS_PER_OCTAVE)
@@ -200,10 +227,14 @@ def two_modes(latency: Distribution) -> Modes | None:
     return Modes(low_ns, high_ns, float(high.sum() / counts.sum()))
 
 
-def _valley(smooth: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
-    """Where the lowest place between two hills is, relative to the lower of them."""
-    left, right = np.maximum.accumulate(smooth), np.maximum.accumulate(smooth[::-1])[::-1]
-    depth = smooth / np.maximum(np.minimum(left, right), 1e-9)
+def _valley(near: NDArray[np.float64], counts: NDArray[np.float64]) -> int | None:
+    """Where the lowest place between two hills is, relative to the lower of them; `near` counts neighbours as well.
+
+    Of few requests in a bin, some bins have hardly any by chance: that is no valley."""
+    left, right = np.maximum.accumulate(near), np.maximum.accumulate(near[::-1])[::-1]
+    hill = np.minimum(left, right)
+    depth = near / np.maximum(hill, 1e-9)
+    depth[hill - near < CLEAR * np.sqrt(np.maximum(hill + near, 1))] = 1.0
     shares = np.cumsum(counts) / counts.sum()
     inside = (shares >= LEAST_MODE) & (shares <= 1 - LEAST_MODE)
     if not inside.any():

@@ -69,6 +69,11 @@ class Ends:
     def is_exact(self) -> bool:
         return self._size == 1
 
+    @property
+    def count(self) -> int:
+        """Of all that were appended, as far as single ones or groups are kept."""
+        return int(self._done.counts.sum()) + sum(int(part.counts.sum()) for part in self._waiting)
+
     def append(self, ended_us: NDArray[np.int64], latency_ns: Durations) -> None:
         if not len(ended_us):
             return

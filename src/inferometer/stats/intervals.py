@@ -64,6 +64,7 @@ FEWEST_SECTIONS = 8
 LEAST_UNITS = 2  # requests, pieces or bunches in a section
 ALIKE = 0.3  # correlation of neighbouring sections, either way, above which they count as too short
 TOO_ALIKE = 0.45  # the same of the fewest sections, and of any that a trend was taken out of
+FEW = 3  # values that have an interval where they are long and few
 MOST_ALIKE = 0.8  # what is allowed for
 MOST_OPPOSED = 0.5
 FAR_SMALLER = 0.3  # variance with the fewest sections, as a share of that with more
@@ -197,6 +198,14 @@ def mean_margin(series: Series) -> Margin | None:
     """Of the mean of durations that are in the order of their ends; None when there are too few."""
     parts = _Parts.of(series)
     return None if parts is None else parts.margin(parts.sums())
+
+
+def few_margin(series: Series) -> Margin | None:
+    """The same also of a handful, which are taken for independent of each other: too few to tell."""
+    if series.count >= FEWEST_SECTIONS * LEAST_UNITS or series.count < FEW:
+        return mean_margin(series)
+    reach = student_t(0.975, series.count - 1) * series.deviation / math.sqrt(series.count)
+    return Margin(reach, reach)
 
 
 def mean_estimate(value: float, width: Margin | None) -> Estimate:
@@ -365,6 +374,15 @@ def _ratio_margin(amounts: Sections, sizes: Sections) -> Margin | None:
     found = margin(amounts - sizes * (amounts.sum() / sizes.sum()))
     size = float(sizes.sum()) / len(sizes)
     return None if found is None else Margin(found.down / size, found.up / size)
+
+
+def ratio_sections(total: NDArray[np.int64], times: NDArray[np.int64]) -> Margin | None:
+    """Of what was counted up to each of the times, over the time; None where there are too few times."""
+    sections = _section_count(len(times) - 1)
+    if sections is None:
+        return None
+    edges = _nearest(times, sections)
+    return _ratio_margin(np.diff(total[edges]).astype(np.float64), np.diff(times[edges]).astype(np.float64))
 
 
 # --- of throughput

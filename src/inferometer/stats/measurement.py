@@ -401,7 +401,7 @@ class WindowFigures:
     counted_ns: int = (
         0  # the time in which those were due and sent, which is read off a little after the window
     )
-    output_tokens: int = 0  # of answers that ended well
+    output_tokens: int = 0  # that arrived; in older files and without streams, of answers that ended well
     cancelled_count: int = 0  # as they were asked to be
 
     @property
@@ -559,6 +559,9 @@ class Level:
     clients: tuple[ClientFigures, ...] = ()  # only where load came from several machines
     name: str = ""  # of a phase of a scenario
     classes: tuple[ClassFigures, ...] = ()  # where the traffic was of several kinds
+    first_round: StartFigures | None = (
+        None  # only where users started one after the other, before the measurement
+    )
 
     def has_remark(self, *notes: Note) -> bool:
         """Of any of these kinds."""

@@ -1,6 +1,7 @@
 """Windows -> Measurement: the merged figures of a level."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
@@ -14,6 +15,7 @@ from inferometer.observe.statistics import ModelStatistics, difference, is_reset
 from inferometer.stats.intervals import (
     SHOWN,
     estimates,
+    few_margin,
     mean_estimate,
     mean_margin,
     percentile_estimates,
@@ -32,10 +34,13 @@ from inferometer.stats.measurement import (
     SequenceFigures,
     ServerMetrics,
     StartFigures,
+    Streaming,
+    TokenFigures,
 )
 from inferometer.stats.series import Series
 from inferometer.stats.streams import lanes
 from inferometer.stats.windows import Window
+from inferometer.stats.work import MANY, flow, request_rate, response_rate
 
 Number = TypeVar("Number", int, float)
 Key = TypeVar("Key", str, tuple[str, str])
@@ -76,15 +81,39 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         client=_client_cost(whole),
         server=None if was_reset else _server(whole, subject.model),
         failures=_failures(whole, subject),
-        streaming=whole.streams.figures(whole.duration_ns),
+        streaming=_streaming(whole),
         sequences=_sequences(whole),
-        tokens=None if whole.tokens is None else whole.tokens.figures(whole.duration_ns, rate),
+        tokens=_tokens(whole, scaled(rate, 1 / subject.batch)),
         goodput=_goodput(whole, subject),
         empty_count=whole.empty,
         cancelled=whole.cancelled.figures(),
         lanes=lanes(whole.latest, subject.level_start_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),
     )
+
+
+def _streaming(whole: Window) -> Streaming | None:
+    found = whole.streams.figures(whole.duration_ns)
+    if found is None or not whole.is_followed:
+        return found
+    return replace(found, per_s=_arrivals(whole).value)
+
+
+def _arrivals(whole: Window) -> Estimate:
+    """Responses per second, by when they came."""
+    in_flight = whole.busy_ns / whole.duration_ns
+    return response_rate(flow(whole.arrivals.groups(), whole.ends.groups(), in_flight))
+
+
+def _tokens(whole: Window, requests: Estimate) -> TokenFigures | None:
+    if whole.tokens is None:
+        return None
+    found = whole.tokens.figures(whole.duration_ns, requests)
+    arrived = token_estimate(whole)
+    if arrived is None:
+        return found
+    prompt_per_s = requests.value * found.prompt / max(whole.count, 1)
+    return replace(found, output_per_s=arrived.value, output_interval=arrived, prompt_per_s=prompt_per_s)
 
 
 def _sent(whole: Window) -> int:
@@ -116,7 +145,32 @@ def latency_estimate(window: Window, chosen: int | None) -> Estimate:
 
 
 def rate_estimate(window: Window, batch: int) -> Estimate:
+    """Of inferences per second: by work done where a closed load had few rounds, else by ends."""
+    if window.is_followed and window.lag_ns is None and window.count:
+        in_flight = window.busy_ns / window.duration_ns
+        if window.count < MANY * in_flight and in_flight > 0:
+            good = window.count / max(window.ended_count, 1)
+            latency = window.latency_ns
+            mean = mean_estimate(latency.total / latency.count, few_margin(latency))
+            return scaled(request_rate(in_flight, mean), good * batch)
     return rate_interval(window.infer_per_s(batch), window.ends.groups(), window.duration_ns // NS_PER_US)
+
+
+def token_estimate(window: Window) -> Estimate | None:
+    """Of output tokens per second, by when they arrived; None where that is not known.
+
+    Tokens come in events; how many an event has, and which share belongs to answers that end well, finished answers
+    tell."""
+    if not window.is_followed or window.tokens is None or not window.arrivals.count:
+        return None
+    events = window.ended_events
+    each = window.tokens.output.total / events if events else 1.0
+    return scaled(_arrivals(window), each)
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    ends = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return Estimate(estimate.value * factor, *ends)
 
 
 def _wanted(chosen: int | None) -> list[int]:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_MS, duration, plain_number, quantity, share
-from inferometer.stats.doubts import FEWEST_WINDOWS, drift, sparkline
+from inferometer.stats.doubts import FEWEST_WINDOWS, courses, drift, sparkline
 from inferometer.stats.measurement import Doubt, Estimate, WindowFigures
 
 MERGED = 3  # windows the stability rule looks at and a report merges
+SHORTEST = 0.5  # of the time given, that the precision rule takes at least
 
 
 @frozen
@@ -137,26 +138,26 @@ _T_MANY = 4.59
 
 def cold_windows(windows: Sequence[WindowFigures]) -> int:
     """How many of the first windows to leave out. Windows with failures are never left out."""
-    rates = np.array([window.infer_per_s for window in windows])
-    latencies = np.array([float(window.latency_ns) for window in windows])
-    slower = max(steady_from(-rates), steady_from(latencies))
+    (_, rates), *rest = courses(windows)
+    slow = [-np.array(rates), *(np.array(latencies) for _, latencies in rest)]
     # Up to the first window that is better than when warm by either figure.
-    cold = min(slower, _first_high(rates), _first_high(-latencies))
+    cold = min(max(map(steady_from, slow)), *(_first_high(-figures) for figures in slow))
     return 0 if any(window.failed_count for window in windows[:cold]) else cold
 
 
 def fast_start(windows: Sequence[WindowFigures]) -> Doubt | None:
     """Whether the level began faster than it went on: such a start is part of the figures, and is named."""
-    rates = [window.infer_per_s for window in windows]
+    name, rates = courses(windows)[0]
     count = steady_from(np.array(rates))
     if not count:
         return None
     start = duration(sum(window.duration_ns for window in windows[:count]))
     early, later = (float(np.mean(part)) for part in (rates[:count], rates[count:]))
+    unit = "infer/s" if name == "throughput" else name
     text = (
-        f"the first {start} had {quantity(early)} infer/s, the rest {quantity(later)}: the server got slower"
+        f"the first {start} had {quantity(early)} {unit}, the rest {quantity(later)}: the server got slower"
     )
-    return Doubt("faster start", text, "throughput", sparkline(rates))
+    return Doubt("faster start", text, name, sparkline(rates))
 
 
 def steady_from(values: NDArray[np.float64]) -> int:

@@ -98,6 +98,12 @@ class Window:
     kept: int = 0  # requests within the limits of the promise
     empty: int = 0  # streams that ended well without a response: they are no requests of the window
     thought_ns: int = 0  # by the users of visits that ended well, together
+    busy_ns: int = 0  # that requests were in flight, together, in the window
+    arrivals: Ends = field(
+        default_factory=Ends
+    )  # responses of streams that came in the window, whatever became of them
+    ended_events: int = 0  # responses of the requests that ended in the window, whenever they came
+    is_followed: bool = False  # both are known of all requests, those in flight at its end included
     expense: Expense = field(default=Expense())
     before: CounterReading | None = None  # of the server's counters
     after: CounterReading | None = None
@@ -144,7 +150,7 @@ class Window:
 
     def columns(self) -> "Iterator[Series | Ends]":
         """All that grows with the number of requests."""
-        yield from (self.latency_ns, self.ends, self.sequence_ns, self.expense.loop_lags_ns)
+        yield from (self.latency_ns, self.ends, self.arrivals, self.sequence_ns, self.expense.loop_lags_ns)
         if self.lag_ns is not None:
             yield from (self.service_ns, self.lag_ns)
         yield self.cancelled.ran_ns
@@ -161,6 +167,7 @@ class Window:
 
     def _begin_at(self, start_ns: int) -> None:
         self.ends.begin_later((start_ns - self.start_ns) // NS_PER_US)
+        self.arrivals.begin_later((start_ns - self.start_ns) // NS_PER_US)
         self.start_ns = start_ns
         for part in self.classes:
             part._begin_at(start_ns)
@@ -214,6 +221,7 @@ class WindowRules:
     classes: tuple["WindowRules", ...] = ()  # of each class of traffic
     class_of_step: Column | None = None  # which of them the request of each step belongs to
     has_visits: bool = False  # what is counted are visits, and the classes are the steps of these
+    follows_work: bool = False  # see `Window.busy_ns`
 
     def new_window(self, start_ns: int) -> Window:
         latency = Series(pieces=PIECES)
@@ -239,6 +247,9 @@ class WindowRules:
                 return
         sent = int(began_ns(records, is_open=False).min())
         window.first_sent_ns = min(window.first_sent_ns or sent, sent)
+        if self.follows_work:
+            _add_work(window, records)
+            window.ended_events += int(records.stamps.sum())
         self._add_failures(window, records.failed)
         window.cancelled.add(records.withdrawn)
         good = records.good
@@ -267,6 +278,21 @@ class WindowRules:
             last = good.sequence_started_ns > 0
             window.sequence_ns.append((good.end_ns - good.sequence_started_ns)[last])
 
+    def add_running(self, window: Window, records: Records, end_ns: int) -> None:
+        """Requests in flight when the window ends, with what came of them until then; `records` end later."""
+        if not self.follows_work:
+            return
+        is_in_time = records.times <= end_ns
+        owner = np.repeat(np.arange(len(records)), records.stamps)
+        stamps = np.bincount(owner[is_in_time], minlength=len(records)).astype(np.int64)
+        ends = np.full_like(records.end_ns, end_ns)
+        _add_work(window, replace(records, end_ns=ends, stamps=stamps, times=records.times[is_in_time]))
+        window.is_followed = True
+        if self.class_of_step is not None:
+            numbers = self.class_of_step[records.step]
+            for number, (rules, part) in enumerate(zip(self.classes, window.classes, strict=True)):
+                rules.add_running(part, records.where(numbers == number), end_ns)
+
     def _add_classes(self, window: Window, records: Records) -> None:
         if self.class_of_step is None:
             return
@@ -284,6 +310,16 @@ class WindowRules:
             took = ends - began[alike]
             found = FailureCount(len(ends), int(ends[0]), int(ends[-1]), int(took.sum()), int(took.max()))
             _add_failure(window.failures, int(code), found)
+
+
+def _add_work(window: Window, records: Records) -> None:
+    """How long these requests were in flight in the window, and which of their responses came in it."""
+    start_ns = window.start_ns
+    was_sent = records.sent_ns > 0
+    began = np.maximum(records.sent_ns, start_ns)
+    window.busy_ns += int(np.maximum(records.end_ns - began, 0)[was_sent].sum())
+    came = np.sort(records.times[records.times > start_ns])
+    window.arrivals.append((came - start_ns) // NS_PER_US, np.zeros_like(came))
 
 
 def _latest(before: Records, good: Records) -> Records:
@@ -344,7 +380,11 @@ def join_windows(windows: Sequence[Window]) -> Window:
             [(window.ends, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
         **_sums(windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "number"),
-        **_sums(windows, "thought_ns"),
+        **_sums(windows, "thought_ns", "busy_ns", "ended_events"),
+        arrivals=join_ends(
+            [(window.arrivals, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
+        ),
+        is_followed=all(window.is_followed for window in windows),
         first_sent_ns=min((window.first_sent_ns for window in windows if window.first_sent_ns), default=0),
         failures=add_failures(windows),
         lag_ns=joined(lags) if lags else None,
@@ -400,9 +440,20 @@ def figures(window: Window, *, level_start_ns: int, batch: int, chosen: int | No
         due_count=None if window.lag_ns is None else window.expense.due,
         sent_count=window.expense.sent,
         counted_ns=window.expense.elapsed_ns,
-        output_tokens=0 if window.tokens is None else window.tokens.output.total,
+        output_tokens=_output_tokens(window),
         cancelled_count=window.cancelled_count,
     )
+
+
+def _output_tokens(window: Window) -> int:
+    """That arrived in the window, where that is known; else those of answers that ended in it."""
+    if window.tokens is None:
+        return 0
+    ended = window.tokens.output.total
+    if not window.is_followed:
+        return ended
+    arrived = window.arrivals.count
+    return round(arrived * ended / window.ended_events) if window.ended_events else arrived
 
 
 def _figure(durations: Series, chosen: int | None) -> int:

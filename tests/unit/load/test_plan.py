@@ -124,3 +124,16 @@ def test_arrivals_are_the_due_times_up_to_a_time(schedule, times, count):
     arrivals = Arrivals(Open(schedule, count=count))
     for time_ns in sorted(times):
         assert arrivals.by(time_ns) == sum(due_ns <= time_ns for due_ns in due)
+
+
+@pytest.mark.parametrize(
+    ("plan", "slots", "last_ns", "starts"),
+    [
+        (Closed(4, ramp_ns=400), 4, None, [1000, 1100, 1200, 1300]),
+        (Closed(4, ramp_ns=300), 3, 950, [1050, 1150, 1250]),  # one is at work since then
+        (Closed(4, ramp_ns=300), 3, 100, [1000, 1100, 1200]),
+        (Closed(4, ramp_ns=400).share(1, 2), 2, None, [1100, 1300]),  # between those of the other worker
+    ],
+)
+def test_a_ramp_spreads_starts_evenly(plan, slots, last_ns, starts):
+    assert plan.starts_ns(slots, 1000, last_ns) == starts

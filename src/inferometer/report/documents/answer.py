@@ -14,7 +14,7 @@ from inferometer.report.format import (
     rate,
     share,
 )
-from inferometer.report.sentences import verdict_words
+from inferometer.report.sentences import UNSTEADY, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement
 from inferometer.stats.result import Result
 
@@ -36,7 +36,7 @@ def answer(result: Result) -> str:
         if (periodic := result.effective.periodic) is not None:
             where = f"concurrency {plain_number(periodic[0])} to {Range(*periodic).last}"
         more = _beyond(result, level, measurement)
-        return f"{_throughput(measurement)} at {where}, {times}{more}."
+        return f"{_throughput(measurement)} at {where}, {times}{_unsteady(level)}{more}."
     asked = f"{level_value(level.mode, level.value)} requests/s"
     if not level.is_as_asked:
         return (
@@ -44,7 +44,14 @@ def answer(result: Result) -> str:
         )
     spoilt = [row for row in result.levels if row.value > level.value and not row.is_as_asked]
     more = f"; not with {level_value(spoilt[0].mode, spoilt[0].value)}" if spoilt else ""
-    return f"Keeps up with {asked}: {times}{more}."
+    return f"Keeps up with {asked}: {times}{_unsteady(level)}{more}."
+
+
+def _unsteady(level: Level) -> str:
+    """That the server changed while it was measured, or only settled after a time."""
+    if level.doubt is not None and level.doubt.kind in UNSTEADY:
+        return f"; not steady: {level.doubt.text}"
+    return "" if level.start is None else f", without a cold start of {duration(level.start.duration_ns)}"
 
 
 def _throughput(measurement: Measurement) -> str:

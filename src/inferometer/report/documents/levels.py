@@ -43,7 +43,7 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words
-from inferometer.report.sentences import failure_sentence, start_sentence, verdict_words
+from inferometer.report.sentences import failure_sentence, first_round_sentence, start_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
@@ -248,6 +248,8 @@ def _unlike(result: Result) -> Iterator[Message]:
     """What was left out as warm-up, and why figures are not as sure as asked."""
     for level in result.levels:
         label = level_label(level.mode, level.value)
+        if level.first_round is not None:
+            yield Message(first_round_sentence(level, level.first_round), tone=Tone.PLAIN)
         if level.start is not None:
             yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
         if level.doubt is not None:

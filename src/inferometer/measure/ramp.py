@@ -1,0 +1,141 @@
+"""How a closed load begins: where answers are long, users start one after the other.
+
+Users who all start at once stay in lockstep: their prompts are read together and their answers end together, round
+after round, and the figures are those of this pattern. So where answers are long the starts are spread over about one
+answer, and measuring begins when every user who was at work by then has been answered: the first round is over.
+
+How long an answer takes is known from the level before, or from one request that is sent alone. Where that is answered
+within `SHORT_NS` all users start at once. While users start, answers get slower: Little's law tells by how much before
+the first of them ends. With N requests in flight, X tokens per second and L tokens in an answer, one takes N L / X.
+"""
+
+from dataclasses import dataclass, field
+
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.plan import Closed
+from inferometer.load.workers import Collected
+from inferometer.measure.instrument import Instrument, Ramp
+from inferometer.records.records import Records, join
+from inferometer.stats.level_progress import LevelProgress
+
+SHORT_NS = 250 * NS_PER_MS
+LOOK_NS = 20 * NS_PER_MS  # for the answer to a request that is alone
+ROUND_NS = 100 * NS_PER_MS
+LONGEST_LOOK = 0.25  # of the level's time, that a request may be alone
+LONGEST_RAMP = 0.5
+MOST_SLOWER = 2.0  # times as long as now, that an answer is expected to take when all users are at work
+
+
+@dataclass(slots=True)
+class Start:
+    """Begins a closed load, and keeps what ends until its first round is over."""
+
+    instrument: Instrument
+    ramp: Ramp
+    duration_ns: int  # of the level that follows
+    begun_ns: int = 0
+    ended: list[Records] = field(default_factory=list)  # requests of this load
+    _responses: int = 0  # of streams, those in flight included
+
+    def apply(self, plan: Closed) -> int:
+        """When the load began. Returns when the level may begin, or when the load is interrupted."""
+        self.begun_ns = self.instrument.clock()
+        answer_ns = self._answer_ns(plan)
+        if answer_ns is None:
+            return self.instrument.load.apply(plan)
+        self._start_users(plan, answer_ns)
+        self._finish_first_round()
+        return self.begun_ns
+
+    def _answer_ns(self, plan: Closed) -> int | None:
+        """The time over which users start; None where they all do at once."""
+        if self.ramp.length_ns is not None:
+            return self.ramp.length_ns or None
+        if plan.concurrency < 2:
+            return None
+        answer_ns = self._first_answer_ns() if self.ramp.answer_ns is None else self.ramp.answer_ns
+        return None if answer_ns < SHORT_NS else answer_ns
+
+    def _first_answer_ns(self) -> int:
+        """How long a request takes that is alone; where it takes too long, how long it has taken so far."""
+        self.instrument.load.apply(Closed(1))
+        sent_ns = self.instrument.clock()
+        until_ns = sent_ns + max(SHORT_NS, round(LONGEST_LOOK * self.duration_ns))
+        while self.instrument.clock() < until_ns and not self._is_interrupted:
+            self._collect(min(until_ns, self.instrument.clock() + LOOK_NS))
+            ours = join(self.ended)
+            if len(ours):
+                return int(ours.end_ns[0] - ours.sent_ns[0]) if ours.sent_ns[0] else 0
+        return self.instrument.clock() - sent_ns
+
+    def _start_users(self, plan: Closed, answer_ns: int) -> None:
+        """A ramp that was asked for takes its time; otherwise it takes as long as an answer with all users at work."""
+        load, clock = self.instrument.load, self.instrument.clock
+        is_given, users = self.ramp.length_ns is not None, plan.concurrency
+        until_ns = clock() + (answer_ns if is_given else round(LONGEST_RAMP * self.duration_ns))
+        last = self._collect(clock())
+        load.apply(plan._replace(ramp_ns=_part(answer_ns, users - last.outstanding, users)))
+        while clock() < until_ns and not self._is_interrupted:
+            came = self._responses
+            found = self._collect(min(clock() + ROUND_NS, until_ns))
+            waiting = users - found.outstanding
+            if waiting <= 0:
+                return
+            if not is_given:
+                per_ns = (self._responses - came) / max(found.seen_ns - last.seen_ns, 1)
+                expected_ns = self._expected_ns(answer_ns, found.outstanding, users, per_ns)
+                left_ns = max(until_ns - clock(), 1)
+                load.apply(plan._replace(ramp_ns=min(_part(expected_ns, waiting, users), left_ns)))
+            last = found
+
+    def _expected_ns(self, alone_ns: int, in_flight: int, users: int, per_ns: float) -> int:
+        """How long an answer takes with all users at work, given the responses that come with some of them."""
+        good = join(self.ended).good
+        if not len(good):
+            return alone_ns
+        each = float(good.stamps.mean())
+        last_ns = float((good.end_ns - good.sent_ns)[-1])
+        now_ns = (
+            in_flight * each / per_ns if each >= 2 and per_ns else last_ns
+        )  # where answers are not streamed
+        slower_ns = max(now_ns - alone_ns, 0.0) / max(in_flight - 1, 1) * (users - 1)
+        return round(min(alone_ns + slower_ns, max(now_ns, alone_ns) * MOST_SLOWER))
+
+    def _finish_first_round(self) -> None:
+        """Wait for those in flight now, though not for longer than the level lasts."""
+        if not self._responses and not any(map(len, self.ended)):
+            return  # nobody knows whether anything will be answered
+        started_ns = self.instrument.clock()
+        until_ns = started_ns + self.duration_ns
+        while self.instrument.clock() < until_ns and not self._is_interrupted:
+            running = self._collect(self.instrument.clock() + ROUND_NS).running
+            if running is None or not (running.sent_ns < started_ns).any():
+                return
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self.instrument.watcher.is_interrupted()
+
+    def _collect(self, until_ns: int) -> Collected:
+        collected = self.instrument.load.collect(until_ns, with_running=True)
+        ours = collected.records.where(collected.records.sent_ns >= self.begun_ns)
+        self.ended.append(ours)
+        in_flight = 0 if collected.running is None else int(collected.running.stamps.sum())
+        self._responses = in_flight + sum(int(part.stamps.sum()) for part in self.ended)
+        good = ours.good
+        self.instrument.watcher.progressed(
+            LevelProgress(
+                seen_ns=collected.seen_ns,
+                elapsed_s=(collected.seen_ns - self.begun_ns) / NS_PER_S,
+                latency_ns=good.end_ns - good.sent_ns,
+                failed=len(ours) - len(good),
+                outstanding=collected.outstanding,
+                is_warm_up=True,
+            )
+        )
+        return collected
+
+
+def _part(answer_ns: int, waiting: int, users: int) -> int:
+    """The time over which those that wait start, so that all users are spread over an answer."""
+    return max(1, round(answer_ns * waiting / users))

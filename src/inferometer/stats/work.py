@@ -1,0 +1,146 @@
+"""Throughput from the work done, where requests are long and few.
+
+Counting the requests that ended says little when a level has room for a handful of rounds: work on requests that are
+still in flight is not counted, and what was done before the level is. Here work counts when it is done.
+
+**Tokens** count when they arrive, those of unfinished answers included. The rate is tokens over time, between the ends
+of two answers that are a whole number of rounds apart, a round being as many ends as requests are in flight: users who
+keep their order then have each been through the same part of their answers, however their prompts and answers are
+spread over a round. How sure it is, overlapping batches of one round tell, of two, and so on. In a batch that begins
+and ends with the end of an answer, the residual is its tokens less rate times its time. The variance of residuals has
+two parts: what differs from answer to answer adds up, in proportion to the length of the batch, and what the ends of a
+batch cut off does not. A line through the variances by length tells them apart; with few rounds it is drawn half way
+towards the assumption that all of it adds up. Student's t has as many degrees of freedom as overlapping batches have:
+3/2 (k - 1) for k rounds (Meketon and Schmeiser 1984). Tokens come in bursts, one for every step of the server, so the
+interval reaches over half the time between two at least, and `LEAST` of the rate.
+
+With fewer than two rounds, there is nothing to compare: the interval is that of sections of the time.
+
+**Requests** by Little's law: the number in flight, which is known exactly at any time, over their mean latency. So the
+two figures of a row agree, and the interval is that of the mean latency. A level that has `MANY` rounds counts ends.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.units import NS_PER_S
+from inferometer.stats.ends import Groups
+from inferometer.stats.intervals import ratio_sections, student_t
+from inferometer.stats.measurement import Estimate
+
+MANY = 100  # rounds, from which on ends are counted
+FEWEST_ROUNDS = 2.0
+MOST_BATCHES = 32  # that do not overlap
+LENGTHS = 8  # of batches that are compared
+EDGE = 0.5  # of the time between bursts
+LEAST = 0.001
+US_PER_S = 1_000_000
+
+Times = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+class Flow(NamedTuple):
+    """Responses as they came, and the ends of requests; microseconds after the start."""
+
+    came_us: Times  # of bursts, in order
+    total: Times  # responses up to and with each burst
+    ends_us: Times  # of requests
+    in_flight: float  # requests, on average
+
+    @property
+    def rounds(self) -> float:
+        return (len(self.ends_us) - 1) / self.users
+
+    @property
+    def users(self) -> int:
+        return max(1, round(self.in_flight))
+
+
+def flow(arrivals: Groups, ends: Groups, in_flight: float) -> Flow:
+    order = np.argsort(arrivals.last_us, kind="stable")
+    times, counts = arrivals.last_us[order], arrivals.counts[order]
+    is_last = np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, dtype=np.bool_)
+    return Flow(times[is_last], np.cumsum(counts)[is_last], np.sort(ends.last_us), in_flight)
+
+
+def response_rate(found: Flow) -> Estimate:
+    """Responses per second, by when they came."""
+    if len(found.came_us) < 2:
+        return Estimate(0.0)
+    at_ends = _at(found, found.ends_us)
+    if found.rounds < FEWEST_ROUNDS or at_ends is None:
+        return _by_sections(found)
+    times, totals = at_ends
+    users = found.users
+    first = len(times) - 1 - (len(times) - 1) // users * users
+    per_us = (totals[-1] - totals[first]) / (times[-1] - times[first])
+    spread = _variance(totals - per_us * times, users)
+    margin = _student(1.5 * (found.rounds - 1)) * math.sqrt(spread) / (times[-1] - times[0])
+    return _with_margin(found, per_us, margin)
+
+
+def _at(found: Flow, moments: Times) -> tuple[Numbers, Numbers] | None:
+    """The last bursts up to each of the moments, and the responses so far; None where they are all one."""
+    places = np.maximum(np.searchsorted(found.came_us, moments, side="right") - 1, 0)
+    times = found.came_us[places].astype(np.float64)
+    return None if times[-1] <= times[0] else (times, found.total[places].astype(np.float64))
+
+
+def _variance(course: Numbers, users: int) -> float:
+    """Of the residual of the whole course, whose values at ends are given."""
+    ends = len(course) - 1
+    batch = users * max(1, int(ends / users / MOST_BATCHES))
+    whole = ends / batch
+    single = _batch_variance(course, batch)
+    lengths = np.arange(1, min(LENGTHS, int(whole / 2)) + 1)
+    if len(lengths) < 2:
+        return whole * single
+    found = np.array([_batch_variance(course, int(length) * batch) for length in lengths])
+    weights = 1 / lengths
+    centred = lengths - np.average(lengths, weights=weights)
+    slope = float((weights * centred * found).sum() / (weights * centred * centred).sum())
+    adding = (min(max(slope, 0.0), single) + single) / 2
+    return adding * whole + (single - adding)
+
+
+def _batch_variance(course: Numbers, batch: int) -> float:
+    residuals = course[batch:] - course[:-batch]
+    batches = (len(course) - 1) / batch
+    return float((residuals * residuals).mean()) * batches / (batches - 1)
+
+
+def _by_sections(found: Flow) -> Estimate:
+    """Where there is hardly a round: from the first burst to the last, and sections of that time."""
+    span_us = float(found.came_us[-1] - found.came_us[0])
+    per_us = float(found.total[-1] - found.total[0]) / span_us
+    width = ratio_sections(found.total, found.came_us)
+    if width is None:
+        return Estimate(per_us * US_PER_S)
+    return _with_margin(found, per_us, max(width))
+
+
+def _with_margin(found: Flow, per_us: float, margin: float) -> Estimate:
+    least = max(EDGE / len(found.came_us), LEAST) * per_us
+    reach = math.hypot(margin, least)
+    low, high = max(0.0, per_us - reach), per_us + reach
+    return Estimate(per_us * US_PER_S, low * US_PER_S, high * US_PER_S)
+
+
+def _student(freedom: float) -> float:
+    """The 97.5 % point for degrees of freedom that need not be whole."""
+    whole = max(1, math.floor(freedom))
+    part = max(freedom, 1.0) - whole
+    return (1 - part) * student_t(0.975, whole) + part * student_t(0.975, whole + 1)
+
+
+def request_rate(in_flight: float, latency: Estimate) -> Estimate:
+    """Requests per second by Little's law; `latency` is their mean in nanoseconds, with its interval."""
+    per_s = in_flight * NS_PER_S / latency.value
+    if latency.limits is None:
+        return Estimate(per_s)
+    low, high = latency.limits
+    return Estimate(per_s, in_flight * NS_PER_S / high, in_flight * NS_PER_S / low if low else None)

@@ -1,0 +1,264 @@
+"""A continuous-batching text server on the simulated clock, exact to the nanosecond, and its stationary figures.
+
+`BatchingServer` drives the engine of `tests.support.llm_engine` as the network of a `SimulatedLoad`: every step hands a
+token to each running answer, so tokens of unfinished answers are there when they are made. `stationary` runs the same
+engine in a closed loop for a very long time, without any of our code: that is the truth which short levels are held to.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from inferometer.base import status as outcome
+from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.load.link import Callbacks, Responded
+from inferometer.load.plan import Closed
+from inferometer.load.sequences import Mark
+from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint, Ramp
+from inferometer.measure.level import measure_level
+from inferometer.model.spec import ModelSpec
+from inferometer.stats.measurement import Level
+from inferometer.stats.stopping import Precision
+from inferometer.stats.watcher import Watcher
+from tests.support.clock import FakeClock
+from tests.support.llm_engine import AskedSequence, Engine, EngineSettings
+from tests.support.simulation import SimulatedLoad
+
+PROMPT = 128
+KNOWN_ENGINE = EngineSettings(
+    prefill_per_s=10_000.0,  # 0.1 ms for each token of a prompt
+    step_s=0.0202,  # with one answer in it
+    step_per_sequence_s=0.0002,
+    slots=32,
+)
+Lengths = Callable[[random.Random], int]
+
+
+def fixed(tokens: int) -> Lengths:
+    return lambda source: tokens
+
+
+def between(low: int, high: int) -> Lengths:
+    return lambda source: source.randint(low, high)
+
+
+@dataclass(slots=True)
+class Troubles:
+    """What a step costs beyond its arithmetic."""
+
+    compile_s: float = (
+        0.0  # the first time that a number of running answers is seen, rounded up to a power of two
+    )
+    stall_s: float = 0.0
+    stalls_per_s: float = 0.0  # at random
+    first_slower: float = 1.0  # factor of every step until `slow_until_s`
+    slow_until_s: float = 0.0
+    seen: set[int] = field(default_factory=set)
+
+    def extra_s(self, running: int, now_s: float, took_s: float, source: random.Random) -> float:
+        extra = took_s * (self.first_slower - 1) if now_s < self.slow_until_s else 0.0
+        shape = 1 << max(running - 1, 0).bit_length()
+        if self.compile_s and shape not in self.seen:
+            self.seen.add(shape)
+            extra += self.compile_s
+        if self.stalls_per_s and source.random() < took_s * self.stalls_per_s:
+            extra += self.stall_s
+        return extra
+
+
+@dataclass(slots=True)
+class BatchingServer:
+    """What `SimulatedLoad` opens a link to."""
+
+    lengths: Lengths
+    seed: int = 0
+    settings: EngineSettings = KNOWN_ENGINE
+    troubles: Troubles | None = None
+    latest_s: float = 0.002  # a request is on its way for up to that long, at random
+
+    def open(self, clock: FakeClock, callbacks: Callbacks) -> "_BatchingNetwork":
+        return _BatchingNetwork(self, clock, callbacks)
+
+
+class _BatchingNetwork:
+    """Link and reactor in one: it moves the clock from the end of one step to the end of the next."""
+
+    def __init__(self, server: BatchingServer, clock: FakeClock, callbacks: Callbacks) -> None:
+        self.reconnects = self.resent = self.connects = self.connect_ns = self.opening = 0
+        self.heard = 0
+        self.is_flushed = True
+        self.responded: Responded | None = None
+        self.marks: list[tuple[int, Mark]] = []
+        self._server = server
+        self._clock = clock
+        self._finish = callbacks.finish
+        self._explain = callbacks.explain
+        self._source = random.Random(server.seed)
+        self._engine = Engine(server.settings)
+        self._live: dict[int, tuple[int, AskedSequence]] = {}  # slot -> (sent, what was asked)
+        self._slots: dict[int, int] = {}  # id of an asked sequence -> slot
+        self._step_end_ns: int | None = None
+        self._coming: list[tuple[int, int, AskedSequence]] = []  # heap of (when it arrives, order, what)
+        self._sent = 0
+
+    def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
+        asked = AskedSequence(PROMPT, self._server.lengths(self._source))
+        self._live[slot] = (now_ns, asked)
+        self._slots[id(asked)] = slot
+        self._sent += 1
+        arrives_ns = now_ns + round(self._source.uniform(0, self._server.latest_s) * NS_PER_S)
+        heappush(self._coming, (arrives_ns, self._sent, asked))
+
+    @property
+    def made(self) -> int:
+        """Tokens, ever."""
+        return self._engine.generated
+
+    def prepare(self, slots: int) -> None:
+        pass
+
+    def close(self, slot: int) -> None:
+        pass
+
+    def sent_ns(self, slot: int) -> int:
+        return self._live[slot][0]
+
+    def times(self, slot: int) -> Sequence[int]:
+        return self._live[slot][1].token_times  # type: ignore[return-value]
+
+    def cancel(self, slot: int, status: int, text: str) -> None:
+        sent_ns, asked = self._live.pop(slot)
+        self._slots.pop(id(asked))
+        for rows in (self._engine.running, self._engine.waiting):
+            if asked in rows:
+                rows.remove(asked)
+        self._coming = [row for row in self._coming if row[2] is not asked]
+        heapify(self._coming)
+        self._explain(status, text)
+        times = asked.token_times
+        first_ns = times[0] if times else 0
+        self._finish(slot, status, sent_ns, sent_ns, first_ns, self._clock(), 0, len(times), times)
+
+    def _arrive(self, now_ns: int) -> None:
+        while self._coming and self._coming[0][0] <= now_ns:
+            self._engine.add(heappop(self._coming)[2])
+
+    def wait(self, until_ns: int | None) -> None:
+        if self._step_end_ns is None:
+            self._arrive(self._clock())
+        if self._step_end_ns is None and self._engine.is_idle and self._coming:
+            arrives_ns = self._coming[0][0]
+            self._clock.move_to(arrives_ns if until_ns is None else min(until_ns, arrives_ns))
+            return
+        if self._step_end_ns is None and not self._engine.is_idle:
+            took_s = self._engine.step()
+            troubles = self._server.troubles
+            if troubles is not None:
+                now_s = self._clock() / NS_PER_S
+                took_s += troubles.extra_s(len(self._engine.running), now_s, took_s, self._source)
+            self._step_end_ns = self._clock() + round(took_s * NS_PER_S)
+        if self._step_end_ns is None or (until_ns is not None and self._step_end_ns > until_ns):
+            if until_ns is not None:
+                self._clock.move_to(until_ns)
+            return
+        now_ns, self._step_end_ns = self._step_end_ns, None
+        self._clock.move_to(now_ns)
+        self.heard += 1
+        for asked in self._engine.finish_step(now_ns):
+            slot = self._slots.pop(id(asked))
+            sent_ns, _ = self._live.pop(slot)
+            times = asked.token_times
+            self._finish(
+                slot, outcome.OK, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times, asked.answer,
+                asked.prompt,
+            )  # fmt: skip
+
+
+# --- the truth
+
+
+@dataclass(frozen=True, slots=True)
+class Stationary:
+    tokens_per_s: float
+    requests_per_s: float
+    first_p50_ns: float
+    first_p99_ns: float
+    gap_p99_ns: float
+    mean_ns: float
+
+
+_LENGTHS = {"fixed 64": fixed(64), "32..96": between(32, 96)}
+
+
+@cache
+def stationary(lengths: str, users: int, seconds: float = 3000.0, seed: int = 99) -> Stationary:
+    """The closed loop for a very long time, without its first hundredth; users start one after the other."""
+    clock, ended = FakeClock(0), list[tuple[int, Sequence[int]]]()
+
+    def finish(slot: int, status: int, sent_ns: int, *row: Any) -> None:
+        ended.append((sent_ns, row[5]))
+        network.send(slot, 0, clock(), None)
+
+    callbacks = Callbacks(finish, lambda *row: (-1, 0), lambda *row: None)  # type: ignore[arg-type]
+    network = BatchingServer(_LENGTHS[lengths], seed).open(clock, callbacks)
+    for slot in range(users):
+        until_ns = slot * 2 * NS_PER_S // users
+        while clock() < until_ns:
+            network.wait(until_ns)
+        network.send(slot, 0, clock(), None)
+    while clock() < seconds / 100 * NS_PER_S:
+        network.wait(None)
+    begin_ns, made = clock(), network.made
+    ended.clear()
+    while clock() < seconds * NS_PER_S:
+        network.wait(None)
+    first = np.array([times[0] - sent_ns for sent_ns, times in ended])
+    gaps = np.concatenate([np.diff(times) for _, times in ended])
+    whole = np.array([times[-1] - sent_ns for sent_ns, times in ended])
+    span_s = (clock() - begin_ns) / NS_PER_S
+    return Stationary(
+        tokens_per_s=(network.made - made) / span_s,
+        requests_per_s=len(ended) / span_s,
+        first_p50_ns=float(np.percentile(first, 50)),
+        first_p99_ns=float(np.percentile(first, 99)),
+        gap_p99_ns=float(np.percentile(gaps, 99)),
+        mean_ns=float(whole.mean()),
+    )
+
+
+# --- a level through the real line
+
+
+def measured(
+    lengths: str,
+    users: int,
+    *,
+    seed: int,
+    seconds: float = 10.0,
+    ramp_ns: int | None = None,
+    troubles: Troubles | None = None,
+) -> Level:
+    """As `inferometer measure -c USERS -d SECONDS` would have it."""
+    clock = FakeClock()
+    server = BatchingServer(
+        _LENGTHS[lengths], seed, troubles=None if troubles is None else replace(troubles, seen=set())
+    )
+    instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
+    duration_ns = round(seconds * NS_PER_S)
+    settings = LevelSettings(
+        ModelSpec("", "", (), ()),
+        1,
+        None,
+        Precision(0.0, duration_ns),
+        window_ns=max(duration_ns // 20, NS_PER_MS),
+        finds_warm_up=True,
+        has_tokens=True,
+        follows_work=True,
+        ramp=Ramp(ramp_ns),
+    )
+    return measure_level(instrument, settings, LoadPoint("concurrency", users, Closed(users)))
