@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from collections.abc import Generator
 from typing import Any
 
@@ -28,6 +29,11 @@ settings.load_profile("quick" if "INFEROMETER_QUICK" in os.environ else "no cloc
 
 # Commands keep no runs, unless a test gives them a store of its own.
 os.environ["INFEROMETER_STORE"] = ""
+
+# Nor do tests change what the user trusts. Processes of a parallel run inherit the folder of the one that started them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _STATE = tempfile.TemporaryDirectory(prefix="inferometer-state-")
+    os.environ["XDG_STATE_HOME"] = _STATE.name
 
 # Workers that begin at once. Those of commands that are processes of their own start as everywhere.
 workers.start_process = lambda command, fds: fork_worker(fork_server_address(), command, fds)
