@@ -329,7 +329,7 @@ OWN_LINES = {
         "--rate 2M --config other.yaml",
     ),
     "ui": (
-        "--host 127.0.0.2 --port 7 --store kept --idle 5m",
+        "--host 127.0.0.2 --port 7 --store kept --idle 5m --allow-host runs.example.com",
         "--store kept --open",
         "--store kept --config other.yaml",
     ),

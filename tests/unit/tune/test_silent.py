@@ -6,6 +6,7 @@ import pytest
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed
+from inferometer.stats.watcher import Watcher
 from inferometer.tune.meter import QUIET_NS, drained
 from tests.support.clock import FakeClock
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
@@ -20,5 +21,5 @@ def test_requests_that_get_no_reply_are_counted_and_slow_ones_waited_for(lost, s
     load.collect(clock() + 5 * slow_ns)
     level = SimpleNamespace(measurement=SimpleNamespace(latency=SimpleNamespace(max_ns=slow_ns)))
     ended_ns = clock()
-    assert drained(SimpleNamespace(load=load, clock=clock), level) == lost
+    assert drained(SimpleNamespace(load=load, clock=clock, watcher=Watcher()), level) == lost
     assert clock() - ended_ns < max(QUIET_NS, 3 * slow_ns) + NS_PER_S

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inferometer.base.signals import ECHO_NS, note_signal
+from inferometer.base.signals import note_signal
 from inferometer.base.text import printable
-from inferometer.base.units import monotonic_ns
 from inferometer.base.writing import write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
@@ -59,16 +58,16 @@ class Console:
 
 
 class SearchInterrupts:
-    """Ctrl-C: the first two let the running measurement end, the third ends at once; so do SIGTERM and SIGHUP."""
+    """Ctrl-C: the first two let the running measurement end, the third ends at once; so do SIGTERM and SIGHUP.
+
+    Every signal counts, as in the classic tool, however close to the last one.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self.count = 0
-        self._counted_ns = -ECHO_NS
 
     def receive(self, number: int, frame: object) -> None:
-        if number == signal.SIGINT and self._is_echo():
-            return
         self.count = self.count + 1 if number == signal.SIGINT else INTERRUPTS
         if number == signal.SIGINT:
             self._say(
@@ -77,13 +76,6 @@ class SearchInterrupts:
         if self.count >= INTERRUPTS:
             note_signal(number)
             raise KeyboardInterrupt
-
-    def _is_echo(self) -> bool:
-        before_ns, now_ns = self._counted_ns, monotonic_ns()
-        if now_ns - before_ns < ECHO_NS:
-            return True
-        self._counted_ns = now_ns
-        return False
 
 
 class SearchConsole(Watcher):
