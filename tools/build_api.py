@@ -74,7 +74,7 @@ def _function(name: str, *, is_async: bool) -> str:
 
 def _annotation(found: object) -> str:
     text = found if isinstance(found, str) else inspect.formatannotation(found)
-    text = re.sub(r"\b(?:collections\.abc|pathlib|typing)\.", "", text)
+    text = re.sub(r"\b(?:collections\.abc|pathlib(?:\._local)?|typing)\.", "", text)
     return text.strip("'\"")
 
 

@@ -10,6 +10,7 @@ import json
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -102,6 +103,8 @@ class Index:
     def remove(self) -> None:
         """The next question makes it anew."""
         with self._lock:
+            if self._memory is not None:
+                self._memory.close()
             self._memory = None
             self._delete()
 
@@ -114,6 +117,7 @@ class Index:
                     return self._from_file(question)
                 except sqlite3.OperationalError:  # read-only, no room, locked for too long
                     self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+                    weakref.finalize(self, self._memory.close)
             return self._answer(self._memory, question)
 
     def _from_file(self, question: Callable[[sqlite3.Connection], T]) -> T:

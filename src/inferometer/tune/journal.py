@@ -164,10 +164,11 @@ def _check_file(path: Path) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     with _reading(path):
         connection = sqlite3.connect(path, timeout=10)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.executescript(_TABLES)
-        with connection:
-            connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
+        with _closed_on_error(connection):
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(_TABLES)
+            with connection:
+                connection.execute("INSERT OR IGNORE INTO facts VALUES ('schema', ?)", (json.dumps(SCHEMA),))
     return connection
 
 
@@ -177,11 +178,21 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with _reading(path):
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
-        tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
+        with _closed_on_error(connection):
+            tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
     if tables == (0,):
         connection.close()
         return _connect(Path(":memory:"))
     return connection
+
+
+@contextlib.contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 @contextlib.contextmanager

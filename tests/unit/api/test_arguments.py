@@ -86,7 +86,7 @@ def wrong(name, *args, **given):
         ),
         (wrong("measure", "m", "n"), "too many positional arguments"),
         (wrong("measure", 3), "model takes str, but is 3"),
-        (wrong("find", "m"), "missing a required argument: 'slo'"),
+        (wrong("find", "m"), "argument: 'slo'"),
         (wrong("find", "m", slo="p99<1ms", concurrency=4), "'concurrency' has no effect in api.find"),
         (wrong("find", "m", slo="p99<1ms", by="x"), "by. Unsupported type provided: 'x'"),
         (wrong("tune", "m", instances=3), "instances takes tuple"),

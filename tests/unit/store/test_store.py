@@ -1,5 +1,6 @@
 """A store: runs are begun, grow, end, and are found, tagged and removed; the index follows the files."""
 
+import gc
 import os
 import shutil
 import sqlite3
@@ -274,6 +275,26 @@ def test_a_folder_that_cannot_be_written_can_be_listed(store: Store, monkeypatch
     assert ids(store.runs()) == ["1111aaaa"]
     plant(store, "2222aaaa")
     assert store.count() == 2
+
+
+def test_an_index_in_memory_is_closed_with_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    connect = sqlite3.connect
+
+    def only_in_memory(path: object, **how: object) -> sqlite3.Connection:
+        if path != ":memory:":
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        opened.append(connect(path, **how))
+        return opened[-1]
+
+    monkeypatch.setattr("inferometer.store.index.sqlite3.connect", only_in_memory)
+    plant(Store(tmp_path), "1111aaaa")
+    assert Store(tmp_path).count() == 1
+    gc.collect()
+    assert opened
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("select 1")
 
 
 def test_many_write_at_once(store: Store) -> None:

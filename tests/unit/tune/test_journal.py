@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -122,3 +123,23 @@ def test_a_damaged_journal_can_be_removed_but_not_one_in_use(tmp_path):
     journals.remove(path)
     with journals.opened(path), pytest.raises(UsageError, match="in use"):
         journals.remove(path)
+
+
+def test_a_file_that_cannot_be_read_leaves_no_connection_open(tmp_path, monkeypatch):
+    opened = []
+    connect = sqlite3.connect
+
+    def recorded(*words, **how):
+        opened.append(connect(*words, **how))
+        return opened[-1]
+
+    monkeypatch.setattr("inferometer.tune.journal.sqlite3.connect", recorded)
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    for use in (journals.opened, journals.read):
+        with pytest.raises(UsageError, match=r"journal\.sqlite"), use(path):
+            pass
+    assert len(opened) == 2
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("select 1")
