@@ -20,6 +20,7 @@ from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
+from inferometer.server.guarded import empty_log
 from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
 from inferometer.tune.attempt import attempted
@@ -37,7 +38,14 @@ from inferometer.tune.prepare import (
 )
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal, Wait
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Prompts, TuneSettings
+from inferometer.tune.settings import (
+    IN_PROCESS,
+    STARTED,
+    LaunchSettings,
+    ModelSettings,
+    Prompts,
+    TuneSettings,
+)
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
@@ -57,6 +65,8 @@ def profile(
     budget = budget_end(settings)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
+        if settings.launch.mode in STARTED:
+            empty_log(settings.launch.log)
         meter = (
             _engine(settings, until(watcher, budget.is_over)) if make_meter is None else make_meter(settings)
         )
