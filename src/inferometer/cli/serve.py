@@ -25,8 +25,9 @@ COMMAND = Command(
 
 
 def run(given: dict[str, Any]) -> int:
-    from inferometer.server.embedded import EmbeddedTriton, find_wheel
+    from inferometer.server.embedded import EmbeddedTriton
     from inferometer.server.guarded import empty_log
+    from inferometer.server.wheel import find_wheel
 
     asked = own_options(given, ServeOptions)
     if asked.models and asked.model_repository:

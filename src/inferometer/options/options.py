@@ -279,8 +279,9 @@ class Options:
 
     model: str = option(
         "-m",
-        "Model to measure; the second word on the command line.",
+        "Name of the model to measure.",
         label("NAME"),
+        own_help="Model to measure; the second word on the command line.",
         default="",
         group="Model and server",
         own="-m --model",

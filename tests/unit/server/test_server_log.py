@@ -6,7 +6,8 @@ import pytest
 
 from inferometer.base.errors import UsageError
 from inferometer.server.guarded import GuardedProcess, empty_log
-from inferometer.tune.servers import InstalledServer, LaunchSettings
+from inferometer.tune.servers import InstalledServer
+from inferometer.tune.settings import LaunchSettings
 
 
 def _logged(log, text):
@@ -29,8 +30,8 @@ def test_a_second_server_continues_the_log_and_is_judged_by_its_own_lines(tmp_pa
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path):
     log = tmp_path / "none" / "triton.log"
-    with pytest.raises(UsageError, match="none/triton.log"):
+    with pytest.raises(UsageError, match=r"none/triton\.log"):
         empty_log(log)
     server = InstalledServer(LaunchSettings(executable=sys.executable, log=log))
-    with pytest.raises(UsageError, match="none/triton.log"):
+    with pytest.raises(UsageError, match=r"none/triton\.log"):
         server.start()

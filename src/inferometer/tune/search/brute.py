@@ -1,6 +1,6 @@
 """Every variant with every load, in the contract's order, stopped early only where throughput stopped growing.
 
-`listed` is the walk without a search: the default configuration, then only what the user listed, of one model or of several.
+`listed` is the walk without a search over several models: their defaults, then only what the user listed.
 """
 
 from collections.abc import Sequence
