@@ -182,7 +182,7 @@ class DataOptions:
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
-                instead="write --data zero; a time is given with -d",
+                instead="write --data zero for zeros, or -d 10s for a duration",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,
