@@ -24,7 +24,9 @@ LATE_SHARE = 0.1  # of the median latency, or time to the first response, that m
 SLOW = 5  # times the median: a request that met a stall
 MOST_SLOW = 0.1  # share of groups of requests that met a stall
 FEWEST_STALLS = 4
-REGULAR = 0.2  # spread of the gaps between stalls, as a share of them
+REGULAR = {3: 0.05, 4: 0.12, 5: 0.18}  # by the number of periods, their spread as a share of their mean,
+REGULAR_ENOUGH = 0.2  # and where there are more of them: 0.9 % of samples with stalls at random times pass
+SHORT_STALL = 0.25  # of the period: the longest bunch of slow requests
 FEWEST_WINDOWS = 6
 TREND = 0.5  # of the variance that a straight line explains
 LEAST_DRIFT = 0.05
@@ -164,16 +166,25 @@ def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
 
 
 def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
-    """The time between stalls, if slow requests come in bunches at regular times."""
+    """The time between stalls, if slow requests come in short bunches at regular times.
+
+    Cutting at long gaps makes any sample look regular, and few gaps are alike by chance. The limits are calibrated on
+    independent slow requests: for 4 to 400 of them at most 1 % of the samples pass (`make trust` has the rates).
+    """
     if len(slow_ends_us) < FEWEST_STALLS:
         return None
     gaps = np.diff(slow_ends_us)
     # Within a bunch gaps are far shorter than between bunches: cut at half the longest.
-    starts = slow_ends_us[np.concatenate(([True], gaps > gaps.max() / 2))]
+    places = np.flatnonzero(np.concatenate(([True], gaps > gaps.max() / 2)))
+    starts = slow_ends_us[places]
     if len(starts) < FEWEST_STALLS:
         return None
     periods = np.diff(starts)
-    if float(periods.std()) > REGULAR * float(periods.mean()):
+    longest = (slow_ends_us[np.append(places[1:] - 1, len(slow_ends_us) - 1)] - starts).max()
+    mean = float(periods.mean())
+    if float(longest) > SHORT_STALL * mean:
+        return None
+    if float(periods.std()) > REGULAR.get(len(periods), REGULAR_ENOUGH) * mean:
         return None
     return float(periods.mean()) * NS_PER_US / NS_PER_S
 

@@ -220,6 +220,13 @@ def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
     assert found == (None if period is None else pytest.approx(period, rel=0.05))
 
 
+def test_slow_requests_at_random_times_are_rarely_called_periodic():
+    """A fixed sample; `make trust` has a large one for each number of slow requests."""
+    rng = np.random.default_rng(20)
+    samples = [np.sort(rng.integers(0, 20_000_000, size)) for size in range(4, 34) for _ in range(20)]
+    assert sum(stall_period_s(sample) is not None for sample in samples) <= 0.015 * len(samples)
+
+
 def test_slow_requests_took_five_times_the_median():
     latency, ended = np.array([1, 1, 6, 1, 9]) * MS, np.array([1, 2, 8, 9, 18])
     assert list(slow_ends(Groups(ended, np.ones(5, dtype=np.int64), latency), MS)) == [8, 18]
