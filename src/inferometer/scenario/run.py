@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
@@ -74,7 +74,7 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         if phase.command is not None:
             check_command(f"phases.{number} of the scenario")
     classes = planned_classes(scenario, request.options, request.models, folder=request.folder)
-    setups = tuple(_prepared(row, request.folder) for row in classes)
+    setups = tuple(_named_setup(row, request.folder) for row in classes)
     loads = [_class_load(row, setup) for row, setup in zip(classes, setups, strict=True)]
     pace = 1.0 if request.duration_s is None else scenario.seconds / request.duration_s
     phases = phase_points(scenario.phases, loads, pace=pace)
@@ -92,6 +92,18 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         scenario=document,
     )
     return ScenarioSetup(request, classes, setups, phases, result)
+
+
+def _named_setup(row: PlannedClass, folder: Path | None) -> Setup:
+    """The setup of a class; what is wrong with it is said of the class and its model."""
+    try:
+        return _prepared(row, folder)
+    except (UsageError, PeerError) as error:
+        model = row.options.model
+        of_model = f" (model '{model}')" if model and f"'{model}'" not in error.message else ""
+        if f"class '{row.name}'" not in error.message:
+            error.message = f"class '{row.name}'{of_model}: {error.message}"
+        raise
 
 
 def _prepared(row: PlannedClass, folder: Path | None) -> Setup:

@@ -180,10 +180,10 @@ class Lateness:
 
     A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. Moments at
     which it sent something or read a reply show when it was awake; those less than `WAKE_NS` apart belong to one
-    wake-up. A reply that is read in the same late wake-up as the send shows nothing: it had come while the
-    sender slept. So a late request was held up in three cases: the sender was awake in an earlier wake-up after the request was due,
-    or it has been awake ever since it was due, or all its `cap` slots were taken until this wake-up. Requests of a
-    level come in the order of their ends, piece by piece.
+    wake-up. A reply that is read in the same late wake-up as the send shows nothing: it had come while the sender
+    slept. So a late request was held up in three cases: the sender was awake in an earlier wake-up after the request
+    was due, or it has been awake ever since it was due, or all its `cap` slots were taken until this wake-up.
+    Requests of a level come in the order of their ends, piece by piece.
     """
 
     cap: int | None = None  # requests that may be outstanding
