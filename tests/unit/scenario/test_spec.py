@@ -38,7 +38,7 @@ def test_a_scenario_is_read():
         ("rate: 30", "rate: 30, concurrency: 1", "classes.a: has concurrency and rate; a class has one load"),
         ("rate: 30", "rat: 30", "classes.a.rat is not known; did you mean 'rate'?"),
         ("for: 5s", "for: soon", "phases.0.for: 'soon' is no time"),
-        ("for: 5s", "fro: 5s", "phases.0.for is missing"),
+        ("for: 5s", "fro: 5s", "did you mean 'for'?"),
         ("load: 0.5..2", "load: much", "phases.1.load: 'much' is no factor"),
         ("name: ramp", "name: peak", "two phases are called 'peak'"),
         ("{b: {concurrency: 4}}", "{c: {load: 2}}", "phases.2.classes names 'c', which is no class"),
