@@ -29,7 +29,7 @@ def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
 def test_a_python_without_the_server_is_named_with_those_that_have_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.13")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(LocalError, match="nvidia-pytriton") as caught:
+    with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
         find_wheel()
     assert "3.11 or 3.12, and this is 3.13" in caught.value.remedy
 
