@@ -92,3 +92,16 @@ def test_five_are_ready():
 def test_the_shipped_schema_is_that_of_the_code():
     shipped = Path(inferometer.__file__).parent / "schemas" / "scenario.json"
     assert json.loads(shipped.read_text()) == scenario_schema(), "run: python -m tools.build_schemas"
+
+
+def test_all_mistakes_are_shown_and_a_misspelt_key_is_one():
+    with pytest.raises(UsageError) as caught:
+        checked_scenario({"clases": {"a": {"model": "m"}}}, "file")
+    assert "did you mean 'classes'?" in str(caught.value)
+    assert "missing" not in str(caught.value)
+    document = {"classes": {"a": {"modle": "m"}}, "phases": [{"name": "x", "for": "soon"}]}
+    with pytest.raises(UsageError) as caught:
+        checked_scenario(document, "file")
+    assert "2 mistakes" in str(caught.value)
+    assert "did you mean 'model'?" in str(caught.value)
+    assert "phases.0.for" in str(caught.value)
