@@ -240,6 +240,7 @@ class HostWatch:
             crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
             gpus=gpus,
             server_cores=self._server_cores,
+            server_waiting=last.use(first, self._theirs).waiting,
         )
 
     def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
