@@ -75,9 +75,7 @@ class SharedModel:
         first = self.headline(mode)
         if first is None:
             return INCONCLUSIVE
-        loses_below = rule(
-            first.percent, matters=MATTERS_PERCENT, is_above=first.metric != THROUGHPUT
-        ).ruling
+        loses_below = rule(first.percent, matters=MATTERS_PERCENT, is_above=first.metric != THROUGHPUT).ruling
         return loses_below if loses_below == NOT_SHOWN else INCONCLUSIVE
 
     def headline(self, mode: str) -> Difference | None:

@@ -26,19 +26,24 @@ from inferometer.stats.expectation import (
     expectation,
     good_parts,
 )
+from inferometer.stats.figures import named
 from inferometer.stats.history import FigureHistory
 from inferometer.stats.level_shift import level_shift
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.promises import INSIDE
 from inferometer.stats.trend import LEAST, TrendPoint
-from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words
+from inferometer.stats.verdict import SHOWN, percent_words
 from inferometer.stats.verdict import rule as decide
 
 ANY = "worse at all"  # the rule where no condition is given
 AGAIN = "measure once more to be sure"
 STEADIER = "more good runs, longer runs or a quieter machine would help"
 MATTERS_PERCENT = 20.0  # the smallest change that a gate must be able to fail, unless the user says otherwise
-LEVEL_FAILURES = FALSE_FAILURES / 2  # share of gates that fail by the level of the history although nothing changed
+MATTERS_TAIL_PERCENT = 50.0  # the same of high percentiles, which differ more from run to run
+TAIL = 90
+LEVEL_FAILURES = (
+    FALSE_FAILURES / 2
+)  # share of gates that fail by the level of the history although nothing changed
 SUSPECTED = 0.03  # the same of those that are inconclusive
 GOOD = 20  # of the last good runs, that are compared with
 FAILED_TAG, SUSPECTED_TAG, ACCEPTED_TAG = "gate:failed", "gate:suspected", "gate:accepted"
@@ -80,7 +85,6 @@ class RegressionCheck:
     judgements: tuple[FigureJudgement, ...]
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    matters_percent: float = MATTERS_PERCENT  # a gate that cannot see a change of this size is inconclusive
 
     @property
     def outcome(self) -> str:
@@ -122,7 +126,7 @@ def judged(
     gates: Sequence[Gate] = (),
     *,
     most: int = GOOD,
-    matters_percent: float = MATTERS_PERCENT,
+    matters_percent: float | None = None,
     notes: Sequence[str] = (),
     problems: Sequence[str] = (),
 ) -> RegressionCheck:
@@ -147,7 +151,6 @@ def judged(
         judgements=rows,
         notes=tuple(notes),
         problems=tuple(problems),
-        matters_percent=matters_percent,
     )
 
 
@@ -157,7 +160,15 @@ class _Terms:
 
     accepted_id: str
     looks: int  # figures and loads that share the rate of false failures
-    matters_percent: float
+    matters_percent: float | None
+
+    def matters(self, figure: str) -> float:
+        """The smallest change of a figure that a gate must be able to fail."""
+        if self.matters_percent is not None:
+            return self.matters_percent
+        metric = named(figure)
+        is_tail = metric is not None and (metric.percentile or 0) >= TAIL
+        return MATTERS_TAIL_PERCENT if is_tail else MATTERS_PERCENT
 
 
 def _key(history: FigureHistory) -> tuple[str, str, float, str]:
@@ -191,7 +202,7 @@ def _judgement(
         )
     is_above = not new.is_higher_better if gate is None else gate.is_above
     sign = 1 if is_above else -1
-    limit, matters = (0.0, terms.matters_percent) if gate is None else (gate.limit, 0.0)
+    limit, matters = (0.0, terms.matters(new.figure)) if gate is None else (gate.limit, 0.0)
     change = _Change(expected, new.points, sign, limit, matters)
     outcome, remark = change.outcome(is_any=gate is None)
     visible = change.visible_percent
@@ -215,13 +226,15 @@ def _by_level(
     if shift is None or shift.chance > SUSPECTED / terms.looks:
         return row
     is_beyond = decide(shift.percent, limit=limit, is_above=sign > 0).ruling == SHOWN
-    if row.rule == ANY and abs(math.log1p(shift.percent.value / 100)) <= LEAST or not is_beyond:
+    if (row.rule == ANY and abs(math.log1p(shift.percent.value / 100)) <= LEAST) or not is_beyond:
         return row
     recent = len(points) - shift.start
     where = f"{percent_words(shift.percent)} at {_load(row)} since run {points[shift.start].run_id}"
     found = f"{where}: {recent} runs against the {shift.start} before"
     if shift.chance > rate:
-        return replace(row, outcome=INCONCLUSIVE, percent=shift.percent, found=f"{found}, suspicious; {AGAIN}")
+        return replace(
+            row, outcome=INCONCLUSIVE, percent=shift.percent, found=f"{found}, suspicious; {AGAIN}"
+        )
     return replace(row, outcome=FAILED, percent=shift.percent, found=found)
 
 
@@ -267,9 +280,11 @@ class _Change:
         """Passed only where a change that matters would have been seen."""
         visible = self.visible_percent
         found = decide(self.percent, matters=self.matters, is_above=self.sign > 0, detectable=visible)
-        if found.ruling == SHOWN and is_worth:
+        # One usual run among several clears the others: chance spoils single runs.
+        is_each_worse = min(self.sign * size for size in self._sizes()) > self.expected.unusual / 2
+        if found.ruling == SHOWN and is_worth and is_each_worse:
             return INCONCLUSIVE, f"suspicious; {AGAIN}"
-        if found.ruling == NOT_SHOWN or (found.ruling == SHOWN and abs(visible) <= self.matters):
+        if found.ruling != INCONCLUSIVE and abs(visible) <= self.matters:
             return PASSED, ""
         seen = f"only a change of {share(abs(visible) / 100)} or more" if abs(visible) < 1000 else "no change"
         return INCONCLUSIVE, f"{seen} would fail, so a pass would mean nothing; {STEADIER}"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
@@ -89,6 +90,14 @@ class Recommendation:
     @property
     def gain_percent(self) -> float | None:
         return None if self.gain is None else self.gain.value
+
+    @property
+    def ruling(self) -> Ruling:
+        """Whether it beats the default. A gain of one run is not shown; without a default nothing is claimed."""
+        if self.gain is None or self.gain == Estimate(0.0):
+            return NOT_SHOWN
+        found = rule(self.gain, matters=MATTERS_PERCENT).ruling
+        return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
 
     @property
     def is_sure(self) -> bool:

@@ -250,7 +250,9 @@ def _differences_section(comparison: Comparison) -> Section | None:
 
 def _bar(variant: str, group: str, row: Difference) -> DifferenceBar:
     speed = speedup(row)
-    return DifferenceBar(variant, speed.value, speed.limits, difference_words(row), TONES[verdict_of(row)], group)
+    return DifferenceBar(
+        variant, speed.value, speed.limits, difference_words(row), TONES[verdict_of(row)], group
+    )
 
 
 def _level_table(comparison: Comparison, label: str) -> Table:

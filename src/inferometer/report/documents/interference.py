@@ -84,7 +84,9 @@ def _model_words(found: Interference, row: SharedModel) -> str:
         return f"{row.name} is not slowed by more than {_worst(first)} in {first.metric}"
     longer = times_longer(first.percent)
     seconds = "longer" if longer is None else f"for {math.ceil(longer * found.seconds):,} s"
-    return f"{row.name} is inconclusive: {first.metric} {difference(first.percent)}; measure {seconds} with -d"
+    return (
+        f"{row.name} is inconclusive: {first.metric} {difference(first.percent)}; measure {seconds} with -d"
+    )
 
 
 def _worst(row: Difference) -> str:

@@ -192,7 +192,11 @@ def _sentence(words: str) -> str:
 
 def _tone(comparison: Comparison, speeds: Sequence[Speed], caveat: str) -> Tone:
     kinds = {speed.kind for speed in speeds}
-    if caveat or kinds & {SLOWER, MIXED, INCONCLUSIVE} or any(not contrast.levels for contrast in comparison.contrasts):
+    if (
+        caveat
+        or kinds & {SLOWER, MIXED, INCONCLUSIVE}
+        or any(not contrast.levels for contrast in comparison.contrasts)
+    ):
         return Tone.WARNING
     return Tone.GOOD if FASTER in kinds or comparison.gates else Tone.PLAIN
 
