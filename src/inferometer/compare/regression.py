@@ -231,7 +231,7 @@ def _by_level(
     recent = len(points) - shift.start
     where = f"{percent_words(shift.percent)} at {_load(row)} since run {points[shift.start].run_id}"
     found = f"{where}: {recent} runs against the {shift.start} before"
-    if shift.chance > rate:
+    if shift.chance > rate or not shift.is_clear:
         return replace(
             row, outcome=INCONCLUSIVE, percent=shift.percent, found=f"{found}, suspicious; {AGAIN}"
         )

@@ -19,16 +19,21 @@ from inferometer.stats.trend import SURE, Logs, pulled_in
 
 FEWEST_BEFORE = 6
 FEWEST_RECENT = 2
+_BACK = 0.25  # share of a change up to which new runs are back at the old level
 _ORDERS = 20  # random orders that are expected to be as strong at the rate that is tested
 _MOST_ORDERS = 50_000
 
 
 class LevelShift(NamedTuple):
-    """From run number `start` on; the change in percent, and how often chance shows one as strong."""
+    """From run number `start` on; the change in percent, and how often chance shows one as strong.
+
+    `is_clear` where the new runs are nearer to the new level than to the old one.
+    """
 
     start: int
     percent: Estimate
     chance: float
+    is_clear: bool
 
 
 def level_shift(logs: Sequence[float], new: int, *, sign: int, rate: float) -> LevelShift | None:
@@ -45,9 +50,11 @@ def level_shift(logs: Sequence[float], new: int, *, sign: int, rate: float) -> L
     split, strongest = int(splits[place]), float(strengths[place])
     before, after = values[:split], values[split:]
     size = float(after.mean() - before.mean())
-    if size <= 0 or float(values[-new:].mean()) < float(before.mean()) + size / 2:
-        return None  # the new runs are back at the old level
-    return LevelShift(split, _percent(before, after, sign), _chance(values, splits, strongest, rate))
+    worse = float(values[-new:].mean() - before.mean())
+    if size <= 0 or worse < size * _BACK:
+        return None
+    chance = _chance(values, splits, strongest, rate)
+    return LevelShift(split, _percent(before, after, sign), chance, worse >= size / 2)
 
 
 def _strengths(rows: Logs, splits: NDArray[np.int64]) -> Logs:

@@ -155,7 +155,7 @@ def test_a_drift_is_named_or_inconclusive(folder: Path) -> None:
 
 def test_unchanged_histories_do_not_fail(folder: Path) -> None:
     found = codes(lambda seed: noisy(21, seed=seed), folder)
-    assert REGRESSION not in found  # 1 % of all gates
+    assert found.count(REGRESSION) <= 1  # of all gates 1 % fail by chance
     assert found.count(FINE) >= 17
 
 
