@@ -2,13 +2,15 @@
 
 Both variants were measured in every round, in the one order and then in the other, so noise of the machine affects
 both equally. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
-spread of those over the rounds. Four choices:
+spread of those over the rounds. Five choices:
 
 * A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
   that drift, and is taken out.
 * A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
   one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
 * Neighbouring rounds may resemble each other; then they tell less than their number says, and the interval widens.
+* The change itself is that of the figures over all rounds, which is what tables and charts show; the interval is
+  widened to reach it, so that no claim contradicts them.
 * With many figures, one of them shows a difference by chance. So every interval is wide enough for all of them
   to hold together (Bonferroni): the share of wrong ones is divided among them.
 """
@@ -134,17 +136,26 @@ def of_turns(
 
 
 def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, looks: int) -> Difference:
-    whole = _figure(metric, base, range(rounds))
+    whole, value = (_figure(metric, series, range(rounds)) for series in (base, other))
+    change = (value / whole - 1) * 100 if whole else 0.0
     blocks = _blocks(metric, base, other, rounds)
     if len(blocks) < FEWEST:
         few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
-        value = _figure(metric, other, range(rounds))
-        change = Estimate((value / whole - 1) * 100 if whole else 0.0)
-        return Difference(metric.short, whole, value, change, INCONCLUSIVE, few)
+        return Difference(metric.short, whole, value, Estimate(change), INCONCLUSIVE, few)
     pairs = [[_figure(metric, series, block) for block in blocks] for series in (base, other)]
-    percent = paired_percent(pairs[0], pairs[1], looks)
-    value = whole * (1 + percent.value / 100)
+    percent = with_measured(paired_percent(pairs[0], pairs[1], looks), change)
     return Difference(metric.short, whole, value, percent, difference_verdict(metric, percent))
+
+
+def with_measured(percent: Estimate, change: float) -> Estimate:
+    """The change that both figures show, as every table and chart has them, with an interval that reaches it.
+
+    Stalls of the machine pull the figures of a whole run away from what most rounds show. Then the rounds alone must
+    not claim a difference that the figures contradict.
+    """
+    if percent.low is None or percent.high is None:
+        return Estimate(change)
+    return Estimate(change, min(percent.low, change), max(percent.high, change))
 
 
 def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) -> list[range]:

@@ -94,7 +94,7 @@ class Recommendation:
     @property
     def ruling(self) -> Ruling:
         """Whether it beats the default. A gain of one run is not shown; without a default nothing is claimed."""
-        if self.gain is None or self.gain == Estimate(0.0):
+        if self.gain is None:
             return NOT_SHOWN
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
         return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
@@ -116,7 +116,7 @@ def recommend(study: Study) -> Recommendation | None:
     if base is None or not base.does_pass:
         return Recommendation(best, None, has_default=base is not None, is_repeated=is_repeated)
     if best.name == base.name:
-        return Recommendation(best, Estimate(0.0), is_repeated=is_repeated)
+        return Recommendation(best, Estimate(0.0, 0.0, 0.0), is_repeated=is_repeated)
     is_repeated = is_repeated and _is_repeated(study, base.best)
     return Recommendation(
         best, gain_of_runs(study.goals, study.trials, best.best, base.best), is_repeated=is_repeated
