@@ -198,6 +198,23 @@ def test_too_few_requests_for_a_percentile_are_said():
     assert "needs 400 requests" in rows["p99"].reason
 
 
+def test_a_comparison_has_one_number_for_each_figure():
+    """The figures that are compared are those of the variants' own results, and so of every chart, stalls or not."""
+
+    def stalling(number, _):
+        return Reply(300 * NS_PER_MS if number % 97 == 0 else 5 * NS_PER_MS)
+
+    one, two = all_series({"a": steady(5), "b": stalling})
+    rows = {row.metric: row for row in of_turns(one, two, headline_metrics(None), looks=4)}
+    for series, field in ((one, "base"), (two, "value")):
+        found = merged(series, CLOSED).measurement
+        assert getattr(rows["throughput"], field) == pytest.approx(found.infer_per_s.value, rel=1e-6)
+        assert getattr(rows["p95"], field) == pytest.approx(found.latency.percentile_ns(95), rel=1e-6)
+    for row in rows.values():
+        assert row.percent.value == pytest.approx((row.value / row.base - 1) * 100)
+        assert row.percent.low is None or row.percent.low <= row.percent.value <= row.percent.high
+
+
 @pytest.mark.parametrize("point", [CLOSED, LoadPoint("request_rate", 2, Open(Constant(2)), 2)])
 def test_that_it_takes_much_longer_than_asked_is_said_before(point):
     follower = Rounds()

@@ -266,13 +266,12 @@ def _remarks(
     yield from _metrics_remarks(raw, found, is_counted=is_counted)
     if not found.request_count:
         return
-    if raw.timing is not None:
-        if pressed is not None and rates is not None:
-            yield _rate_remark(pressed, rates)
-    elif rates is not None:
-        yield from _rate_remarks(rates, found, raw)
     ours = None if raw.host is None else raw.host.ours
-    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours)
+    limits = tuple(client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours))
+    pressure = _pressure_remarks(raw, found, rates, pressed)
+    # A client that is the limit does not show what the server can do.
+    yield from (row for row in pressure if not limits or row.note is not Note.OVERLOADED)
+    yield from limits
     if found.server is None:
         yield from _without_statistics(raw)
         return
@@ -332,6 +331,18 @@ def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
     elif raw.were_counters_reset:
         text = "the server's counters were reset: it was restarted, or the model was loaded again"
         yield Remark(Note.STATISTICS_MISSING, text)
+
+
+def _pressure_remarks(
+    raw: RawLevel, found: Measurement, rates: Rates | None, pressed: Note | None
+) -> Iterator[Remark]:
+    """By rate, whether the load was sent and answered as it was due."""
+    if rates is None:
+        return
+    if raw.timing is None:
+        yield from _rate_remarks(rates, found, raw)
+    elif pressed is not None:
+        yield _rate_remark(pressed, rates)
 
 
 def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[Remark]:
