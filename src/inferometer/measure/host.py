@@ -254,8 +254,11 @@ class HostWatch:
         return "" if self._server is None else self._server.ended()
 
     def _find_families(self) -> None:
-        """A worker that holds the server is one of theirs."""
-        self._theirs = self._table.family(() if self._server is None else self._server.pids)
+        """A worker that holds the server is one of theirs. Where the server started this tool, the tool is not."""
+        servers = () if self._server is None else self._server.pids
+        self._theirs = self._table.family(servers)
+        if os.getpid() in self._theirs and os.getpid() not in servers:
+            self._theirs -= self._table.family((os.getpid(),))
         self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
 
     def _look(

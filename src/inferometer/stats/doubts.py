@@ -20,6 +20,7 @@ MEAN = "mean latency"
 TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 RUN_QUEUE_SHARE = 0.3  # of the time in which this tool was ready to run, that it waited for a core
+RUN_QUEUE_FELT = 0.2  # of the median latency that may be such waits
 RUN_QUEUE_NS = NS_PER_MS // 10  # such waits per request that no latency shows
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
@@ -172,8 +173,10 @@ def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
     each_ns = ours.waiting / per_s * NS_PER_S
     median_ns = found.latency.percentile_ns(50)
     part = ours.waiting / (ours.cores + ours.waiting)
-    is_felt = each_ns > max(RUN_QUEUE_NS, LATE_SHARE * median_ns)
-    if part < RUN_QUEUE_SHARE or not (is_felt or ours.waiting > BUSY * found.client.workers / 2):
+    is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * median_ns)
+    # By rate a backlog makes latencies long, so that waits seem short beside them.
+    is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers
+    if part < RUN_QUEUE_SHARE or not (is_felt or is_behind):
         return None
     return f"{share(part)} of the time that it needed one ({duration(each_ns)} per request)"
 
