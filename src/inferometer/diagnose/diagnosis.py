@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
-from inferometer.stats.measurement import GpuFigures
+from inferometer.stats.intervals import relative_difference
+from inferometer.stats.measurement import Estimate, GpuFigures
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, Ruling, rule
 
 COMMAND = "diagnose"
 
@@ -178,6 +180,34 @@ class Diagnosis:
     def best(self) -> ChangeTrial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
+
+    @property
+    def measured_gain(self) -> Estimate | None:
+        """Of throughput by all changes that were kept, in percent; None where nothing was, or it has no interval."""
+        best = self.best
+        if best is None or best.result is None:
+            return None
+        before, after = (self._throughput_of(place) for place in (0, best.result))
+        if before is None or after is None:
+            return None
+        found = relative_difference(before, after)
+        if found.limits is None:
+            return None
+        return Estimate(*(part * 100 for part in (found.value, *found.limits)))
+
+    def _throughput_of(self, place: int) -> Estimate | None:
+        """At the diagnosed level of one of the results."""
+        levels = self.results[place].levels
+        rows = (row.measurement for row in levels if row.value == self.concurrency)
+        return next((row.infer_per_s for row in rows if row is not None), None)
+
+    @property
+    def ruling(self) -> Ruling:
+        """Whether the changes that were kept helped; without any, nothing is claimed."""
+        if self.best is None:
+            return NOT_SHOWN
+        gain = self.measured_gain
+        return INCONCLUSIVE if gain is None else rule(gain, matters=MATTERS_PERCENT).ruling
 
     def _repr_html_(self) -> str:
         return notebook_html(self)

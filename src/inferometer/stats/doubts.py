@@ -19,6 +19,9 @@ from inferometer.stats.series import BINS_PER_OCTAVE
 MEAN = "mean latency"
 TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
+RUN_QUEUE_SHARE = 0.3  # of the time in which this tool was ready to run, that it waited for a core
+RUN_QUEUE_FELT = 0.2  # of the median latency that may be such waits
+RUN_QUEUE_NS = NS_PER_MS // 10  # such waits per request that no latency shows
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
 SLOW = 5  # times the median: a request that met a stall
@@ -144,6 +147,9 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
         return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
+    waited = run_queue_share(found, ours)
+    if waited is not None:
+        return f"client-limited: this tool waited in the run queue for a core {waited}"
     # A stream goes on by itself: what is not read in time seems to come late, and the next request is sent late. Where
     # each request waits for a reply, the server would wait for us.
     if found.streaming is not None and found.streaming.gaps.count:
@@ -155,6 +161,26 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
             waited = share(ours.waiting / (ours.cores + ours.waiting))
             return f"client-limited: {waited} of the time that streams needed this tool, it waited for a core"
     return None
+
+
+def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
+    """How long this tool was ready to run and had no core, where that is a part of the latencies; None where it is not.
+
+    A reply that lies in the socket while its reader waits counts as latency. Waits are those of all our threads, so
+    they are held against the requests in flight (Little's law), and against what the tool would have used in all.
+    """
+    if ours is None or ours.waiting <= 0 or not found.request_count:
+        return None
+    per_s = found.ended_count * NS_PER_S / max(found.duration_ns, 1)
+    each_ns = ours.waiting / per_s * NS_PER_S
+    median_ns = found.latency.percentile_ns(50)
+    part = ours.waiting / (ours.cores + ours.waiting)
+    is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * median_ns)
+    # By rate a backlog makes latencies long, so that waits seem short beside them.
+    is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers
+    if part < RUN_QUEUE_SHARE or not (is_felt or is_behind):
+        return None
+    return f"{share(part)} of the time that it needed one ({duration(each_ns)} per request)"
 
 
 def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:

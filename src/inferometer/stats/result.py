@@ -44,6 +44,12 @@ class Finding:
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
 
+    @property
+    def is_broken_at_once(self) -> bool:
+        """The SLO is broken at the lightest load that was tried."""
+        lightest = min(self.judged, key=lambda row: row.load, default=None)
+        return lightest is None or lightest.verdict == "broken"
+
 
 @frozen
 class Account:
@@ -183,9 +189,18 @@ class Result:
     @property
     def breaks_promise(self) -> bool:
         """At any level, to all traffic or to a class of it."""
+        return "broken" in self._promise_verdicts
+
+    @property
+    def leaves_promise_open(self) -> bool:
+        """No SLO is broken, and whether one is met could not be decided."""
+        return not self.breaks_promise and "undecided" in self._promise_verdicts
+
+    @property
+    def _promise_verdicts(self) -> set[str]:
         promises = [level.promise for level in self.levels]
         promises += [row.promise for level in self.levels for row in level.classes]
-        return any(promise is not None and promise.verdict == "broken" for promise in promises)
+        return {promise.verdict for promise in promises if promise is not None}
 
     def _repr_html_(self) -> str:
         return notebook_html(self)

@@ -183,6 +183,24 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
     assert said is None or "it waited for a core" in said
 
 
+@pytest.mark.parametrize(
+    ("latency_ms", "ours", "lag_ms", "is_limited"),
+    [
+        (18.9, CoreUse(0.02, 0.08), 0, True),  # 8 ms of each: 10 ms is true
+        (18.9, CoreUse(0.02, 0.001), 0, False),
+        (18.9, CoreUse(0.9, 0.1), 0, False),  # busy, not starved
+        (500, CoreUse(0.3, 0.65), 0.5, True),  # by rate, with a backlog
+        (500, CoreUse(0.3, 0.65), 0, False),  # each request waits for a reply that is far off
+        (18.9, None, 0, False),
+    ],
+)
+def test_a_client_in_the_run_queue_is_the_limit(latency_ms, ours, lag_ms, is_limited):
+    client = replace(IDLE, lag_p50_ns=round(lag_ms * MS), lag_p99_ns=round(lag_ms * MS))
+    said = client_limit(measurement([latency_ms] * 99, client), ours=ours)
+    assert (said is not None) == is_limited
+    assert said is None or "run queue" in said
+
+
 DRIFTS = {
     "up": (np.linspace(100, 150, 20), 0.375),
     "down": (np.linspace(150, 100, 20), -0.273),

@@ -58,6 +58,7 @@ from inferometer.report.format import (
     GIB,
     NONE,
     change_text,
+    difference,
     duration,
     plural,
     quantity,
@@ -67,6 +68,7 @@ from inferometer.report.format import (
 )
 from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import SHOWN, rule
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 _TONES = {LIGHT: Tone.GOOD, CLIENT: Tone.BAD, UNKNOWN: Tone.BAD}  # of verdicts; the others warn
@@ -115,8 +117,12 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if best is None:
         return sentence
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
-    change = f"{before} to {after} infer/s ({change_text(_gain(diagnosis, best))})"
-    return f"{sentence.rstrip('.')}; what was changed brought it from {change}."
+    change = f"{before} to {after} infer/s"
+    gain = diagnosis.measured_gain
+    if gain is None or rule(gain).ruling != SHOWN:
+        found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
+        return f"{sentence.rstrip('.')}; inconclusive whether the changes helped: {change}, {found}."
+    return f"{sentence.rstrip('.')}; what was changed brought it from {change}, {difference(gain)}."
 
 
 def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
@@ -132,7 +138,9 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     best = diagnosis.best
     if best is not None:
         text = f"{change_text(_gain(diagnosis, best))}, measured"
-        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, Tone.GOOD)
+        gain = diagnosis.measured_gain
+        tone = Tone.GOOD if gain is not None and rule(gain).ruling == SHOWN else Tone.WARNING
+        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, tone)
     elif diagnosis.suggestions:
         first = diagnosis.suggestions[0]
         text = f"{change_text(first.gain)}, predicted"
