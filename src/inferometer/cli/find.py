@@ -54,7 +54,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
     own, options = _asked(given)
     goal = goal_of(own, options)
-    keeper.about(url=options.url or "", model=options.model)
+    keeper.about(url=options.url or "", model=options.model, slo=options.slo)
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="find")

@@ -85,7 +85,8 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
         return allowed(run_given(given, keeper), is_allowed=is_allowed)
     options, models = asked_load(given)
-    keeper.about(url=options.url or "", model=",".join(row.model for row in models) or options.model)
+    names = ",".join(row.model for row in models) or options.model
+    keeper.about(url=options.url or "", model=names, slo=options.slo)
     with messages_shown(options.verbose):
         check_outputs(options)
         if len(models) > 1:

@@ -59,7 +59,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     _check_output(own.output, settings)
     if own.fresh:
         remove(own.journal)
-    keeper.about(url=own.url or "", model=own.model)
+    keeper.about(url=own.url or "", model=own.model, slo=own.slo)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         (study,) = studies(settings, keeper.watching(progress))
     keeper.save(study)
