@@ -13,8 +13,8 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.live import LiveFeed
-from inferometer.store.store import Store
 from inferometer.store.live_file import LiveFile
+from inferometer.store.store import Store
 from tests.support.clock import FakeClock
 from tests.support.reports import sample_diagnosis, sample_level, sample_study
 

@@ -261,7 +261,7 @@
   const live = () => {
     const state = { samples: [], levels: new Map(), trials: [], began: 0, planned: null, ended: 0, bracket: null, limits: [], isOver: false };
     let isDirty = false;
-    let drawn = 0; // when charts were, last
+    let drawn = -Infinity; // when charts were, last
 
     const cell = (row, name, text, small = "") => {
       const element = made("td", text, "number");
@@ -428,7 +428,7 @@
       }
     });
     one("#stop").addEventListener("submit", () => { const button = one("#stop button"); button.textContent = "Stopping …"; });
-    addEventListener("resize", () => { isDirty = true; drawn = 0; requestAnimationFrame(redraw); });
+    addEventListener("resize", () => { isDirty = true; drawn = -Infinity; requestAnimationFrame(redraw); });
   };
 
   // --- the list of runs: choose two, and see new ones without asking
