@@ -23,6 +23,7 @@ from inferometer.report.format import NONE, duration, plural, quantity, share, s
 from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
 
 TAIL = "p99"
+CONFIDENCE = "90 %"  # of every interval of this report
 WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # what a good prediction is
 COVERED = 0.8  # of the points, at least
 
@@ -75,7 +76,7 @@ def _verdict(twin: Twin) -> str:
         )
         return (
             f"Off in {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} figures are inside "
-            "their 90 % interval."
+            f"their {CONFIDENCE} interval."
         )
     if not twin.forecasts:
         return "Nothing was asked of the twin."
@@ -121,7 +122,10 @@ def _cards(twin: Twin) -> Iterator[Figure]:
     if count:
         tone = Tone.GOOD if inside >= COVERED * count else Tone.WARNING
         yield Figure(
-            "Inside the interval", share(inside / count), f"{inside} of {count} figures; 90 % is meant", tone
+            "Inside the interval",
+            share(inside / count),
+            f"{inside} of {count} figures; {CONFIDENCE} is expected",
+            tone,
         )
     elif twin.forecasts:
         far = sum(row.basis == "extrapolated" for row in twin.forecasts)
@@ -148,7 +152,9 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
             continue
         axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
         lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} infer/s")
-        rates = Chart(f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE)
+        rates = Chart(
+            f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE, confidence=CONFIDENCE
+        )
         lines = _lines(twin, rows, TAIL, duration)
         blocks = (
             (rates,)
@@ -162,6 +168,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
                     lines,
                     height=290,
                     note=_NOTE,
+                    confidence=CONFIDENCE,
                 ),
             )
         )
@@ -169,7 +176,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
         yield Section(f"curve-{number}", title, "", blocks)
 
 
-_NOTE = "The band is the 90 % interval; hollow points are extrapolated."
+_NOTE = f"The band is the {CONFIDENCE} interval; hollow points are extrapolated."
 
 
 def _lines(
@@ -236,7 +243,7 @@ def _table_section(twin: Twin) -> Section | None:
     is_measured = any(row.measured for row in twin.forecasts)
     columns = [*text_columns("Model", "Load")]
     for name in ("infer/s", "p50", "p99"):
-        columns += [Column(name), Column(f"{name}, 90 %", rank=1)]
+        columns += [Column(name), Column(f"{name}, {CONFIDENCE}", rank=1)]
         columns += [Column(f"{name} measured"), Column("off")] if is_measured and name != "p50" else []
     columns += [*text_columns("From the data")]
     rows, tones = [], []
