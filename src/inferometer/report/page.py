@@ -386,11 +386,14 @@ def _grid(chart: Chart, frame: _Frame, room: _Room) -> Iterator[Markup]:
         yield from room.text("tick", chart.y.text(tick), [(left - 7, y + 4, "end")], over_marks=True)
     for tick in frame.x.ticks:
         x = frame.x.place(tick)
-        words = tuple(room.text("tick", chart.x.text(tick), [(x, bottom + 17, "middle")]))
+        text = chart.x.text(tick)
+        words = tuple(room.text("tick", text, [(x, bottom + 17, "middle")] if text else []))
         if words:
             yield from (_line("grid", x, top, x, bottom), *words)
             below = "" if chart.x.below is None else chart.x.below(tick)
-            yield from room.text("tick", below, [(x, bottom + 17 + _LINE_STEP, "middle")] if below else [])
+            height = bottom + 17 + _LINE_STEP
+            places = [(x, height, "middle"), (frame.width, height, "end"), (0, height, "")]
+            yield from room.text("tick", below, places if below else [])
     yield _line("axis", left, bottom, right, bottom)
     yield from room.text("title", chart.x.title, [(right, bottom + _below(chart.x) - 6, "end")])
 

@@ -279,12 +279,16 @@ def _run_axis(points: Sequence[TrendPoint]) -> ChartAxis:
     if len(days) == 1 and len(points) > 1:
         title, first, last = f"{title}; all of {min(days)}", 11, 16
 
-    def started(number: float) -> str:
-        place = round(number) - 1
-        is_run = abs(number - round(number)) < 1e-9 and 0 <= place < len(points)
-        return points[place].started_at[first:last] if is_run else ""
+    def is_run(number: float) -> bool:
+        return 1 <= number <= len(points)
 
-    return ChartAxis(title, lambda number: f"{number:.0f}", is_whole=True, is_from_zero=False, below=started)
+    def text(number: float) -> str:
+        return f"{number:.0f}" if is_run(number) else ""
+
+    def started(number: float) -> str:
+        return points[round(number) - 1].started_at[first:last] if is_run(number) else ""
+
+    return ChartAxis(title, text, is_whole=True, is_from_zero=False, below=started)
 
 
 def _mark(number: int, point: TrendPoint, history: FigureHistory, names: Mapping[str, str]) -> ChartPoint:
