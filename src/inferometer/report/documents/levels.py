@@ -286,7 +286,9 @@ def throughput_section(result: Result) -> Section | None:
     times = time_axis("latency", lines, [rule.value for rule in rules])
     if is_crowded(rows):
         note = " ".join(("Bars are 95 % intervals.", *remarks))
-        charts = _charts_by_load(rows, Chart("", RATE_AXIS, times, tuple(lines), rules=rules, note=note))
+        charts: tuple[Chart, ...] = _charts_by_load(
+            rows, Chart("", RATE_AXIS, times, tuple(lines), rules=rules, note=note)
+        )
     else:
         title = "Latency against throughput, one point for each level"
         note = " ".join((f"The numbers are the {name}; bars are 95 % intervals.", *remarks))

@@ -286,7 +286,8 @@ def _check_table(forecasts: Sequence[LoadForecast]) -> Table:
         for figure in WITHIN:
             band, found, error = row.bands.get(figure), (row.measured or {}).get(figure), row.error(figure)
             cells += [
-                NONE if value is None else _TEXTS[figure](value) for value in (band and band.value, found)
+                NONE if value is None else _TEXTS[figure](value)
+                for value in (None if band is None else band.value, found)
             ]
             cells += [NONE if error is None else signed(100 * error) + " %"]
         outside = [_name(name) for name in WITHIN if row.is_covered(name) is False]
