@@ -401,7 +401,7 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
     if best is not None:
         yield (
             f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} infer/s "
-            f"({change_text(_gain(diagnosis, best))}) at concurrency {diagnosis.concurrency}."
+            f"({change_text(_gain(diagnosis, best))}) at concurrency {best.suggestion.concurrency}."
         )
     if diagnosis.after is not None:
         yield f"Now: {diagnosis.after.sentence.strip()}"

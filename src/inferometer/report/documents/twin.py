@@ -312,7 +312,7 @@ def _models_section(twin: Twin) -> Section:
     columns = (
         *text_columns("Model", "Step"),
         *map(Column, ("fixed", "per inference", "instances", "on a core", "calls")),
-        *text_columns("Batches"),
+        Column("Batches", is_number=False, is_name=True),
     )
     rows: list[tuple[str, ...]] = []
     for model in twin.models:
@@ -337,7 +337,8 @@ def _models_section(twin: Twin) -> Section:
 
 def _errors_section(twin: Twin) -> Section:
     columns = (
-        *text_columns("Model", "Figure"),
+        *text_columns("Model"),
+        Column("Figure", is_number=False, is_name=True),
         Column("at measured loads"),
         Column("more per unit of distance"),
     )
