@@ -191,13 +191,15 @@ class Diagnosis:
         if before is None or after is None:
             return None
         found = relative_difference(before, after)
-        if found.limits is None:
+        if found.limits is None or not self.throughput:
             return None
-        return Estimate(*(part * 100 for part in (found.value, *found.limits)))
+        change = (best.throughput / self.throughput - 1) * 100
+        low, high = (end * 100 for end in found.limits)
+        return Estimate(change, min(low, change), max(high, change))
 
     def _throughput_of(self, place: int) -> Estimate | None:
         """At the diagnosed level of one of the results."""
-        levels = self.results[place].levels
+        levels = self.results[place].levels if place < len(self.results) else ()
         rows = (row.measurement for row in levels if row.value == self.concurrency)
         return next((row.infer_per_s for row in rows if row is not None), None)
 

@@ -26,7 +26,7 @@ MOST_LONGER = 100  # times as long as was measured: beyond, advice on the time i
 
 
 @frozen
-class Verdict:
+class ClaimVerdict:
     """A ruling, with the smallest effect that data of this precision can show, in the unit of the estimate."""
 
     ruling: Ruling
@@ -40,24 +40,24 @@ def rule(
     matters: float = 0.0,
     is_above: bool = True,
     detectable: float | None = None,
-) -> Verdict:
+) -> ClaimVerdict:
     """Whether an effect lies beyond a limit; `matters` is how far beyond it an effect must be to be of interest.
 
     `detectable` is the effect that would be shown, where a stricter test than the interval decides that.
     """
     if found.limits is None or not all(map(math.isfinite, (found.value, *found.limits))):
-        return Verdict(INCONCLUSIVE)
+        return ClaimVerdict(INCONCLUSIVE)
     sign = 1.0 if is_above else -1.0
     near, far = sorted(sign * (end - limit) for end in found.limits)
     power = (far - near) / 2 if detectable is None else abs(detectable)
     if near > 0:
-        return Verdict(SHOWN, power)
+        return ClaimVerdict(SHOWN, power)
     is_powerful = detectable is None or power <= matters
     is_ruled_out = far < matters or (far == matters == 0)
-    return Verdict(NOT_SHOWN if is_ruled_out and is_powerful else INCONCLUSIVE, power)
+    return ClaimVerdict(NOT_SHOWN if is_ruled_out and is_powerful else INCONCLUSIVE, power)
 
 
-def rule_either_way(percent: Estimate, matters: float = MATTERS_PERCENT) -> Verdict:
+def rule_either_way(percent: Estimate, matters: float = MATTERS_PERCENT) -> ClaimVerdict:
     """Whether a change in percent differs from none, in whichever direction."""
     both = [rule(percent, matters=matters, is_above=is_above) for is_above in (True, False)]
     return min(both, key=lambda verdict: (SHOWN, INCONCLUSIVE, NOT_SHOWN).index(verdict.ruling))

@@ -200,7 +200,7 @@ def test_a_diagnosis_shows_what_was_predicted_and_measured():
     page = document(sample_diagnosis())
     assert page.verdict == (
         "decode limits it to 50 infer/s: its only instance is always busy; what was changed brought it from 50.0 to "
-        "88.0 infer/s (+76 %)."
+        "88.0 infer/s, +76.0 % (+72.5 to +87.8)."
     )
     assert tables(page)["Predicted against measured"].rows == (
         ("as it was", "", "50.0", "", "", "80.0 ms", ""),
