@@ -22,13 +22,14 @@ CPU = "cpu"  # every core is busy
 OVERHEAD = "overhead"  # the server's own work around the steps
 LIGHT = "light"  # nothing is: more load would bring more throughput
 UNKNOWN = "unknown"  # the server gives no statistics
+SHARED = "shared"  # instances hold each other up, and not on a core: a lock, a queue, a limit elsewhere
 GPU = "gpu"  # the GPU is busy all the time
 LAUNCH = "launch"  # it idles between small executions, one after the other
 FEED = "feed"  # it waits for what the CPU does before or beside it
 COPY = "copy"  # it waits for tensors to be copied
 GPU_MEMORY = "gpu memory"  # no other instance fits into its memory
 KINDS = (
-    *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN),
+    *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN, SHARED),
     *(GPU, LAUNCH, FEED, COPY, GPU_MEMORY),
     *(PREFILL, DECODE, KV_CACHE),  # of servers that make text
 )
@@ -40,6 +41,7 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
+WORSE = -0.05  # a measured loss beyond noise
 DEEPEST = 100  # of steps that call steps; the server itself allows fewer
 
 
@@ -123,6 +125,18 @@ class ChangeTrial:
     def ratio(self) -> float:
         """Measured over predicted throughput."""
         return self.throughput / self.suggestion.throughput if self.suggestion.throughput else 0.0
+
+    def rules_out(self, change: Change) -> bool:
+        """Whether the change, or less of the same, was tried and did not help; after harm, not even less is tried."""
+        tried = self.suggestion.change
+        if (tried.model, tried.kind) != (change.model, change.kind) or self.is_kept:
+            return False
+        if change.kind != INSTANCES:
+            return True
+        before, after, wanted = int(tried.before), int(tried.after), int(change.after)
+        is_same_way = (wanted > before) == (after > before)
+        is_further = abs(wanted - before) >= abs(after - before)
+        return is_same_way and (is_further or self.gain < WORSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +224,19 @@ class Diagnosis:
             return NOT_SHOWN
         gain = self.measured_gain
         return INCONCLUSIVE if gain is None else rule(gain, matters=MATTERS_PERCENT).ruling
+
+    @property
+    def untried(self) -> tuple[Suggestion, ...]:
+        """Suggestions that no trial confirmed or disproved."""
+        done = {
+            (row.suggestion.change.model, row.suggestion.change.kind) for row in self.trials if row.is_kept
+        }
+        return tuple(
+            row
+            for row in self.suggestions
+            if (row.change.model, row.change.kind) not in done
+            and not any(trial.rules_out(row.change) for trial in self.trials)
+        )
 
     def _repr_html_(self) -> str:
         return notebook_html(self)

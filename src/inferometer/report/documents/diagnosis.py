@@ -143,8 +143,8 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         gain = diagnosis.measured_gain
         tone = Tone.GOOD if gain is not None and rule(gain).ruling == SHOWN else Tone.WARNING
         yield Figure("After", f"{quantity(best.throughput)} infer/s", text, tone)
-    elif diagnosis.suggestions:
-        first = next(iter(_alike(diagnosis)), diagnosis.suggestions[0])
+    elif diagnosis.untried:
+        first = next(iter(_alike(diagnosis)), diagnosis.untried[0])
         text = f"{change_text(first.gain)}, predicted at concurrency {first.concurrency}"
         yield Figure("Within reach", f"{quantity(first.throughput)} infer/s", text, Tone.GOOD)
     machine = diagnosis.machine
@@ -289,8 +289,12 @@ def _batch(step: StepFigures) -> str:
 
 
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
-    rows = diagnosis.suggestions
+    rows = diagnosis.untried
     advice = () if diagnosis.serving is None else tuple(advice_blocks(diagnosis.serving))
+    tried = tuple(_tried(diagnosis))
+    if not rows and tried:
+        nothing = _said("No other change of the settings is predicted to bring more.")
+        return Section("suggestions", "What would help", "", (nothing, *tried, *advice))
     if not rows and advice:
         return Section("suggestions", "What would help", "", advice)
     if not rows and diagnosis.steps:
@@ -306,8 +310,16 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
     if diagnosis.serving is not None:
         lead = "Predicted by what a request costs the server, fitted to the loads that were measured."
     said = Messages(texts, is_ranked=True)
-    blocks: tuple[Block, ...] = (_gains(diagnosis), said, *advice, _predictions(rows), *_settings(rows))
+    shown = (_gains(diagnosis), said, *tried, *advice)
+    blocks: tuple[Block, ...] = (*shown, _predictions(rows), *_settings(rows))
     return Section("suggestions", "What would help", lead, blocks)
+
+
+def _tried(diagnosis: Diagnosis) -> Iterator[Messages]:
+    """What was tried already, each with its result."""
+    if diagnosis.trials:
+        yield _said("Tried already:")
+        yield Messages(tuple(Message(trial_words(row), tone=Tone.PLAIN) for row in diagnosis.trials))
 
 
 def suggestion_words(row: Suggestion, diagnosed: int) -> str:
@@ -319,7 +331,7 @@ def suggestion_words(row: Suggestion, diagnosed: int) -> str:
 
 def _alike(diagnosis: Diagnosis) -> Iterator[Suggestion]:
     """Those whose prediction is for the diagnosed concurrency, and so can stand beside what was measured there."""
-    return (row for row in diagnosis.suggestions if row.concurrency == diagnosis.concurrency)
+    return (row for row in diagnosis.untried if row.concurrency == diagnosis.concurrency)
 
 
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
@@ -344,7 +356,7 @@ def _capital(text: str) -> str:
 
 def _gains(diagnosis: Diagnosis) -> Bars:
     bars = [_rate_bar("as it is", "measured", diagnosis.throughput, "part-network")]
-    for number, row in enumerate(diagnosis.suggestions, 1):
+    for number, row in enumerate(diagnosis.untried, 1):
         if row.concurrency != diagnosis.concurrency:
             continue
         label, gain = f"{number}. {row.change.kind}", f" · {change_text(row.gain)}"
