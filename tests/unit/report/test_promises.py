@@ -169,6 +169,8 @@ def test_an_interrupted_level_is_not_passed_in_junit():
         ([level(1, BROKEN, failed=10, note=STOPPED), level(2, None, note=GONE)], 3),
         ([level(1, BROKEN, note=Note.WORKER_LOST)], 70),
         ([level(1, BROKEN, note=Note.WORKER_LOST), level(2, None, note=GONE)], 3),
+        ([level(1, KEPT, note=Note.CLIENT_LOST)], 70),
+        ([level(1, KEPT), level(2, BROKEN, failed=10, note=Note.CLIENT_LOST)], 70),
     ],
 )
 def test_exit_codes(levels, code):

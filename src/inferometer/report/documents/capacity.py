@@ -101,11 +101,10 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
     )
     used = chosen.whole.utilisation
     yield Figure("Utilisation", share(used.value), f"of each at the peak, {used.basis}")
-    for term in chosen.fewest.terms:
+    for term in chosen.whole.terms:
         if term.figure == "latency":
-            yield Figure(
-                term.name, duration(term.expected.value), f"without the spare ones, {term.expected.basis}"
-            )
+            of = f"of {plural(chosen.whole.replicas, 'replica')}, {term.expected.basis}"
+            yield Figure(term.name, duration(term.expected.value), of)
             break
     if chosen.cost_per_h is not None:
         yield Figure(
