@@ -246,6 +246,7 @@ def _remarks(
         raw.clients,
         is_open=isinstance(raw.point.plan, Open),
         is_capped=is_capped(raw.settings, raw.point.plan),
+        asked=getattr(raw.point.plan, "count", None),
     )
     yield from raw.metrics_remarks
     empty = raw.whole.empty
