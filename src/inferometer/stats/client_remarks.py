@@ -53,8 +53,8 @@ def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]
     counted = sum(client.request_count + client.failed_count for client in clients)
     if counted < asked:
         text = (
-            f"{counted:,} of {asked:,} requests are in the figures; the other {asked - counted:,} were not sent, or a lost "
-            "client did not report them, though the server may have answered them"
+            f"{counted:,} of {asked:,} requests are in the figures; the other {asked - counted:,} were not sent, "
+            "or a lost client did not report them, though the server may have answered them"
         )
         yield Remark(Note.CLIENT_LOST, text)
 
