@@ -227,8 +227,8 @@ def test_a_diagnosis_before_anything_was_tried_shows_what_would_help():
     bars, messages, table, settings, _ = section(page, "suggestions").blocks
     assert [bar.segments[0].value for bar in bars.rows] == [50.0, 90.0, 53.0]
     assert messages.is_ranked
-    assert settings.caption == "decode: instances 1 → 2: in the configuration of decode"
-    assert json.loads(settings.text) == {"instance_group": [{"count": 2}]}
+    assert settings.caption == "decode: instances 1 → 2: in config.pbtxt of decode"
+    assert settings.text == "instance_group {\n  count: 2\n}"
     assert table.rows[0] == ("decode: instances 1 → 2", "4", "90.0", "+80 %", "44.0 ms")
 
 
