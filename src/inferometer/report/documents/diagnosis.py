@@ -342,9 +342,10 @@ def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
 
 def _pbtxt(change: Change) -> str:
     """The settings in the text format of protobuf; as JSON where a file of others has fields that Triton does not."""
-    settings = plain(change.settings)
+    removed = [f"# remove {name}" for name, value in change.settings.items() if value is None]
+    settings = plain({name: value for name, value in change.settings.items() if value is not None})
     try:
-        return model_config.to_text(settings).rstrip()
+        return "\n".join([*removed, model_config.to_text(settings)]).rstrip()
     except UsageError:
         return json.dumps(settings, indent=2, sort_keys=True)
 
