@@ -41,9 +41,12 @@ _RECEIVED = _Received()
 
 
 def note_signal(number: int, *, is_patient: bool = False) -> bool:
-    """Have every call of this process end soon, unless it is patient; False for a signal that repeats the last one."""
+    """Have every call of this process end soon; False for a signal that repeats the last one.
+
+    A patient process, as the classic scripts are, lets calls end by themselves and counts every signal.
+    """
     now_ns = monotonic_ns()
-    if now_ns - _RECEIVED.at_ns.get(number, -ECHO_NS) < ECHO_NS:
+    if not is_patient and now_ns - _RECEIVED.at_ns.get(number, -ECHO_NS) < ECHO_NS:
         return False
     _RECEIVED.at_ns[number] = now_ns
     if INTERRUPT.at_ns is None and not is_patient:
