@@ -122,6 +122,7 @@ COMPARE_REFUSED: Mapping[str, str] = {
         "say how long with --duration: stopping when it looks good would be cheating",
     ),
     **dict.fromkeys(("profile_export", "verbose_csv", "slo"), "use it with `inferometer measure`"),
+    "ramp_s": "leave it out: variants take turns, and all users of a turn start at once",
 }
 
 
