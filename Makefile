@@ -34,9 +34,9 @@ $(STAMP): pyproject.toml constraints.txt | $(PYTHON)
 	$(INSTALL) --editable '.[dev]'
 	@touch $(DEMO) $@
 
-$(BROWSER): tests/install_chromium.sh
+$(BROWSER): tests/install_packages.sh
 	@mkdir -p $(VENV)
-	@sh tests/install_chromium.sh
+	@sh tests/install_packages.sh
 	@touch $@
 
 # Else each of the processes would compile all modules and tests. What is wrong with them the tests will say.

@@ -95,7 +95,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 ) -> None:
     before = configs(planted, pipeline)
     found: Diagnosis = api.diagnose(
-        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=1.0
+        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=15.0
     )
     culprit = pipeline.culprit
     if pipeline.kind == CPU and "busy with other programs" in found.verdict.sentence:
@@ -106,10 +106,10 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
     if culprit is None:
         assert found.trials == ()
         return
-    (trial,) = found.trials
+    trial = found.trials[0]
     assert trial.suggestion.change.model == pipeline.culprit
     assert 1 / GENEROUS < trial.ratio < GENEROUS
-    assert len(found.results) == 2
+    assert len(found.results) == 1 + len(found.trials)
     assert found.is_restored is True
     assert configs(planted, pipeline) == before
 
@@ -117,7 +117,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
     done = diagnose(
         *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
-        *("--duration", "1s", "--apply", "--budget", "4s", "--keep"),
+        *("--duration", "1s", "--apply", "--budget", "20s", "--keep"),
         *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
     )
     assert done.code == 0, done.stderr

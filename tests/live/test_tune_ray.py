@@ -19,7 +19,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "tune.md"
 def test_two_servers_with_cores_of_their_own_measure_at_the_same_time(tmp_path: Path) -> None:
     assert f"inferometer {COMMAND} " in DOCUMENT.read_text()  # test_docs.py leaves it to this test
     study = tmp_path / "study.json"
-    words = [*COMMAND.split(), "--budget", "12s", "--journal", str(tmp_path / "j"), "--json", str(study)]
+    words = [*COMMAND.split(), "--budget", "40s", "--journal", str(tmp_path / "j"), "--json", str(study)]
     ended = call("inferometer", *words)
     assert ended.code == 0, ended.stderr
     found = json.loads(study.read_text())

@@ -164,3 +164,11 @@ def test_short_requests_are_counted_by_their_ends(level_settings):
     plain = closed_level(script, level_settings, users=4)
     followed = closed_level(script, level_settings, users=4, follows_work=True)
     assert followed.measurement == replace(plain.measurement)
+
+
+def test_users_of_short_answers_start_at_once_and_have_no_first_round(level_settings):
+    level = closed_level(
+        lambda number, sent_ns: Reply(5 * NS_PER_MS), level_settings, users=4, ramp=Ramp(), follows_work=True
+    )
+    assert level.first_round is None
+    assert level.measurement.infer_per_s.value == pytest.approx(800, rel=0.001)

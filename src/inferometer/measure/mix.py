@@ -73,13 +73,15 @@ def prepare_mix(options: Options, models: Sequence[WeightedModel], *, command: s
 
 def mixed(setups: Sequence[Setup], models: Sequence[WeightedModel]) -> Setup:
     """One setup for all; refuses models whose requests cannot share connections."""
-    first = setups[0]
+    first, limit = setups[0], _reply_limit(setups)
     for setup in setups:
         if setup.sequences is not None:
             raise UsageError(
                 f"'{setup.model.name}' takes sequences, which cannot take turns", remedy=_SCENARIO
             )
-        if setup.traffic.wiring != first.traffic.wiring:
+        if setup.traffic.wiring._replace(reply_limit=limit) != first.traffic.wiring._replace(
+            reply_limit=limit
+        ):
             raise UsageError(
                 f"requests for '{setup.model.name}' travel in another way than those for '{first.model.name}'",
                 remedy=_SCENARIO,
@@ -147,6 +149,11 @@ def _asked(setup: Setup, number: int, order: Sequence[tuple[int, int]]) -> tuple
     return tuple(asked[step] if owner == number else 0 for owner, step in order) if asked else ()
 
 
+def _reply_limit(setups: Sequence[Setup]) -> int:
+    """The largest reply of any model: replies share connections."""
+    return max(setup.traffic.wiring.reply_limit for setup in setups)
+
+
 def _traffic(setups: Sequence[Setup], order: Sequence[tuple[int, int]]) -> Traffic:
     traffics = [setup.traffic for setup in setups]
     checks = [traffic.validation for traffic in traffics if traffic.validation is not None]
@@ -158,7 +165,7 @@ def _traffic(setups: Sequence[Setup], order: Sequence[tuple[int, int]]) -> Traff
         )
         validation = Validation(expected, checks[0].tolerance, checks[0].relative, checks[0].share)
     return Traffic(
-        wiring=traffics[0].wiring,
+        wiring=traffics[0].wiring._replace(reply_limit=_reply_limit(setups)),
         requests=tuple(traffics[number].requests[step] for number, step in order),
         validation=validation,
         findings=tuple(dict.fromkeys(finding for traffic in traffics for finding in traffic.findings)),

@@ -42,6 +42,7 @@ class Start:
         self.begun_ns = self.instrument.clock()
         answer_ns = self._answer_ns(plan)
         if answer_ns is None:
+            self.ended.clear()  # what the request alone took is not a round of all users
             return self.instrument.load.apply(plan)
         self._start_users(plan, answer_ns)
         self._finish_first_round()

@@ -129,7 +129,8 @@ def finding_sentence(finding: Finding) -> str:
 
 def keeps_nothing(finding: Finding) -> bool:
     """That the promise is broken at the least load that was tried; not where that is undecided."""
-    return not finding.value and finding.is_broken_at_once
+    lowest = min(finding.judged, key=lambda row: row.load, default=None)
+    return not finding.value and (lowest is None or lowest.verdict == "broken")
 
 
 def _nothing_kept(finding: Finding, unit: str) -> str:

@@ -37,8 +37,7 @@ class Keeper:
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
         self._tells: list[Tell] = []
-        self._told: dict[str, Any] = {}  # what is measured, as the live page knows it
-        self._limits: tuple[Mapping[str, Any], ...] = ()  # of the SLO, for the charts of the live page
+        self._told: dict[str, str] = {}  # what is measured, as the live page knows it
         self._commit: CommitReader | None = None
         if folder is not None:
             self._live = LiveFile(folder.live_path, self.warn)
@@ -55,12 +54,8 @@ class Keeper:
             self._has_warned = True
             to_stderr(f"WARNING: this run is not kept as a whole: {error}")
 
-    def about(self, *, url: str, model: str, server: str = "", slo: str | None = None) -> None:
-        """What is going to be measured, and the SLO that it is held to."""
-        if slo is not None and self._tells:
-            from inferometer.store.live import limit_lines
-
-            self._limits = limit_lines(slo)
+    def about(self, *, url: str, model: str, server: str = "") -> None:
+        """What is going to be measured."""
         self.run = replace(self.run, url=redacted(url), model=redacted(model), server=server)
         self._write()
 
@@ -97,13 +92,13 @@ class Keeper:
         if self._is_over or self._folder is None:
             return
         self._is_over = True
-        run = replace(self.run, state=FAILED, verdict=failure)
+        verdict, state = failure, FAILED
         if self._answer is not None and (self.run.points or not failure):
-            from inferometer.store.summary import concluded
+            from inferometer.store.summary import verdict_of
 
-            run = replace(concluded(self.run, self._answer), state=FINISHED)
+            verdict, state = verdict_of(self._answer), FINISHED
         commit = "" if self._commit is None else self._commit.result()
-        self.run = replace(run, code=code, ended_at=now(), commit=commit)
+        self.run = replace(self.run, state=state, code=code, ended_at=now(), verdict=verdict, commit=commit)
         self._write()
         if self._live is not None:
             self._live.end(code)
@@ -137,7 +132,7 @@ class Keeper:
 
     def _write(self) -> None:
         folder, run = self._folder, self.run
-        about = {"server": run.server, "url": run.url, "model": run.model, "limits": self._limits}
+        about = {"server": run.server, "url": run.url, "model": run.model}
         if about != self._told:
             self._told = about
             self._tell({"kind": "prepared", **about, "command": run.command})

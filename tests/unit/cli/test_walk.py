@@ -171,6 +171,7 @@ LINES = (
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
     "-u HTTP -m fake --api-key-file key",
     "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
+    "HTTP fake -c 4 -d 300ms --ramp 100ms",
     "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
     "HTTP fake --cancel-after 30ms --cancel-share 50%",
     "HTTP fake -c 1:9 -p 500 -l 100",

@@ -21,7 +21,7 @@ def test_a_question_is_answered_when_all_that_had_come_before_it_is_read(
     monkeypatch.setattr(
         worker, "_ring", SimpleNamespace(publish=lambda: done.append("written")), raising=False
     )
-    monkeypatch.setattr(_Worker, "_report", lambda self, seen_ns: seen_ns)
+    monkeypatch.setattr(_Worker, "_report", lambda self, seen_ns, with_running: seen_ns)
     worker._reactor.do_later(lambda: done.append("read"))
     begin_ns = monotonic_ns()
     worker._message(READ)
