@@ -1,6 +1,6 @@
 """Confinement of runs that a browser asks for, and of dry runs.
 
-Whoever fills in the form is not trusted with the files of this machine, nor is the content of what they upload: such a
+The form's user is not trusted with the files of this machine, nor is the content of an upload: such a
 run reads uploaded files only, and starts no code that a file names. So the check is made where a file is about to be
 opened, on the path that will be opened, and not on the text of an option: everything that opens a file named by an
 option, or by another file, calls `check_path` first. The browser interface confines itself with `confined_to` while it

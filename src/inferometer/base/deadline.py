@@ -53,7 +53,7 @@ class End:
 
 
 INTERRUPT = End("the command was interrupted")
-"""Of this process: set by the first signal, for as long as the command runs."""
+"""The interrupt of this process, set by the first signal until the command ends."""
 
 
 class _Around(NamedTuple):

@@ -19,19 +19,19 @@ from inferometer.base.text import to_stderr
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 KEY = 64 * KIB
-"""Of a secret: keys of APIs."""
+"""Size limit for API keys."""
 CONFIG = MIB
-"""Of configurations that people write: YAML takes seconds for each MiB."""
+"""Size limit for hand-written configuration: parsing YAML takes seconds per MiB."""
 CERTIFICATE = 16 * MIB
-"""Of certificates and keys for TLS; bundles of all authorities have a quarter MiB."""
+"""Size limit for TLS certificates and keys; a bundle of all authorities takes a quarter of a MiB."""
 DESCRIPTION = 64 * MIB
-"""Of model configurations and descriptions of gRPC methods."""
+"""Size limit for model configurations and gRPC method descriptions."""
 ANSWER = 256 * MIB
-"""Of saved answers, checkpoints and tokenizers."""
+"""Size limit for saved answers, checkpoints and tokenizers."""
 DATA = GIB
-"""Of data that is held in memory, before and after it is decompressed."""
+"""Size limit for data held in memory, before and after decompression."""
 STREAMED = 16 * GIB
-"""Of data that is read piece by piece."""
+"""Size limit for data read piece by piece."""
 
 NOTICE_S = 2
 SILENCE_S = 60
