@@ -303,7 +303,7 @@ def test_a_server_that_is_not_ready_in_time_is_stopped(temporary: Path, tmp_path
     version.mkdir(parents=True)
     version.parent.joinpath("config.pbtxt").write_text(CONFIG)
     version.joinpath("model.py").write_text("import threading\nthreading.Event().wait()\n")
-    with pytest.raises(LocalError, match="not ready after 1 s"):
+    with pytest.raises(LocalError, match="not ready within 1 s"):
         EmbeddedTriton(version.parents[1], startup_timeout_s=1.0, extra_args=QUICK).start()
     assert [path.suffix for path in temporary.iterdir()] == [".log"]
 

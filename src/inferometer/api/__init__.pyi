@@ -131,6 +131,7 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def scenario(
     scenario: str | Path | Mapping[str, Any],
     *,
@@ -209,6 +210,7 @@ def scenario(
     input_format: str = ...,
     output_format: str = ...,
 ) -> Result: ...
+
 def interfere(
     *models: str,
     duration_s: float | str = ...,
@@ -252,7 +254,6 @@ def interfere(
     concurrency: int | Sequence[int] | str | Range | None = ...,
     rate: float | Sequence[float] | str | Range | None = ...,
     request_distribution: str = ...,
-    ramp_s: float | None = ...,
     request_timeout_s: float = ...,
     cancel_after_s: float | None = ...,
     cancel_share: float | None = ...,
@@ -291,6 +292,7 @@ def interfere(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Interference: ...
+
 def find(
     model: str = ...,
     *,
@@ -379,6 +381,7 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 def tune(
     model: str = ...,
     *,
@@ -448,6 +451,7 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -499,7 +503,6 @@ def compare(
     request_count: int = ...,
     warmup_request_count: int = ...,
     warmup_s: float = ...,
-    ramp_s: float | None = ...,
     request_timeout_s: float = ...,
     cancel_after_s: float | None = ...,
     cancel_share: float | None = ...,
@@ -545,6 +548,7 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 def diagnose(
     model: str = ...,
     *,
@@ -630,6 +634,7 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
+
 def capacity(
     *options: str | Path | Result,
     traffic: str | Path,
@@ -642,10 +647,12 @@ def capacity(
     startup_s: float | str | None = ...,
     seed: int = ...,
 ) -> CapacityPlan: ...
+
 def twin_fit(
     *results: Result | Diagnosis,
     cores: float | None = ...,
 ) -> Twin: ...
+
 def twin_predict(
     twin: Twin | str | Path,
     *,
@@ -655,6 +662,7 @@ def twin_predict(
     arrivals: str = ...,
     settings: str | Sequence[str] = ...,
 ) -> Twin: ...
+
 def twin_check(
     twin: Twin | str | Path,
     *results: Result,
@@ -666,22 +674,27 @@ def twin_check(
     duration_s: float | None = ...,
     watcher: Watcher | None = ...,
 ) -> Twin: ...
+
 def inspect(
     path: str | Path,
     *,
     tokenizer: str | Path | None = ...,
     prompt_column: str | None = ...,
 ) -> Inspection: ...
+
 def load(
     path: str | Path,
 ) -> Result: ...
+
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
+
 def to_html(
     report: Report,
 ) -> str: ...
+
 def to_markdown(
     report: Report,
 ) -> str: ...

@@ -126,6 +126,7 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def scenario(
     scenario: str | Path | Mapping[str, Any],
     *,
@@ -204,6 +205,7 @@ async def scenario(
     input_format: str = ...,
     output_format: str = ...,
 ) -> Result: ...
+
 async def interfere(
     *models: str,
     duration_s: float | str = ...,
@@ -247,7 +249,6 @@ async def interfere(
     concurrency: int | Sequence[int] | str | Range | None = ...,
     rate: float | Sequence[float] | str | Range | None = ...,
     request_distribution: str = ...,
-    ramp_s: float | None = ...,
     request_timeout_s: float = ...,
     cancel_after_s: float | None = ...,
     cancel_share: float | None = ...,
@@ -286,6 +287,7 @@ async def interfere(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Interference: ...
+
 async def find(
     model: str = ...,
     *,
@@ -374,6 +376,7 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
+
 async def tune(
     model: str = ...,
     *,
@@ -443,6 +446,7 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
+
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -494,7 +498,6 @@ async def compare(
     request_count: int = ...,
     warmup_request_count: int = ...,
     warmup_s: float = ...,
-    ramp_s: float | None = ...,
     request_timeout_s: float = ...,
     cancel_after_s: float | None = ...,
     cancel_share: float | None = ...,
@@ -540,6 +543,7 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
+
 async def diagnose(
     model: str = ...,
     *,
