@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.children import run
 from benchmarks.long_requests import long_answers, overload, troubled
 from benchmarks.machine import Machine, busy_cores, this_machine
@@ -23,6 +25,7 @@ from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_level
 from inferometer.model.spec import ModelSpec
 from inferometer.report.format import quantity
+from inferometer.stats.doubts import stall_period_s
 from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
@@ -276,6 +279,19 @@ def _contested(contest: _Contest, address: str, said: str) -> Row:
     return Row(contest.server, contest.figure, contest.truth, ours, contest.unit, f"{theirs} {contest.unit}")
 
 
+# --- false alarms
+
+
+def stall_alarms(samples: int = 4000) -> Iterator[str]:
+    """How often slow requests at independent times are called periodic stalls, by their number."""
+    rng = np.random.default_rng(0)
+    yield "| slow requests | called periodic |\n| --- | --- |\n"
+    for count in (4, 5, 6, 7, 8, 10, 15, 30, 100, 400):
+        times = np.sort(rng.integers(0, 20_000_000, (samples, count)), axis=1)
+        alarms = sum(stall_period_s(row) is not None for row in times)
+        yield f"| {count} | {100 * alarms / samples:.2f} % |\n"
+
+
 # --- the page
 
 
@@ -318,6 +334,11 @@ def main() -> None:
         ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
         ("Long answers of a server that is not steady", TROUBLED, "".join(troubled(options.levels))),
         ("Rates near the capacity", NEAR_CAPACITY, "".join(overload(options.levels))),
+        (
+            "Stalls that are none",
+            "4,000 samples each of slow requests at independent times; at most 1 % are meant to be called periodic.",
+            "".join(stall_alarms()),
+        ),
     ]
     if not options.without_triton:
         parts.append(

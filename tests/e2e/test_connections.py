@@ -124,6 +124,7 @@ def test_headers_are_on_every_call_and_their_values_nowhere_else(run: Callable, 
         requests = fake.server.requests
     assert ended.code == 0
     assert {request.header("Authorization") for request in requests} == {"Bearer s3cret"}
+    assert '> [0] {"' in ended.stderr
     assert {request.header("X-Two") for request in requests} == {"with:colon"}
     assert {request.path for request in requests} == {
         "/v2",

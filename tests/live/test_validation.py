@@ -96,3 +96,27 @@ def test_sample_looks_at_a_share_of_the_replies(triton, tmp_path):
     data = write(tmp_path / "wrong.json", [np.zeros(4, np.float32)], [np.ones(4, np.float32)])
     words = ("--input-data", data, "--validate-sample", "25%", "--request-count", "40")
     assert "Failed request count: 10 (25.00 %)" in run(triton, "-m", "identity_fp32", *words).stdout
+
+
+@pytest.mark.parametrize("wire", [("-i", "http"), ("-i", "grpc")], ids=" ".join)
+def test_exported_outputs_have_their_values_in_shared_memory_too(triton, wire, tmp_path):
+    seen = []
+    for memory in ("none", "system"):
+        path = tmp_path / f"{memory}.json"
+        words = (
+            "-m",
+            "simple",
+            "--request-count",
+            "3",
+            "--shared-memory",
+            memory,
+            "--profile-export-file",
+            path,
+        )
+        ended = run(triton, *wire, *map(str, words))
+        assert ended.code == 0, ended.stderr
+        assert ("only the inputs are in shared memory" in ended.stderr) == (memory == "system")
+        (level,) = json.loads(path.read_text())["experiments"]
+        seen.append([(row["request_inputs"], row["response_outputs"]) for row in level["requests"]])
+    assert seen[0] == seen[1]
+    assert all(None not in outputs[0].values() for _, outputs in seen[0])

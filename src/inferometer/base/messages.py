@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ALOUD = 2  # times -v
+LONGEST = 4000  # characters of a message
 
 
 class MessageLog:
@@ -22,6 +23,22 @@ class MessageLog:
 
 
 MESSAGES = MessageLog()
+
+
+def body_text(body: bytes | bytearray | memoryview, json_length: int | None = None) -> str:
+    """A body as it is shown: its JSON or text without secrets, and the size of the binary part behind it."""
+    from inferometer.base.secrets import redacted
+    from inferometer.base.text import printable
+
+    length = len(body) if json_length is None else min(json_length, len(body))
+    try:
+        text = bytes(body[:length]).decode()
+    except UnicodeDecodeError:
+        text, length = "", 0
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}... ({len(text) - LONGEST} more characters)"
+    rest = len(body) - length
+    return printable(redacted(text)) + (f" + {rest} bytes of binary data" if rest else "")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ class Note(Enum):
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
-    NOT_PRECISE = "measure longer with --duration, or ask for less with --precision"
+    NOT_PRECISE = "measure longer with --duration or -n, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
     TIME_LIMIT = "what was measured until then is reported: raise --time-limit, or ask for fewer levels"
     SERVER_GONE = "check that the server still runs, and its log"

@@ -17,20 +17,63 @@ NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
 UNITS = ((1, "ns"), (NS_PER_US, "µs"), (NS_PER_MS, "ms"), (NS_PER_S, "s"))  # of times, in nanoseconds
 
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>us|ms|s|m|h)?")
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+) ?(?P<unit>[a-zµ]*) ?")
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNIT_NAMES = {
+    1e-9: ("ns", "nsec", "nanosecond"),
+    1e-6: ("us", "µs", "usec", "microsecond"),
+    1e-3: ("ms", "msec", "millisecond"),
+    1.0: ("s", "sec", "second"),
+    60.0: ("m", "min", "minute"),
+    3600.0: ("h", "hr", "hour"),
+}
+_SECONDS = {
+    form: scale
+    for scale, names in _UNIT_NAMES.items()
+    for name in names
+    for form in ((name, f"{name}s") if (name.isascii() and len(name) > 2) or name == "hr" else (name,))
+}
 
 
 def parse_duration_ns(text: str, option: str) -> int:
-    """Nanoseconds of `90`, `90s`, `1.5m`, `250ms`; a bare number means seconds."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    """Nanoseconds of `90`, `90s`, `1.5m`, `250ms`, `1m30s` or `10 sec`; a bare number means seconds."""
+    seconds = _maybe_seconds(text)
+    if seconds is None:
+        remedy = "write a number and a unit, such as 500ms, 10s, 2m or 1m30s"
         raise UsageError(
-            f"{option} needs a duration, but got '{text}'",
-            remedy="write a number and a unit, such as 500ms, 10s or 2m",
+            f"{option} needs a duration, but got '{text}'", remedy=_meant_duration(text, option) or remedy
         )
-    return round(float(match["number"]) * _SECONDS[match["unit"] or "s"] * NS_PER_S)
+    return round(seconds * NS_PER_S)
+
+
+def _maybe_seconds(text: str) -> float | None:
+    body = text.strip()
+    # M is for months or millions: nobody can tell.
+    word, total, last = body if re.search(r"\dM$", body) else body.lower(), 0.0, math.inf
+    while word:
+        match = _DURATION.match(word)
+        if match is None or (not match["unit"] and (total or match.end() < len(word))):
+            return None
+        scale = _SECONDS.get(match["unit"] or "s")
+        if scale is None or scale >= last:  # 30s1m is more likely a slip than 90 s
+            return None
+        total, last, word = total + float(match["number"]) * scale, scale, word[match.end() :]
+    return total if body else None
+
+
+def _meant_duration(text: str, option: str) -> str:
+    """What to write instead, where that can be guessed."""
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock is not None:
+        hours, minutes, seconds = clock[1], clock[2], clock[3]
+        units = (hours, "h"), (minutes, "m"), (seconds, "s")
+        words = "".join(f"{part.lstrip('0')}{unit}" for part, unit in units if part and part.strip("0."))
+        return f"write {option} {words or '10s'}"
+    for changed in (text.replace(",", "."), text.lower()):
+        if changed != text and _maybe_seconds(changed) is not None:
+            return f"write {option} {changed}"
+    return ""
 
 
 def parse_share(text: str, option: str) -> float:

@@ -139,7 +139,8 @@ def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> Expected
 
 
 def of_curve(path: str, data: bytes) -> ExpectedTraffic:
-    """A row for each change of the rate; the last one lasts as long as the one before it."""
+    """A row for each change of the rate. The last one lasts as long as the one before it, and of times within one day
+    no longer than 24 hours after the first."""
     lines = [line for line in split_lines(data, path) if line.strip()]
     header = _header(lines[0])
     rows = [_curve_row(path, number, line, header) for number, line in enumerate(lines[1:], start=2)]
@@ -149,7 +150,9 @@ def of_curve(path: str, data: bytes) -> ExpectedTraffic:
         )
     starts = _ascending(path, [time for time, _ in rows])
     lengths = [after - before for before, after in pairwise(starts)]
-    lengths.append(lengths[-1] if lengths else RATE_S)
+    last_s = lengths[-1] if lengths else RATE_S
+    day_left_s = starts[0] + DAY_S - starts[-1]
+    lengths.append(min(last_s, day_left_s) if day_left_s > 0 else last_s)
     if not any(rate for _, rate in rows):
         raise UsageError(f"the curve '{path}' has no traffic", remedy="give a rate above 0 in some row")
     stretches = tuple(

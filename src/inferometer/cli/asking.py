@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
+from inferometer.base.units import plain_number
 from inferometer.options.command_line import OWN, WORDS, own_options
 from inferometer.options.measuring import MeasureOptions
 from inferometer.options.options import AUTO, DURATION_S, REQUEST_TIMEOUT_S, Options
@@ -25,12 +26,29 @@ def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
             )
         found["url"] = (addresses or words)[0]
         words.remove(found["url"])
+    _refuse_numbers(words, found)
     for word in words:
         if _is_surely_address(word):
             raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
         if found.setdefault("model", word) != word:
             raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
     return found
+
+
+def _refuse_numbers(words: Sequence[str], found: Mapping[str, Any]) -> None:
+    """Numbers beside the model are values of an option, written without commas or without their option."""
+    numbers = [word for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
+    if not numbers or (len(numbers) == len(words) == 1 and "model" not in found):
+        return
+    levels = {"concurrency": "-c", "request_rate": "-r"}
+    given = next((name for name in levels if name in found), None)
+    remedy = "write the option before its number, such as -c 8, -r 100 or -d 10s"
+    if given is not None:
+        listed = ",".join(
+            (plain_number(found[given].start).replace(",", ""), *(word.rstrip(",") for word in numbers))
+        )
+        remedy = f"several levels are written with commas: {levels[given]} {listed}"
+    raise UsageError(f"The argument '{numbers[0]}' belongs to no option", remedy=remedy)
 
 
 def addresses_of(words: Sequence[str], *, is_known: bool = False) -> list[str]:

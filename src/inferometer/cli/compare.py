@@ -47,7 +47,9 @@ COMMAND = Command(
     takes_words=True,
 )
 _REPORTING = (*FORMS, "quiet", "max_error_rate")
-OF_SAVED = frozenset((WORDS, f"{OWN}fail_if", f"{OWN}force", "store", *_REPORTING))
+OF_SAVED = frozenset(
+    (WORDS, f"{OWN}fail_if", f"{OWN}force", f"{OWN}allow_inconclusive", "store", *_REPORTING)
+)
 """The fields that have a meaning for saved results."""
 
 
@@ -65,6 +67,7 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 
 
 def run(given: dict[str, Any], keeper: "Keeper") -> int:
+    from inferometer.compare.comparison import UNDECIDED
     from inferometer.compare.gates import Terms, parse_gates
     from inferometer.report.saved import consistent
 
@@ -85,7 +88,10 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     with consistent(*names) if names else nullcontext():
         deliver(comparison, reports, outputs)
     outputs.settle()
-    return interrupted_code() if is_interrupted else comparison.exit_code
+    if is_interrupted:
+        return interrupted_code()
+    is_open = comparison.outcome == UNDECIDED and own.allow_inconclusive
+    return 0 if is_open else comparison.exit_code
 
 
 def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import measure_options
-from inferometer.cli.reporting import exit_code, progress_shown
+from inferometer.cli.reporting import allowed, exit_code, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, Command, own_options
 from inferometer.options.commands import DIAGNOSE_REFUSED, DIAGNOSED_S, DiagnoseOptions
@@ -74,7 +74,8 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
         raise outcome.error
     if progress.is_interrupted():
         return interrupted_code()
-    return exit_code(diagnosis.results[0], options.max_error_rate)
+    code = exit_code(diagnosis.results[0], options.max_error_rate)
+    return code or allowed(ruling_code(diagnosis.ruling), is_allowed=own.allow_inconclusive)
 
 
 def _write_configs(configs: "Mapping[str, Config]", folder: Path) -> None:

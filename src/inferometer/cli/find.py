@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.messages import messages_shown
 from inferometer.cli.asking import measure_options
-from inferometer.cli.reporting import run_and_report
+from inferometer.cli.reporting import allowed, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import Command, own_options
 from inferometer.options.finding import FIND_REFUSED, FindOptions
 from inferometer.options.options import MODERN, Options
 from inferometer.report.delivery import check_outputs
+from inferometer.stats.verdict import EXIT_INCONCLUSIVE
 
 if TYPE_CHECKING:
     from inferometer.stats.result import Result
@@ -53,12 +54,18 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
     own, options = _asked(given)
     goal = goal_of(own, options)
-    keeper.about(url=options.url or "", model=options.model)
+    keeper.about(url=options.url or "", model=options.model, slo=options.slo)
     with messages_shown(options.verbose):
         check_outputs(options)
         setup = prepare(options, command="find")
-        return run_and_report(setup, keeper, partial(run_find, setup, goal), _exit_code)
+        code = run_and_report(setup, keeper, partial(run_find, setup, goal), find_code)
+        return allowed(code, is_allowed=own.allow_inconclusive)
 
 
-def _exit_code(result: "Result") -> int:
-    return 0 if result.finding is not None and result.finding.value > 0 else NOT_FOUND
+def find_code(result: "Result") -> int:
+    """0 where a load meets the SLO, 1 where none does, and another where the lightest load is not decided."""
+    finding = result.finding
+    if finding is not None and finding.value > 0:
+        return 0
+    is_open = finding is not None and finding.judged and not finding.is_broken_at_once
+    return EXIT_INCONCLUSIVE if is_open else NOT_FOUND

@@ -44,6 +44,7 @@ COMMAND = Command(
 
 
 def run(given: dict[str, Any]) -> int:
+    from inferometer.compare.comparison import UNDECIDED
     from inferometer.compare.gates import parse_gates
     from inferometer.report.delivery import check_forms, deliver
 
@@ -63,7 +64,7 @@ def run(given: dict[str, Any]) -> int:
     if not own.no_tags:
         _tag(store, judged_runs, check)
     outputs.settle()
-    return check.exit_code
+    return 0 if own.allow_inconclusive and check.outcome == UNDECIDED else check.exit_code
 
 
 def _store(given: Path | None) -> "Store":
@@ -238,7 +239,12 @@ def _check(
         accepted_id=accepted[-1] if accepted else "",
     )
     return judged(
-        runs, gates, most=own.runs, notes=notes, problems=[p for row in new for p in _problems(row)]
+        runs,
+        gates,
+        most=own.runs,
+        matters_percent=None if own.matters is None else own.matters * 100,
+        notes=notes,
+        problems=[p for row in new for p in _problems(row)],
     )
 
 

@@ -9,9 +9,9 @@ from inferometer.base.messages import messages_shown
 from inferometer.base.signals import interrupted_code
 from inferometer.base.writing import Outputs
 from inferometer.cli.asking import addresses_of, measure_options
-from inferometer.cli.reporting import progress_shown
+from inferometer.cli.reporting import allowed, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
-from inferometer.options.command_line import WORDS, Command, own_options
+from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.mixing import INTERFERE_REFUSED, InterfereOptions
 from inferometer.options.options import AUTO, MODERN, Options
 from inferometer.report.delivery import check_outputs, deliver
@@ -51,6 +51,7 @@ def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
 def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.compare.interfere import interfere
 
+    is_allowed = bool(given.get(f"{OWN}allow_inconclusive"))
     request = _request(given)
     options = request.options
     check_outputs(options)
@@ -67,7 +68,9 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     outputs.settle()
     if progress.is_interrupted():
         return interrupted_code()
-    return PeerError.exit_code if found.problems else 0
+    if found.problems:
+        return PeerError.exit_code
+    return allowed(ruling_code(found.ruling), is_allowed=is_allowed)
 
 
 def _request(given: dict[str, Any]) -> "InterfereRequest":

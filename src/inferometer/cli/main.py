@@ -87,6 +87,8 @@ def _run(words: list[str]) -> int:
         remedy = f"did you mean '{close}'?" if close else f"the commands are {', '.join(COMMANDS)}"
         if name in OTHER_TOOLS:
             remedy = f"write inferometer measure {shlex.join(rest)}".rstrip()
+        if name.startswith("-"):
+            raise UsageError(f"'{name}' stands before the command", remedy=_command_first(words))
         if is_address(name):
             remedy = f"an address is measured with: inferometer measure {shlex.join(words)}"
         raise UsageError(f"there is no command '{name}'", remedy=remedy)
@@ -97,6 +99,13 @@ def _run(words: list[str]) -> int:
     if name in ABOUT:
         return _tell(name, rest)
     return _run_command(name, rest)
+
+
+def _command_first(words: list[str]) -> str:
+    """The same words with the command in its place; without one it is `measure`."""
+    named = next((word for word in words if word in COMMANDS), "")
+    rest = [word for word in words if word != named]
+    return f"the command comes first: inferometer {named or 'measure'} {shlex.join(rest)}"
 
 
 def _run_command(name: str, words: list[str]) -> int:
@@ -119,7 +128,9 @@ def _run_command(name: str, words: list[str]) -> int:
         else:
             code = module.run(given)
     except UsageError as error:
-        to_stderr(f"{command.program}: {in_own_words(str(error), command)}")
+        from inferometer.cli.shell import redirected
+
+        to_stderr(f"{command.program}: {in_own_words(str(error), command)}{redirected(words)}")
         return command.usage_code
     return code
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.text import to_stderr
 from inferometer.cli.asking import asked_load
-from inferometer.cli.reporting import exit_code, run_and_report
+from inferometer.cli.reporting import allowed, exit_code, run_and_report
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, Command
 from inferometer.options.measuring import MeasureOptions
@@ -79,12 +79,14 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.measure.prepare import OWN_HABITS, prepare
     from inferometer.measure.run import run as measure
 
+    is_allowed = bool(given.pop(f"{OWN}allow_inconclusive", False))
     if f"{OWN}scenario" in given:
         from inferometer.cli.scenario import run_given
 
-        return run_given(given, keeper)
+        return allowed(run_given(given, keeper), is_allowed=is_allowed)
     options, models = asked_load(given)
-    keeper.about(url=options.url or "", model=",".join(row.model for row in models) or options.model)
+    names = ",".join(row.model for row in models) or options.model
+    keeper.about(url=options.url or "", model=names, slo=options.slo)
     with messages_shown(options.verbose):
         check_outputs(options)
         if len(models) > 1:
@@ -92,4 +94,5 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
         else:
             setup = prepare(options, command="measure", habits=OWN_HABITS)
         code_of = partial(exit_code, max_error_rate=options.max_error_rate)
-        return run_and_report(setup, keeper, partial(measure, setup), code_of)
+        code = run_and_report(setup, keeper, partial(measure, setup), code_of)
+        return allowed(code, is_allowed=is_allowed)

@@ -11,6 +11,7 @@ from inferometer.base.signals import interrupted_code
 from inferometer.base.text import to_stderr
 from inferometer.base.writing import Outputs
 from inferometer.report.delivery import deliver, is_stdout
+from inferometer.stats.verdict import EXIT_INCONCLUSIVE, INCONCLUSIVE, Ruling
 
 if TYPE_CHECKING:
     from inferometer.measure.journal import RequestJournal
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from inferometer.store.keeper import Keeper
 
 TOO_MANY_FAILURES = 1
-PROMISE_BROKEN = 4
+SLO_BROKEN = 4
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
     """A run that was given up or not answered is no success, whatever share of its requests failed.
 
-    A broken promise comes last: the others say that the run itself went wrong. The page `exit-codes` has this order.
+    A broken SLO comes last but for one that is undecided: the others say that the run itself went wrong. The page
+    `exit-codes` has this order.
     """
     from inferometer.base.notes import Note
 
@@ -39,9 +41,8 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
     if any(level.is_given_up for level in levels):
         return PeerError.exit_code
-    if any(level.is_cut_short for level in levels) or any(
-        remark.note is Note.WORKER_LOST for remark in result.remarks
-    ):
+    is_short = any(level.is_cut_short or level.has_remark(Note.CLIENT_LOST) for level in levels)
+    if is_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return LocalError.exit_code
     if is_unanswered:
         return PeerError.exit_code
@@ -49,7 +50,19 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
         return interrupted_code()
     if result.fails_too_often(max_error_rate):
         return TOO_MANY_FAILURES
-    return PROMISE_BROKEN if result.breaks_promise else 0
+    if result.breaks_promise:
+        return SLO_BROKEN
+    return EXIT_INCONCLUSIVE if result.leaves_promise_open else 0
+
+
+def ruling_code(ruling: Ruling) -> int:
+    """Of a command that answers a question and fails nothing: only an answer that is not known stands out."""
+    return EXIT_INCONCLUSIVE if ruling == INCONCLUSIVE else 0
+
+
+def allowed(code: int, *, is_allowed: bool) -> int:
+    """The exit code of a command, with that of an inconclusive verdict replaced where the user said so."""
+    return 0 if is_allowed and code == EXIT_INCONCLUSIVE else code
 
 
 def run_and_report(

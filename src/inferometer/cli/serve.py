@@ -26,6 +26,8 @@ COMMAND = Command(
 
 def run(given: dict[str, Any]) -> int:
     from inferometer.server.embedded import EmbeddedTriton
+    from inferometer.server.guarded import empty_log
+    from inferometer.server.wheel import find_wheel
 
     asked = own_options(given, ServeOptions)
     if asked.models and asked.model_repository:
@@ -35,6 +37,8 @@ def run(given: dict[str, Any]) -> int:
         )
     ports = (asked.http_port, asked.grpc_port, asked.metrics_port)
     http, grpc, metrics = (_choose(port, usual) for port, usual in zip(ports, USUAL_PORTS, strict=True))
+    find_wheel()  # before any warning: without the wheel nothing else matters
+    empty_log(asked.log_file)
     stop = threading.Event()
 
     def end(number: int, frame: object) -> None:

@@ -12,7 +12,7 @@ from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
 from inferometer.base.writing import Outputs, writable, write_file
 from inferometer.cli.asking import addresses_of, measure_options
-from inferometer.cli.reporting import progress_shown
+from inferometer.cli.reporting import allowed, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.commands import TUNE_REFUSED, TuneOptions
@@ -59,7 +59,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     _check_output(own.output, settings)
     if own.fresh:
         remove(own.journal)
-    keeper.about(url=own.url or "", model=own.model)
+    keeper.about(url=own.url or "", model=own.model, slo=own.slo)
     with progress_shown(options.verbose, is_quiet=options.quiet) as progress:
         (study,) = studies(settings, keeper.watching(progress))
     keeper.save(study)
@@ -71,7 +71,9 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     outputs.settle()
     if progress.is_interrupted():
         return interrupted_code()
-    return 0 if found is not None and found.does_pass else NOT_FOUND
+    if found is None or not found.does_pass:
+        return NOT_FOUND
+    return allowed(ruling_code(found.ruling), is_allowed=own.allow_inconclusive)
 
 
 def _age_s() -> float:

@@ -46,7 +46,7 @@ class Difference:
     base: float  # infer/s or ns
     value: float
     percent: Estimate  # of the baseline's figure; positive is more, whether that is good or bad
-    verdict: str  # FASTER, SLOWER or NO_DIFFERENCE
+    verdict: str  # FASTER, SLOWER, NO_DIFFERENCE or INCONCLUSIVE
     reason: str = ""  # why there is no interval
 
 
@@ -91,7 +91,7 @@ class Contrast:
 
     variant: str
     levels: tuple[LevelDifference, ...]
-    verdict: str  # FASTER, SLOWER, NO_DIFFERENCE or MIXED
+    verdict: str  # FASTER, SLOWER, NO_DIFFERENCE, INCONCLUSIVE or MIXED
     outputs: tuple[OutputSimilarity, ...] = ()
     outputs_note: str = ""  # why outputs were not compared
 

@@ -2,13 +2,15 @@
 
 Both variants were measured in every round, in the one order and then in the other, so noise of the machine affects
 both equally. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
-spread of those over the rounds. Four choices:
+spread of those over the rounds. Five choices:
 
 * A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
   that drift, and is taken out.
 * A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
   one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
 * Neighbouring rounds may resemble each other; then they tell less than their number says, and the interval widens.
+* The change itself is that of the figures over all rounds, which is what tables and charts show; the interval is
+  widened to reach it, so that no claim contradicts them.
 * With many figures, one of them shows a difference by chance. So every interval is wide enough for all of them
   to hold together (Bonferroni): the share of wrong ones is divided among them.
 """
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import (
     FASTER,
+    INCONCLUSIVE,
     MIXED,
     NO_DIFFERENCE,
     SLOWER,
@@ -34,6 +37,7 @@ from inferometer.stats.figures import Metric, named
 from inferometer.stats.intervals import allowed, correlation, relative_difference, student_t
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
+from inferometer.stats.verdict import NOT_SHOWN, SHOWN, rule_either_way
 
 CONFIDENCE = 0.98  # of all intervals of a comparison together
 TRIMMED = 0.2  # share cut off at either end
@@ -115,11 +119,12 @@ def headline_metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metr
     return tuple(row for name in (THROUGHPUT, *(f"p{p}" for p in wanted)) if (row := named(name)) is not None)
 
 
-def _verdict(metric: Metric, percent: Estimate) -> str:
-    """What the interval shows."""
-    if percent.limits is None or percent.limits[0] <= 0 <= percent.limits[1]:
-        return NO_DIFFERENCE
-    return FASTER if (percent.limits[0] > 0) == metric.is_higher_better else SLOWER
+def difference_verdict(metric: Metric, percent: Estimate) -> str:
+    """What the interval shows: a direction, that no difference matters, or nothing."""
+    ruling = rule_either_way(percent).ruling
+    if ruling != SHOWN or percent.low is None:
+        return NO_DIFFERENCE if ruling == NOT_SHOWN else INCONCLUSIVE
+    return FASTER if (percent.low > 0) == metric.is_higher_better else SLOWER
 
 
 def of_turns(
@@ -131,17 +136,26 @@ def of_turns(
 
 
 def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, looks: int) -> Difference:
-    whole = _figure(metric, base, range(rounds))
+    whole, value = (_figure(metric, series, range(rounds)) for series in (base, other))
+    change = (value / whole - 1) * 100 if whole else 0.0
     blocks = _blocks(metric, base, other, rounds)
     if len(blocks) < FEWEST:
         few = f"only {rounds} rounds" if rounds < FEWEST else f"needs {FEWEST * metric.need} requests"
-        value = _figure(metric, other, range(rounds))
-        change = Estimate((value / whole - 1) * 100 if whole else 0.0)
-        return Difference(metric.short, whole, value, change, NO_DIFFERENCE, few)
+        return Difference(metric.short, whole, value, Estimate(change), INCONCLUSIVE, few)
     pairs = [[_figure(metric, series, block) for block in blocks] for series in (base, other)]
-    percent = paired_percent(pairs[0], pairs[1], looks)
-    value = whole * (1 + percent.value / 100)
-    return Difference(metric.short, whole, value, percent, _verdict(metric, percent))
+    percent = with_measured(paired_percent(pairs[0], pairs[1], looks), change)
+    return Difference(metric.short, whole, value, percent, difference_verdict(metric, percent))
+
+
+def with_measured(percent: Estimate, change: float) -> Estimate:
+    """The change that both figures show, as every table and chart has them, with an interval that reaches it.
+
+    Stalls of the machine pull the figures of a whole run away from what most rounds show. Then the rounds alone must
+    not claim a difference that the figures contradict.
+    """
+    if percent.low is None or percent.high is None:
+        return Estimate(change)
+    return Estimate(change, min(percent.low, change), max(percent.high, change))
 
 
 def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) -> list[range]:
@@ -180,7 +194,7 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
             continue
         percent = unpaired_percent(one, two, looks)
         reason = "too few requests for an interval" if percent.low is None else ""
-        verdict = _verdict(metric, percent)
+        verdict = difference_verdict(metric, percent)
         found.append(Difference(metric.short, one.value, two.value, percent, verdict, reason))
     return tuple(found)
 
@@ -200,10 +214,14 @@ def _times(percent: float, sign: int) -> float:
 
 def overall(levels: Sequence[LevelDifference]) -> str:
     """One word for a variant: what its figures show at any level."""
-    shown = {difference.verdict for level in levels for difference in level.differences} - {NO_DIFFERENCE}
-    if shown == {FASTER, SLOWER}:
+    found = {difference.verdict for level in levels for difference in level.differences}
+    shown = found & {FASTER, SLOWER}
+    if len(shown) == 2:
         return MIXED
-    return shown.pop() if shown else NO_DIFFERENCE
+    if shown:
+        return shown.pop()
+    first = {row.verdict for level in levels if (row := headline(level)) is not None}
+    return NO_DIFFERENCE if NO_DIFFERENCE in first else INCONCLUSIVE
 
 
 def headline(level: LevelDifference) -> Difference | None:

@@ -23,6 +23,8 @@ from inferometer.compare.comparison import (
 )
 from inferometer.stats.figures import OUTPUT_METRICS, Metric, Source, named
 from inferometer.stats.measurement import Level
+from inferometer.stats.promises import INSIDE
+from inferometer.stats.verdict import NOT_SHOWN, SHOWN, percent_words, rule
 
 _WORDS = re.compile(r"\s*(?P<name>[^\s<>=]*)\s*(?P<sign>[<>]?=?)\s*(?P<limit>.*?)\s*")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -142,13 +144,12 @@ def _of_difference(gate: Gate, level: LevelDifference, found: Difference) -> tup
     percent = found.percent
     where = f"at {_where(level)}"
     if percent.limits is None:
-        return INCONCLUSIVE, f"{percent.value:+,.1f} % without an interval {where}: {found.reason}"
-    low, high = percent.limits
-    words = f"{percent.value:+,.1f} % ({low:+,.1f} to {high:+,.1f}) {where}"
-    beyond = [gate.is_beyond(end) for end in (low, high)]
-    if all(beyond):
-        return FAILED, words
-    return (INCONCLUSIVE, f"{words}: the limit lies inside the interval") if any(beyond) else (PASSED, words)
+        return INCONCLUSIVE, f"{percent_words(percent)} without an interval {where}: {found.reason}"
+    words = f"{percent_words(percent)} {where}"
+    ruling = rule(percent, limit=gate.limit, is_above=gate.is_above).ruling
+    if ruling == NOT_SHOWN:
+        return PASSED, words
+    return (FAILED, words) if ruling == SHOWN else (INCONCLUSIVE, f"{words}: {INSIDE}")
 
 
 def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]]:

@@ -17,9 +17,11 @@ from inferometer.base.units import duration as time_words
 from inferometer.compare.differences import CONFIDENCE, headline_metrics, of_turns
 from inferometer.compare.interference import (
     BANDWIDTH,
+    CLIENT,
     CORES,
     FRONT,
     GPU,
+    HIDDEN,
     NOTHING,
     QUEUE,
     UNKNOWN,
@@ -117,7 +119,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
         problems = session.measure(duration_ns, watcher)
     whole = session.together
     rounds = min(len(turns.windows) for turns in session.all_turns)
-    models = tuple(session.model(number) for number in range(len(setups))) if rounds else ()
+    models = session.models() if rounds else ()
     return Interference(
         tool=f"inferometer {inferometer.__version__}",
         started_at=started_at,
@@ -247,29 +249,37 @@ class _Session:
                 return f"'{self.names[number]}' gave no good answer in {time_words(length_ns)}{failed}"
         return ""
 
-    def model(self, number: int) -> SharedModel:
+    def _model(self, number: int) -> SharedModel:
         setup, alone = self.setups[number], self._series(number, self.all_turns[number])
         together = self._series(number, self.together)
         metrics = headline_metrics(setup.options.percentile)
         looks = len(metrics) * len(self.setups)
         rows = of_turns(alone, together, metrics, looks)
         times = [_server_times(setup, series) for series in (alone, together)]
-        uses = _use(self.all_turns[number].hosts), _use(self.together.hosts)
-        found = SharedModel(
+        return SharedModel(
             name=self.names[number],
             model=setup.model.name,
             url=str(setup.result.server["url"]),
             alone=self._figures(setup, number, alone),
             together=self._figures(setup, number, together),
             differences=rows,
-            use=uses[0],
+            use=_use(self.all_turns[number].hosts),
             server_alone=times[0],
             server_together=times[1],
             contends_for=UNKNOWN,
             reason="",
         )
-        resource, reason = contention(found, uses[1])
-        return replace(found, contends_for=resource, reason=reason)
+
+    def models(self) -> tuple[SharedModel, ...]:
+        """All of them, each with what it contends for."""
+        found = [self._model(number) for number in range(len(self.setups))]
+        use, work = _use(self.together.hosts), more_work(found, _use(self.together.hosts))
+        rows = []
+        for row in found:
+            seen = Evidence(use, work, sum(other.url == row.url for other in found) > 1)
+            resource, reason = contention(row, seen)
+            rows.append(replace(row, contends_for=resource, reason=reason))
+        return tuple(rows)
 
     def _series(self, number: int, turns: _Turns) -> TurnSeries:
         """The turns of one model."""
@@ -332,35 +342,67 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
         cores=hosts[0].cores,
         busy=mean([use.busy for use in hosts]) or 0.0,
         server_cores=mean([use.server for use in hosts]),
-        waiting=mean([sum(row.waiting for row in use.models.values()) for use in hosts]) or 0.0,
+        waiting=mean([use.server_waiting for use in hosts]) or 0.0,
         gpu_share=mean([use.gpu_share for use in hosts]),
         gpu_memory_share=mean(memory),
+        others=mean([use.others for use in hosts]),
+        client_waiting=mean([use.ours.waiting for use in hosts]) or 0.0,
     )
 
 
-def contention(found: SharedModel, use: SharedUse | None) -> tuple[str, str]:
-    """What a model contends for with the others, as far as the figures show it, and which figures these are."""
+def more_work(models: Sequence[SharedModel], use: SharedUse | None) -> float | None:
+    """Cores that the servers used together beyond what the same requests cost alone; None where it cannot be seen."""
+    if use is None or use.server_cores is None:
+        return None
+    expected = 0.0
+    for row in models:
+        if row.use is None or row.use.server_cores is None or not row.alone.infer_per_s.value:
+            return None
+        expected += row.use.server_cores * row.together.infer_per_s.value / row.alone.infer_per_s.value
+    return use.server_cores - expected
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen while all models were loaded together, beside the figures of one of them."""
+
+    use: SharedUse | None
+    more_work: float | None = None  # cores that the servers used beyond what the same requests cost alone
+    shares_server: bool = True  # another model is at the same address
+
+
+def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
+    """What a model contends for with the others, and the figures that show it.
+
+    A resource is the cause only if the models themselves ran short of it: run-queue waits, CPU time or queueing must
+    account for most of what a request takes longer. A machine that other programs keep busy proves nothing, since it
+    was as busy while the model was alone.
+    """
     if not found.is_slowed:
         return NOTHING, "no figure is worse than alone"
-    alone, together = found.server_alone, found.server_together
     slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
-    if alone is None or together is None or slower_ns <= 0:
-        resource, reason = _by_machine(found.use, use)
-        return resource, reason or "the server does not tell where its time goes"
-    queue_ns, compute_ns = together.queue_ns - alone.queue_ns, together.compute_ns - alone.compute_ns
-    parts = {"queue": queue_ns, "compute": compute_ns, "rest": slower_ns - queue_ns - compute_ns}
-    largest = max(parts, key=lambda name: parts[name])
-    words = f"of {time_words(slower_ns)} more per request {_part_words(largest, parts[largest])}"
-    if largest == "queue" and queue_ns >= MOST * slower_ns and compute_ns < queue_ns / 2:
-        return QUEUE, f"{words}: requests wait for a free instance while each takes as long as before"
-    resource, reason = _by_machine(found.use, use)
+    if slower_ns <= 0:
+        return UNKNOWN, "requests take no longer on average"
+    # Requests in flight longer than alone, on average (Little's law): comparable with cores that were waited for.
+    extra = slower_ns * found.together.infer_per_s.value / found.together.batch / NS_PER_S
+    words = f"{time_words(slower_ns)} more per request"
+    alone, together = found.server_alone, found.server_together
+    largest = ""
+    if alone is not None and together is not None:
+        queue_ns, compute_ns = together.queue_ns - alone.queue_ns, together.compute_ns - alone.compute_ns
+        parts = {"queue": queue_ns, "compute": compute_ns, "rest": slower_ns - queue_ns - compute_ns}
+        largest = max(parts, key=lambda name: parts[name])
+        words = f"of {words} {_part_words(largest, parts[largest])}"
+        if largest == "queue" and queue_ns >= MOST * slower_ns and compute_ns < queue_ns / 2:
+            return QUEUE, f"{words}: requests wait for a free instance while each takes as long as before"
+    resource, reason = _by_machine(found.use, seen, extra)
     if resource != UNKNOWN:
         return resource, f"{words}; {reason}"
-    if largest == "compute" or compute_ns >= MOST * slower_ns:
-        return BANDWIDTH, f"{words}, while cores were free: caches or memory bandwidth are shared"
-    if largest == "queue":
-        return QUEUE, words
-    return FRONT, f"{words}: neither queue nor compute, so the server's front end or the network"
+    if largest == "rest" and seen.shares_server:
+        return FRONT, f"{words}: neither queue nor compute, so the server's front end or the network"
+    if seen.use is None or seen.use.server_cores is None:
+        return UNKNOWN, f"{words}; the server's machine could not be watched"
+    return HIDDEN, f"{words}, while the servers neither waited for cores nor worked more: a lock or a queue"
 
 
 def _part_words(part: str, ns: int) -> str:
@@ -372,8 +414,9 @@ def _part_words(part: str, ns: int) -> str:
     return f"{time_words(max(ns, 0))} {names[part]}"
 
 
-def _by_machine(alone: SharedUse | None, together: SharedUse | None) -> tuple[str, str]:
-    """What the machine as a whole ran out of."""
+def _by_machine(alone: SharedUse | None, seen: Evidence, extra: float) -> tuple[str, str]:
+    """What the models ran out of on this machine; `extra` is how many more requests are in flight for it."""
+    together = seen.use
     if together is None:
         return UNKNOWN, ""
     if together.gpu_share is not None and together.gpu_share >= BUSY_GPU:
@@ -383,9 +426,18 @@ def _by_machine(alone: SharedUse | None, together: SharedUse | None) -> tuple[st
                 f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
             )
         return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
+    least = max(WAITING, MOST * extra)
+    ours = together.client_waiting - (0.0 if alone is None else alone.client_waiting)
+    if ours >= least:
+        return CLIENT, f"this tool waited for {quantity(ours)} cores more than alone"
     waited = together.waiting - (0.0 if alone is None else alone.waiting)
-    if together.busy >= FULL * together.cores:
-        return CORES, f"{quantity(together.busy)} of {together.cores} cores were busy"
-    if waited >= WAITING:
+    if waited >= least:
         return CORES, f"models waited for {quantity(waited)} cores more than alone"
+    is_full = together.busy >= FULL * together.cores
+    if is_full and (together.server_cores or 0.0) >= MOST * together.busy:
+        busy, cores = quantity(together.server_cores or 0.0), together.cores
+        return CORES, f"the servers used {busy} of {cores} cores, and no core was free"
+    if seen.more_work is not None and seen.more_work >= least:
+        more = quantity(seen.more_work)
+        return BANDWIDTH, f"the same requests took {more} cores more: caches or memory bandwidth are shared"
     return UNKNOWN, ""

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
-from inferometer.compare.comparison import SLOWER, Difference
-from inferometer.stats.measurement import Measurement
+from inferometer.base.units import quantity
+from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
+from inferometer.stats.measurement import CROWDED, Measurement
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 
-CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN = (
+CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT = (
     "cores",
     "GPU",
     "memory bandwidth",
@@ -16,8 +18,10 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN = (
     "front end",
     "nothing",
     "unknown",
+    "something unseen",
+    "this tool",
 )
-"""What models contend for."""
+"""What models contend for. HIDDEN is a lock or queue that no resource shows, CLIENT that this tool was starved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,11 @@ class SharedUse:
     cores: int
     busy: float  # cores
     server_cores: float | None
-    waiting: float  # cores that the models' processes would have used and did not get
+    waiting: float  # cores that the servers' threads would have used and did not get
     gpu_share: float | None = None  # of the busiest GPU
     gpu_memory_share: float | None = None  # of the time, reading or writing its memory
+    others: float | None = None  # cores that other programs kept busy
+    client_waiting: float = 0.0  # cores that this tool would have used and did not get
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,21 @@ class SharedModel:
         """Sharing costs it something, by any figure."""
         return any(row.verdict == SLOWER for row in self.differences)
 
+    def ruling(self, mode: str) -> Ruling:
+        """Whether sharing costs it something: of a load by rate, throughput is given and percentiles decide."""
+        if self.is_slowed:
+            return SHOWN
+        first = self.headline(mode)
+        if first is None:
+            return INCONCLUSIVE
+        loses_below = rule(first.percent, matters=MATTERS_PERCENT, is_above=first.metric != THROUGHPUT).ruling
+        return loses_below if loses_below == NOT_SHOWN else INCONCLUSIVE
+
+    def headline(self, mode: str) -> Difference | None:
+        """The figure that speaks for the model."""
+        rows = [row for row in self.differences if (row.metric == THROUGHPUT) == (mode == "concurrency")]
+        return rows[0] if rows else None
+
 
 @dataclass(frozen=True, slots=True)
 class Interference:
@@ -83,6 +104,20 @@ class Interference:
     use: SharedUse | None  # of the machine, all together
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def busy_machine(self) -> str:
+        """That other programs kept the machine busy; nothing where they did not."""
+        others = None if self.use is None else self.use.others
+        if self.use is None or others is None or others < CROWDED * self.use.cores:
+            return ""
+        return f"Other programs kept {quantity(others)} of this machine's {self.use.cores} cores busy."
+
+    @property
+    def ruling(self) -> Ruling:
+        """Of all models together: one that is slowed is enough, and one that is inconclusive leaves it open."""
+        found = [row.ruling(self.mode) for row in self.models]
+        return min(found, key=(SHOWN, INCONCLUSIVE, NOT_SHOWN).index, default=INCONCLUSIVE)
 
     @property
     def failed_count(self) -> int:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import inferometer
 from inferometer.base.answer_file import notebook_html
-from inferometer.base.units import plain_number
+from inferometer.base.units import plain_number, share
 from inferometer.compare.comparison import (
     EXIT_CODES,
     FAILED,
@@ -26,12 +26,25 @@ from inferometer.stats.expectation import (
     expectation,
     good_parts,
 )
+from inferometer.stats.figures import named
 from inferometer.stats.history import FigureHistory
+from inferometer.stats.level_shift import level_shift
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.promises import INSIDE
 from inferometer.stats.trend import LEAST, TrendPoint
+from inferometer.stats.verdict import SHOWN, percent_words
+from inferometer.stats.verdict import rule as decide
 
 ANY = "worse at all"  # the rule where no condition is given
 AGAIN = "measure once more to be sure"
+STEADIER = "more good runs, longer runs or a quieter machine would help"
+MATTERS_PERCENT = 20.0  # the smallest change that a gate must be able to fail, unless the user says otherwise
+MATTERS_TAIL_PERCENT = 50.0  # the same of high percentiles, which differ more from run to run
+TAIL = 90
+LEVEL_FAILURES = (
+    FALSE_FAILURES / 2
+)  # share of gates that fail by the level of the history although nothing changed
+SUSPECTED = 0.03  # the same of those that are inconclusive
 GOOD = 20  # of the last good runs, that are compared with
 FAILED_TAG, SUSPECTED_TAG, ACCEPTED_TAG = "gate:failed", "gate:suspected", "gate:accepted"
 
@@ -47,7 +60,7 @@ class FigureJudgement:
     found: str  # why, in words
     rule: str  # that was applied: "worse at all", or a condition such as "p99 > +5%"
     percent: Estimate | None  # the change; positive is more, whether that is good or bad
-    visible_percent: float | None  # the least change for the worse with which one run fails
+    visible_percent: float | None  # the smallest change for the worse with which one run fails
     good: tuple[TrendPoint, ...]
     left_out: tuple[str, ...]  # runs of the history that were worse, and were not accepted
     new: tuple[TrendPoint, ...]
@@ -113,6 +126,7 @@ def judged(
     gates: Sequence[Gate] = (),
     *,
     most: int = GOOD,
+    matters_percent: float | None = None,
     notes: Sequence[str] = (),
     problems: Sequence[str] = (),
 ) -> RegressionCheck:
@@ -123,10 +137,8 @@ def judged(
         for row in runs.new
         for gate in ([gate for gate in gates if gate.name == row.figure] if gates else [None])
     ]
-    rows = tuple(
-        _judgement(row, _last(past.get(_key(row)), most), gate, runs.accepted_id, len(pairs))
-        for row, gate in pairs
-    )
+    terms = _Terms(runs.accepted_id, len(pairs), matters_percent)
+    rows = tuple(_judgement(row, _last(past.get(_key(row)), most), gate, terms) for row, gate in pairs)
     return RegressionCheck(
         tool=f"inferometer {inferometer.__version__}",
         started_at=max((point.started_at for row in runs.new for point in row.points), default=""),
@@ -142,6 +154,23 @@ def judged(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What all figures of a check are judged by."""
+
+    accepted_id: str
+    looks: int  # figures and loads that share the rate of false failures
+    matters_percent: float | None
+
+    def matters(self, figure: str) -> float:
+        """The smallest change of a figure that a gate must be able to fail."""
+        if self.matters_percent is not None:
+            return self.matters_percent
+        metric = named(figure)
+        is_tail = metric is not None and (metric.percentile or 0) >= TAIL
+        return MATTERS_TAIL_PERCENT if is_tail else MATTERS_PERCENT
+
+
 def _key(history: FigureHistory) -> tuple[str, str, float, str]:
     return history.variant, history.mode, history.value, history.figure
 
@@ -151,11 +180,11 @@ def _last(history: FigureHistory | None, most: int) -> tuple[TrendPoint, ...]:
 
 
 def _judgement(
-    new: FigureHistory, past: tuple[TrendPoint, ...], gate: Gate | None, accepted_id: str, looks: int
+    new: FigureHistory, past: tuple[TrendPoint, ...], gate: Gate | None, terms: _Terms
 ) -> FigureJudgement:
-    accepted = next((place for place, point in enumerate(past) if point.run_id == accepted_id), 0)
+    accepted = next((place for place, point in enumerate(past) if point.run_id == terms.accepted_id), 0)
     parts = good_parts(past, is_higher_better=new.is_higher_better, accepted=accepted)
-    expected = expectation(parts, looks=looks)
+    expected = expectation(parts, looks=terms.looks)
     good = tuple(point for part in parts for point in part)
     left_out = tuple(point.run_id for point in past if point not in good)
     rule = ANY if gate is None else gate.text
@@ -172,13 +201,41 @@ def _judgement(
             row, found=f"{FEWEST_GOOD} good runs are needed to judge one, and there are {len(good)}"
         )
     is_above = not new.is_higher_better if gate is None else gate.is_above
-    change = _Change(expected, new.points, 1 if is_above else -1, 0.0 if gate is None else gate.limit)
+    sign = 1 if is_above else -1
+    limit, matters = (0.0, terms.matters(new.figure)) if gate is None else (gate.limit, 0.0)
+    change = _Change(expected, new.points, sign, limit, matters)
     outcome, remark = change.outcome(is_any=gate is None)
-    visible = math.expm1((1 if is_above else -1) * expected.decisive) * 100
+    visible = change.visible_percent
     if outcome == FAILED:
         remark = f"all of it beyond {rule}" if gate is not None else _beyond(len(new.points), visible)
-    found = f"{_percent_words(change.percent)} at {_load(new)}{f': {remark}' if remark else ''}"
-    return replace(row, outcome=outcome, found=found, percent=change.percent, visible_percent=visible)
+    found = f"{percent_words(change.percent)} at {_load(new)}{f': {remark}' if remark else ''}"
+    row = replace(row, outcome=outcome, found=found, percent=change.percent, visible_percent=visible)
+    if outcome == FAILED or not good:
+        return row
+    first = past.index(parts[-1][0])
+    return _by_level(row, past[first:], sign, limit, terms)
+
+
+def _by_level(
+    row: FigureJudgement, past: Sequence[TrendPoint], sign: int, limit: float, terms: _Terms
+) -> FigureJudgement:
+    """A change too small for one run to show, or one that earlier runs of the history share, is seen in its level."""
+    rate = LEVEL_FAILURES / terms.looks
+    points = (*past, *row.new)
+    shift = level_shift([math.log(point.value) for point in points], len(row.new), sign=sign, rate=rate)
+    if shift is None or shift.chance > SUSPECTED / terms.looks:
+        return row
+    is_beyond = decide(shift.percent, limit=limit, is_above=sign > 0).ruling == SHOWN
+    if (row.rule == ANY and abs(math.log1p(shift.percent.value / 100)) <= LEAST) or not is_beyond:
+        return row
+    recent = len(points) - shift.start
+    where = f"{percent_words(shift.percent)} at {_load(row)} since run {points[shift.start].run_id}"
+    found = f"{where}: {recent} runs against the {shift.start} before"
+    if shift.chance > rate or not shift.is_clear:
+        return replace(
+            row, outcome=INCONCLUSIVE, percent=shift.percent, found=f"{found}, suspicious; {AGAIN}"
+        )
+    return replace(row, outcome=FAILED, percent=shift.percent, found=found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +246,11 @@ class _Change:
     new: tuple[TrendPoint, ...]
     sign: int  # 1 where more than the limit fails, -1 where less does
     limit: float  # percent
+    matters: float  # percent beyond the limit
+
+    @property
+    def visible_percent(self) -> float:
+        return math.expm1(self.sign * self.expected.decisive) * 100
 
     @property
     def percent(self) -> Estimate:
@@ -209,9 +271,23 @@ class _Change:
             return FAILED, ""
         if is_worth and is_single and beyond[0] > self.expected.unusual:
             return INCONCLUSIVE, f"suspicious, but a single run can be so by chance; {AGAIN}"
-        if is_any or sum(beyond) / len(beyond) < -self.expected.margin(len(beyond)):
+        if not is_any:
+            is_inside = sum(beyond) / len(beyond) < -self.expected.margin(len(beyond))
+            return (PASSED, "") if is_inside else (INCONCLUSIVE, INSIDE)
+        return self._power(is_worth=is_worth)
+
+    def _power(self, *, is_worth: bool) -> tuple[str, str]:
+        """Passed only where a change that matters would have been seen."""
+        visible = self.visible_percent
+        found = decide(self.percent, matters=self.matters, is_above=self.sign > 0, detectable=visible)
+        # One usual run among several clears the others: chance spoils single runs.
+        is_each_worse = min(self.sign * size for size in self._sizes()) > self.expected.unusual / 2
+        if found.ruling == SHOWN and is_worth and is_each_worse:
+            return INCONCLUSIVE, f"suspicious; {AGAIN}"
+        if found.ruling != INCONCLUSIVE and abs(visible) <= self.matters:
             return PASSED, ""
-        return INCONCLUSIVE, "the limit lies inside the interval"
+        seen = f"only a change of {share(abs(visible) / 100)} or more" if abs(visible) < 1000 else "no change"
+        return INCONCLUSIVE, f"{seen} would fail, so a pass would mean nothing; {STEADIER}"
 
 
 def _beyond(runs: int, visible_percent: float) -> str:
@@ -223,10 +299,5 @@ def _beyond(runs: int, visible_percent: float) -> str:
     )
 
 
-def _percent_words(percent: Estimate) -> str:
-    low, high = percent.limits or (percent.value, percent.value)
-    return f"{percent.value:+,.1f} % ({low:+,.1f} to {high:+,.1f})"
-
-
-def _load(row: FigureHistory) -> str:
+def _load(row: FigureHistory | FigureJudgement) -> str:
     return f"{row.mode.replace('_', ' ')} {plain_number(row.value)}"

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inferometer.base.units import NS_PER_S, quantity, rough, share, significant
+from inferometer.base.units import NS_PER_S, duration, quantity, rough, share, significant
 from inferometer.diagnose.diagnosis import (
     BATCHING,
     CLIENT,
@@ -20,6 +20,7 @@ from inferometer.diagnose.diagnosis import (
     NETWORK,
     OVERHEAD,
     QUEUE,
+    SHARED,
     UNKNOWN,
     CurvePoint,
     StepFigures,
@@ -28,6 +29,7 @@ from inferometer.diagnose.diagnosis import (
 )
 from inferometer.diagnose.fit import GPU_DEVICE, fitted, knows_batches, lightest, undisturbed
 from inferometer.diagnose.gpu import BUSY_STEP, IDLE, WORTHWHILE, GpuCase, maybe_gpu_verdict
+from inferometer.diagnose.holding import SlowBatches, maybe_shared, maybe_slow_batches
 from inferometer.diagnose.observation import Observation, Step, StepSetup, inside_s
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
@@ -75,7 +77,7 @@ def conclude(
     return Conclusion(
         found,
         table,
-        suggestions(Situation(top, table, pipeline, found, known, circumstances)),
+        suggestions(Situation(top, table, pipeline, found, known, circumstances, rows)),
         tuple(_curve_point(row, pipeline) for row in sweep),
         None if math.isinf(cores.count) else cores.work(cores.count),
         pipeline,
@@ -188,6 +190,10 @@ def _verdict(
     of_gpu = None if gpu_case is None else maybe_gpu_verdict(gpu_case)
     if of_gpu is not None:
         return of_gpu
+    evidence = rows if gpu_case is None else gpu_case.rows
+    held_up = _maybe_held_up(evidence, busiest) if busiest.utilisation >= BUSY_STEP else None
+    if held_up is not None:
+        return held_up
     if busiest.utilisation >= BUSY_STEP:
         return _with_idle_gpu(_busy_step(rows, busiest, pipeline), top, busiest)
     hungriest = _maybe_hungriest(top)
@@ -199,6 +205,32 @@ def _verdict(
 
 
 # --- a step whose instances are busy
+
+
+def _maybe_held_up(rows: Sequence[Observation], busiest: StepFigures) -> Verdict | None:
+    """Instances that wait for each other, or batches that cost more than their parts."""
+    slow = maybe_slow_batches(rows, busiest.name)
+    if slow is not None and busiest.is_batching:
+        return Verdict(BATCHING, _slow_words(busiest, slow), busiest.name)
+    shared = maybe_shared(rows, busiest.name)
+    if shared is None or busiest.instances + 0.5 < shared.working:
+        return None
+    sentence = (
+        f"{busiest.name} limits the throughput, and more instances of it would not help: {rough(shared.in_service)} "
+        f"executions at a time get done what {rough(shared.working)} alone would, and use {rough(shared.cores)} cores. "
+        "They share something that is not a resource we see: a lock, a queue, a limit elsewhere."
+    )
+    return Verdict(SHARED, sentence, busiest.name)
+
+
+def _slow_words(busiest: StepFigures, slow: SlowBatches) -> str:
+    times = f"{duration(slow.batch_s * NS_PER_S)}, {slow.batch_s / slow.one_s:.1f} times as long as"
+    what = "one alone" if slow.items == 1 else f"one of {rough(slow.items)}"
+    return (
+        f"Batches make {busiest.name} slower: an execution of {rough(slow.batch)} takes "
+        f"{times} {what} ({duration(slow.one_s * NS_PER_S)}). Without dynamic batching it allows "
+        f"{quantity(busiest.instances * slow.items / slow.one_s / busiest.calls)} infer/s."
+    )
 
 
 def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipeline) -> Verdict:

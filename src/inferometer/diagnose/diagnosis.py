@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
-from inferometer.stats.measurement import GpuFigures
+from inferometer.stats.intervals import relative_difference
+from inferometer.stats.measurement import Estimate, GpuFigures
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, Ruling, rule
 
 COMMAND = "diagnose"
 
@@ -20,13 +22,14 @@ CPU = "cpu"  # every core is busy
 OVERHEAD = "overhead"  # the server's own work around the steps
 LIGHT = "light"  # nothing is: more load would bring more throughput
 UNKNOWN = "unknown"  # the server gives no statistics
+SHARED = "shared"  # instances hold each other up, and not on a core: a lock, a queue, a limit elsewhere
 GPU = "gpu"  # the GPU is busy all the time
 LAUNCH = "launch"  # it idles between small executions, one after the other
 FEED = "feed"  # it waits for what the CPU does before or beside it
 COPY = "copy"  # it waits for tensors to be copied
 GPU_MEMORY = "gpu memory"  # no other instance fits into its memory
 KINDS = (
-    *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN),
+    *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN, SHARED),
     *(GPU, LAUNCH, FEED, COPY, GPU_MEMORY),
     *(PREFILL, DECODE, KV_CACHE),  # of servers that make text
 )
@@ -38,6 +41,7 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
+WORSE = -0.05  # a measured loss beyond noise
 DEEPEST = 100  # of steps that call steps; the server itself allows fewer
 
 
@@ -122,6 +126,18 @@ class ChangeTrial:
         """Measured over predicted throughput."""
         return self.throughput / self.suggestion.throughput if self.suggestion.throughput else 0.0
 
+    def rules_out(self, change: Change) -> bool:
+        """Whether the change, or less of the same, was tried and did not help; after harm, not even less is tried."""
+        tried = self.suggestion.change
+        if (tried.model, tried.kind) != (change.model, change.kind) or self.is_kept:
+            return False
+        if change.kind != INSTANCES:
+            return True
+        before, after, wanted = int(tried.before), int(tried.after), int(change.after)
+        is_same_way = (wanted > before) == (after > before)
+        is_further = abs(wanted - before) >= abs(after - before)
+        return is_same_way and (is_further or self.gain < WORSE)
+
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
@@ -178,6 +194,49 @@ class Diagnosis:
     def best(self) -> ChangeTrial | None:
         """The last trial that was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
+
+    @property
+    def measured_gain(self) -> Estimate | None:
+        """Of throughput by all changes that were kept, in percent; None where nothing was, or it has no interval."""
+        best = self.best
+        if best is None or best.result is None:
+            return None
+        before, after = (self._throughput_of(place) for place in (0, best.result))
+        if before is None or after is None:
+            return None
+        found = relative_difference(before, after)
+        if found.limits is None or not self.throughput:
+            return None
+        change = (best.throughput / self.throughput - 1) * 100
+        low, high = (end * 100 for end in found.limits)
+        return Estimate(change, min(low, change), max(high, change))
+
+    def _throughput_of(self, place: int) -> Estimate | None:
+        """At the diagnosed level of one of the results."""
+        levels = self.results[place].levels if place < len(self.results) else ()
+        rows = (row.measurement for row in levels if row.value == self.concurrency)
+        return next((row.infer_per_s for row in rows if row is not None), None)
+
+    @property
+    def ruling(self) -> Ruling:
+        """Whether the changes that were kept helped; without any, nothing is claimed."""
+        if self.best is None:
+            return NOT_SHOWN
+        gain = self.measured_gain
+        return INCONCLUSIVE if gain is None else rule(gain, matters=MATTERS_PERCENT).ruling
+
+    @property
+    def untried(self) -> tuple[Suggestion, ...]:
+        """Suggestions that no trial confirmed or disproved."""
+        done = {
+            (row.suggestion.change.model, row.suggestion.change.kind) for row in self.trials if row.is_kept
+        }
+        return tuple(
+            row
+            for row in self.suggestions
+            if (row.change.model, row.change.kind) not in done
+            and not any(trial.rules_out(row.change) for trial in self.trials)
+        )
 
     def _repr_html_(self) -> str:
         return notebook_html(self)

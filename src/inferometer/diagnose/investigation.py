@@ -2,23 +2,26 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.bottleneck import Conclusion, conclude
-from inferometer.diagnose.diagnosis import INSTANCES, Change, ChangeTrial, Suggestion
+from inferometer.diagnose.diagnosis import INSTANCES, WORSE, Change, ChangeTrial, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
+from inferometer.diagnose.holding import service_alone_s
 from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.queueing import Pipeline, predict, with_station
 from inferometer.diagnose.suggest import Circumstances
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
-WORSE = -0.05  # measured loss that is no noise
+NEAR_BEST = 0.97  # of the best throughput: fewer instances that reach it are preferred
+MOST_TRIMS = 2  # trials of fewer instances
 SURE = 0.15  # predicted gain below which nothing is tried after such a loss
 OFF = 0.15  # of the measured throughput, from which a prediction was wrong
 PROBES = (8,)
 GPU_PROBES = (4, 8, 32)
+_SPARE = 0.2  # of an instance, which is not worth another one
 _LEARNED = 0.1  # by how much what the model has of something must change to be a lesson
 _WORDS = 0.03  # the same of a scaling
 
@@ -57,11 +60,13 @@ class Investigation:
 
     def next(self) -> Suggestion | None:
         """What to try: nothing that was a mistake, and nothing that promises less than the model was wrong by."""
-        return next(
+        return self._fewer_instances() or next(
             (
                 row
                 for row in self.found.suggestions
-                if row.change.can_apply and row.gain > self._enough and not self._is_mistake(row.change)
+                if row.change.can_apply
+                and row.gain > self._enough
+                and not any(trial.rules_out(row.change) for trial in self.trials)
             ),
             None,
         )
@@ -69,22 +74,40 @@ class Investigation:
     @property
     def _enough(self) -> float:
         """Once something made it worse, the model has to be surer."""
-        return (SURE if any(trial.gain < WORSE for trial in self.trials) else ENOUGH) + self._doubt
+        has_failed = any(trial.gain < WORSE and trial.suggestion.gain > 0 for trial in self.trials)
+        return (SURE if has_failed else ENOUGH) + self._doubt
 
-    def _is_mistake(self, change: Change) -> bool:
-        """Whether it, or less of the same, was tried and did not help; what did harm is not even tried with less."""
-        for trial in self.trials:
-            tried = trial.suggestion.change
-            if (tried.model, tried.kind) != (change.model, change.kind) or trial.is_kept:
-                continue
-            if change.kind != INSTANCES:
-                return True
-            before, after, wanted = int(tried.before), int(tried.after), int(change.after)
-            is_same_way = (wanted > before) == (after > before)
-            is_further = abs(wanted - before) >= abs(after - before)
-            if is_same_way and (is_further or trial.gain < WORSE):
-                return True
-        return False
+    def _fewer_instances(self) -> Suggestion | None:
+        """After more instances were kept: a number that may do as well, judged by how many of them got work done."""
+        span = _span(self.trials)
+        if span is None or span.trims >= MOST_TRIMS or span.high - span.low < 2:
+            return None
+        found = next(((step, calls) for step, calls, _ in self.top.walk() if step.name == span.model), None)
+        alone_s = service_alone_s(self._evidence, span.model)
+        if found is None or alone_s is None or found[0].setup.device == GPU_DEVICE:
+            return None
+        step, calls = found
+        working = self.top.throughput * calls * alone_s / step.batch
+        count = (
+            max(span.low + 1, math.ceil(working - _SPARE)) if not span.trims else (span.low + span.high) // 2
+        )
+        if count >= span.high:
+            return None
+        group = {"kind": f"KIND_{step.setup.device.upper()}", "count": count}
+        change = Change(INSTANCES, span.model, str(span.high), str(count), {"instance_group": [group]})
+        return Suggestion(
+            change=change,
+            text=f"run {count} instances of {span.model} instead of {span.high}",
+            concurrency=self.top.concurrency,
+            throughput=self.top.throughput,
+            latency_ns=self.top.latency_s * NS_PER_S,
+            gain=0.0,
+            why=f"only about {rough(working)} of its {span.high} instances get work done at a time",
+        )
+
+    @property
+    def _evidence(self) -> tuple[Observation, ...]:
+        return (*self._extra, *self._sweep)
 
     def refused(self, suggestion: Suggestion, failure: str, result: int | None = None) -> ChangeTrial:
         """It could not be loaded or gave no answers."""
@@ -97,7 +120,8 @@ class Investigation:
     ) -> ChangeTrial:
         """From what was measured with the suggestion in place; half a measurement proves nothing."""
         gain = row.throughput / self.top.throughput - 1
-        is_kept = gain > BETTER and is_whole
+        least = BETTER if suggestion.gain > 0 else NEAR_BEST - 1
+        is_kept = gain > least and is_whole
         trial = ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, result)
         before = self.found.pipeline
         (self._sweep if is_kept else self._extra).append(row)
@@ -120,6 +144,32 @@ class Investigation:
             told = "now in the model"
         direction = "less" if trial.ratio < 1 else "more"
         return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Numbers of instances of a model: `low` is known to be too few, `high` enough."""
+
+    model: str
+    low: int
+    high: int
+    trims: int = 0
+
+
+def _span(trials: Sequence[ChangeTrial]) -> _Span | None:
+    """What the trials say about the instances that were last raised."""
+    span: _Span | None = None
+    for trial in trials:
+        change = trial.suggestion.change
+        if change.kind != INSTANCES:
+            continue
+        before, after = int(change.before), int(change.after)
+        if trial.is_kept and after > before:
+            span = _Span(change.model, before, after)
+        elif span is not None and change.model == span.model and span.low < after < span.high:
+            low, high = (span.low, after) if trial.is_kept else (after, span.high)
+            span = _Span(span.model, low, high, span.trims + 1)
+    return span
 
 
 def as_set_up(pipeline: Pipeline, row: Observation) -> Pipeline:

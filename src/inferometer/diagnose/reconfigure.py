@@ -76,8 +76,8 @@ def _explained(name: str, error: PeerError) -> PeerError:
 
 
 def changed_config(config: Config, change: Change) -> dict[str, Any]:
-    """The configuration with the change in it; everything else stays."""
-    made = {**config, **change.settings}
+    """The configuration with the change in it, without the fields that it sets to None; everything else stays."""
+    made = {name: value for name, value in {**config, **change.settings}.items() if value is not None}
     if "instance_group" in change.settings:
         made["instance_group"] = [_group(config, change.settings["instance_group"][0])]
     return made

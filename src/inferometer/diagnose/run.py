@@ -329,6 +329,9 @@ class _Trials:
 
     def _note(self, trial: ChangeTrial) -> None:
         self.diagnosis = replace(self.diagnosis, trials=self.investigation.trials)
+        if self.diagnosis.best is None:  # what the trials taught is about the server as it is
+            found = self.investigation.found
+            self.diagnosis = replace(self.diagnosis, verdict=found.verdict, suggestions=found.suggestions)
         if self.diagnosis.best is not None:
             self.diagnosis = replace(self.diagnosis, after=self.investigation.found.verdict)
         self.watcher.tried(trial)

@@ -21,6 +21,7 @@ from inferometer.diagnose.diagnosis import (
 from inferometer.diagnose.diagnosis import CPU as CPU_VERDICT
 from inferometer.diagnose.fit import GPU_DEVICE, cores_of, undisturbed
 from inferometer.diagnose.gpu import EXHAUSTED, room_for_instances
+from inferometer.diagnose.holding import maybe_shared, maybe_slow_batches
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
@@ -63,6 +64,7 @@ class Situation:
     verdict: Verdict
     known_batches: frozenset[str]  # steps of which batches of several sizes were seen
     given: Circumstances
+    rows: tuple[Observation, ...] = ()  # everything that was measured
 
     def predict(self, pipeline: Pipeline) -> Prediction:
         """At the diagnosed load."""
@@ -94,7 +96,16 @@ def suggestions(situation: Situation) -> tuple[Suggestion, ...]:
     now = situation.predict(situation.pipeline)
     is_on_gpu = any(row.device == GPU_DEVICE for row in situation.table)
     found = []
-    for ideas in (_instances, _fewer, _batching, _client_batch, _transport, _threads, _more_load):
+    for ideas in (
+        _instances,
+        _fewer,
+        _no_batching,
+        _batching,
+        _client_batch,
+        _transport,
+        _threads,
+        _more_load,
+    ):
         for idea in ideas(situation):
             made = _suggestion(idea, now, situation.top, is_on_gpu)
             if made.gain > idea.least:
@@ -130,6 +141,8 @@ def _suggestion(idea: _Idea, now: Prediction, top: Observation, is_on_gpu: bool)
 
 def _instances(situation: Situation) -> Iterator[_Idea]:
     for row, station in situation.busy_stations():
+        if station.is_batching and maybe_slow_batches(situation.rows, row.name) is not None:
+            continue  # its batches are the limit, and more instances would form them, too
         found = {
             count: situation.predict(with_station(situation.pipeline, station.name, instances=count))
             for count in _counts(situation, station)
@@ -145,6 +158,9 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     """More than now, no more than requests in flight, and not more busy ones than there are cores."""
     cores = situation.pipeline.cores.count
     most = min(_MOST_INSTANCES, situation.top.concurrency)
+    shared = maybe_shared(situation.rows, station.name)
+    if shared is not None:
+        most = min(most, math.ceil(shared.working))
     if station.cpu and not math.isinf(cores):
         most = min(most, math.ceil(cores / station.cpu / station.threads))
     wanted = {station.instances + 1, most, *(station.instances * factor for factor in _FACTORS)}
@@ -160,7 +176,13 @@ def _counts(situation: Situation, station: Station) -> list[int]:
 
 
 def _fewer(situation: Situation) -> Iterator[_Idea]:
-    """Where the cores are exhausted, instances beyond them only cost memory."""
+    """Where the cores are exhausted, or instances wait for each other, more of them only cost memory."""
+    for row in situation.table:
+        shared = maybe_shared(situation.rows, row.name)
+        if shared is not None and row.instances > (enough := math.ceil(shared.working)):
+            why = f"about {rough(shared.working)} at a time get work done: they share something other than a core"
+            same = situation.predict(situation.pipeline)
+            yield replace(_other_count(row, enough, why, same), least=-WORTH_SAYING)
     host = situation.top.host
     if situation.verdict.kind != CPU_VERDICT or host is None:
         return
@@ -200,10 +222,33 @@ def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
 # --- batches formed by the server
 
 
+def _no_batching(situation: Situation) -> Iterator[_Idea]:
+    """Where an execution of a batch takes longer than its parts one after the other."""
+    items = situation.pipeline.items
+    for row, station in situation.busy_stations():
+        slow = maybe_slow_batches(situation.rows, row.name)
+        if slow is None or not station.is_batching or slow.items != items:
+            continue
+        changes = {"is_batching": False, "fixed_s": slow.one_s, "item_s": 0.0, "request_s": 0.0}
+        single = situation.predict(with_station(situation.pipeline, station.name, **changes))
+        formed = {"is_batching": False, "fixed_s": slow.batch_s * items / slow.batch}
+        before = situation.predict(with_station(situation.pipeline, station.name, **(changes | formed)))
+        times = slow.batch_s / slow.one_s
+        yield _Idea(
+            Change(DYNAMIC_BATCHING, row.name, "on", "off", {"dynamic_batching": None}),
+            f"do not let the server form batches for {row.name}",
+            f"a batch of {rough(slow.batch)} takes {times:.1f} times as long as one alone, measured",
+            single,
+            before=before,
+        )
+
+
 def _batching(situation: Situation) -> Iterator[_Idea]:
     sequences = {step.name for step, _, _ in situation.top.walk() if step.setup.is_sequence}
     for row, station in situation.busy_stations():
         if station.max_batch < 2 or row.name in sequences or station.members:
+            continue
+        if maybe_slow_batches(situation.rows, row.name) is not None:
             continue
         size, delay_s, found = _best_batching(situation, station)
         delay_us = round(delay_s * US_PER_S)

@@ -3,21 +3,23 @@
 A link is all connections of one worker to the server. It is made of a `LinkSetup` and the engine's `Callbacks`.
 """
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from inferometer.base import status as outcome
 from inferometer.base.errors import PeerError
-from inferometer.base.messages import MESSAGES
+from inferometer.base.messages import MESSAGES, body_text
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_US, Clock
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark
 from inferometer.records.spool import Spool
-from inferometer.services.kserve import grpc_outputs, http_outputs
-from inferometer.services.traffic import Checker, OutputReader, Wiring
+from inferometer.services.kserve import grpc_outputs, http_outputs, infer_text
+from inferometer.services.traffic import IN_PROCESS, Checker, OutputReader, Wiring
 from inferometer.wire.frames import Buffer
 
 RECENT = 15  # samples that count,
@@ -26,6 +28,11 @@ MASK, FIRST = 1023, 8  # send n of a connection is sampled if n & MASK < FIRST: 
 
 Request = bytes | memoryview
 """Over HTTP head and body, ready for the socket; over gRPC the message."""
+
+Shown = Callable[[Buffer], str]
+"""A message as -v -v shows it."""
+
+_JSON_LENGTH = re.compile(rb"(?i)\r\ninference-header-content-length: *(\d+)")
 
 # --- between engine and link
 
@@ -136,11 +143,17 @@ class Replies:
     """Who reads replies: the comparison with what was expected, the export, or both."""
 
     def __init__(
-        self, checker: Checker | None, spool: Spool | None, outputs: OutputReader | None = None
+        self,
+        checker: Checker | None,
+        spool: Spool | None,
+        outputs: OutputReader | None = None,
+        *,
+        shown: Shown | None = None,
     ) -> None:
         self._checker = checker
         self._spool = spool
         self._outputs = outputs
+        self._shown = shown  # -v -v
         self._checked: dict[int, bool] = {}
 
     def wants(self, slot: int) -> bool:
@@ -148,7 +161,7 @@ class Replies:
         is_checked = self._checker is not None and self._checker.wants_next()
         self._checked[slot] = is_checked
         if self._spool is None:
-            return is_checked
+            return is_checked or self._shown is not None
         self._spool.begin(slot)
         return True
 
@@ -156,6 +169,9 @@ class Replies:
         self, slot: int, step: int, now_ns: int, body: bytearray, header_length: str | None
     ) -> tuple[int, str]:
         """Its status, and what is wrong with it."""
+        if self._shown is not None:
+            is_binary = header_length is not None and is_digits(header_length)
+            MESSAGES.debug("< [%d] %s", slot, body_text(body, int(header_length or 0) if is_binary else None))
         if self._spool is not None:
             is_known = header_length is not None and is_digits(header_length)
             self._spool.respond(slot, now_ns, body, int(header_length or 0) if is_known else -1)
@@ -182,6 +198,8 @@ class Replies:
 
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None:
         """A response that there is nothing to compare with, such as the last one of a stream, which only says so."""
+        if self._shown is not None:
+            MESSAGES.debug("< [%d] %s", slot, self._shown(message))
         if self._spool is not None:
             self._spool.respond(slot, now_ns, message)
 
@@ -257,15 +275,34 @@ class LinkBase:
         self.cost = SendCost()
 
 
+def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:
+    """How the messages of this wiring are shown: as JSON where they are KServe v2 or text."""
+    if wiring.protocol == "http":
+        return body_text if is_reply else _request_text
+    if wiring.protocol == IN_PROCESS or b"GRPCInferenceService" in wiring.block:
+        return partial(infer_text, is_reply=is_reply)
+    return lambda message: f"{len(message)} bytes"
+
+
+def _request_text(request: Buffer) -> str:
+    """The body of an HTTP request. Headers are not shown: they may hold secrets."""
+    head, _, body = bytes(request).partition(b"\r\n\r\n")
+    found = _JSON_LENGTH.search(head)
+    return body_text(body, None if found is None else int(found[1]))
+
+
 class RequestLog:
     """A line for every request and every reply, for users who ask for that. It takes time."""
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(self, requests: Sequence[Request], wiring: Wiring) -> None:
+        self._requests = requests
+        self._body = shown_body(wiring, is_reply=False)
         self._titles = [title(request) for request in requests]
 
     def sent(self, slot: int, step: int, mark: Mark | None) -> None:
         sequence = "" if mark is None else f", sequence {mark.sequence_id}"
         MESSAGES.debug(f"> [{slot}] {self._titles[step]}{sequence}")
+        MESSAGES.debug("> [%d] %s", slot, self._body(self._requests[step]))
 
     def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
         """`took_ns` is None when nothing was sent."""

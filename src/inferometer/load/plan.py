@@ -58,7 +58,9 @@ class Arrivals:
         schedule = plan.schedule
         # A random schedule can only be walked once, and the sender walks the plan's own.
         self._schedule: Schedule = (
-            Poisson(schedule.rate, schedule.seed) if isinstance(schedule, Poisson) else schedule
+            Poisson(schedule.rate, schedule.seed, schedule.until_ns)
+            if isinstance(schedule, Poisson)
+            else schedule
         )
 
     def by(self, after_ns: int) -> int:
@@ -166,9 +168,10 @@ class Constant(NamedTuple):
 class Poisson:
     """Independent arrivals at a mean rate; the same seed gives the same arrivals in every worker."""
 
-    def __init__(self, rate: float, seed: int = 0) -> None:
+    def __init__(self, rate: float, seed: int = 0, until_ns: int | None = None) -> None:
         self.rate = rate
         self.seed = seed
+        self.until_ns = NEVER if until_ns is None else until_ns  # nothing is due from then on
         self._due: list[int] = []
         self._base = 0  # number of the first one in `_due`
         self._random: random.Random | None = None
@@ -180,7 +183,8 @@ class Poisson:
             self._random = random.Random(self.seed)
         while number - self._base >= len(self._due):
             self._extend()
-        return self._due[number - self._base]
+        due_ns = self._due[number - self._base]
+        return due_ns if due_ns < self.until_ns else NEVER
 
     def _extend(self) -> None:
         assert self._random is not None
@@ -272,10 +276,11 @@ class Excerpt:
         return due_ns - self.from_ns if due_ns < self.until_ns else NEVER
 
 
-def from_mid_period(schedule: Schedule, rate: float) -> Excerpt:
+def from_mid_period(schedule: Schedule, rate: float, length_ns: int = NEVER) -> Excerpt:
     """All of it half a period of this rate earlier: a time has as many requests as its rate says, and none is due just
-    when it ends."""
-    return Excerpt(schedule, round(NS_PER_S / rate / 2), NEVER)
+    when it ends. Nothing is due after `length_ns`."""
+    half_ns = round(NS_PER_S / rate / 2)
+    return Excerpt(schedule, half_ns, min(NEVER, half_ns + length_ns))
 
 
 # --- how a rate changes over time, in a few words: `ramp 10..500 over 60s then hold 500 for 2m`

@@ -23,7 +23,7 @@ from inferometer.base.units import NS_PER_S, monotonic_ns
 from inferometer.load.channel import Channel
 from inferometer.load.engine import Engine
 from inferometer.load.http1 import Http1Link
-from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog
+from inferometer.load.link import LinkSetup, OpenLink, Replies, Request, RequestLog, shown_body
 from inferometer.load.messages import (
     Adjust,
     Applied,
@@ -86,9 +86,10 @@ def _open_link(setup: LinkSetup) -> OpenLink:
 
 
 def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
+    shown = None if job.verbose < ALOUD else shown_body(job.wiring, is_reply=True)
     if job.validation is None:
-        return None if spool is None else Replies(None, spool)
-    return Replies(Checker(job.validation), spool, job.wiring.outputs)
+        return None if spool is None and shown is None else Replies(None, spool, shown=shown)
+    return Replies(Checker(job.validation), spool, job.wiring.outputs, shown=shown)
 
 
 def _requests(job: Job) -> list[Request]:
@@ -133,7 +134,7 @@ class _Worker:
             sequences=None if sequences is None else Sequences(sequences, job.first_step, job.stride),
             spool=self._spool,
             cancellation=job.cancellation,
-            log=None if job.verbose < ALOUD else RequestLog(requests),
+            log=None if job.verbose < ALOUD else RequestLog(requests, job.wiring),
         )
 
     def _visit_engine(self, job: Job, plan: "VisitPlan") -> "VisitEngine":

@@ -16,7 +16,7 @@ from inferometer.stats.merge import counters_were_reset
 from inferometer.stats.outages import OutageWatch
 from inferometer.stats.readings import CounterReading, CounterReadings
 from inferometer.stats.slo import began_ns
-from inferometer.stats.windows import Expense, Window, WindowRules, figures, has_answers
+from inferometer.stats.windows import Expense, Lateness, Window, WindowRules, figures, has_answers
 
 SEPARATOR = "\0"  # between the number of a class and the name of its model, in the counters of all
 
@@ -36,8 +36,11 @@ def part_of(number: int, counters: Snapshot) -> Snapshot:
     }
 
 
-def rules_of(settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] = ()) -> WindowRules:
-    """How requests are counted; `classes` says of each class whether its requests are due at a time."""
+def rules_of(
+    settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] = (), cap: int | None = None
+) -> WindowRules:
+    """How requests are counted; `classes` says of each class whether its requests are due at a time, `cap` how many may
+    be outstanding."""
     return WindowRules(
         is_open=is_open,
         has_tokens=settings.has_tokens,
@@ -51,6 +54,7 @@ def rules_of(settings: LevelSettings, *, is_open: bool, classes: Sequence[bool] 
         class_of_step=np.array(settings.class_of_step) if settings.class_of_step else None,
         has_visits=settings.has_visits,
         follows_work=settings.follows_work,
+        lateness=Lateness(cap),
     )
 
 

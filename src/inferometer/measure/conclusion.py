@@ -48,6 +48,7 @@ from inferometer.stats.promises import judge
 from inferometer.stats.readings import bounds
 from inferometer.stats.series import Series
 from inferometer.stats.stopping import Precision, StopDecision, fast_start, is_over
+from inferometer.stats.verdict import is_precise
 from inferometer.stats.windows import Window
 
 SLACK = 0.02  # share by which rates may differ, and of a plan's time by which requests may be late at its end
@@ -245,6 +246,7 @@ def _remarks(
         raw.clients,
         is_open=isinstance(raw.point.plan, Open),
         is_capped=is_capped(raw.settings, raw.point.plan),
+        asked=getattr(raw.point.plan, "count", None),
     )
     yield from raw.metrics_remarks
     empty = raw.whole.empty
@@ -256,6 +258,8 @@ def _remarks(
         if not empty and not (raw.decision.remark and raw.decision.remark.note is Note.NO_ANSWER):
             yield Remark(Note.NO_REPLY, "no request finished")
         return
+    if raw.decision.remark is None:
+        yield from _precision_remarks(raw, found)
     yield from machine_remarks(found)
     yield from host_remarks(raw.host, found)
     # What a lost worker had sent, and the answers it got, are in nobody's count: nothing to compare the server's with.
@@ -263,13 +267,12 @@ def _remarks(
     yield from _metrics_remarks(raw, found, is_counted=is_counted)
     if not found.request_count:
         return
-    if raw.timing is not None:
-        if pressed is not None and rates is not None:
-            yield _rate_remark(pressed, rates)
-    elif rates is not None:
-        yield from _rate_remarks(rates, found, raw)
     ours = None if raw.host is None else raw.host.ours
-    yield from client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours)
+    limits = tuple(client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours))
+    pressure = _pressure_remarks(raw, found, rates, pressed)
+    # A client that is the limit does not show what the server can do.
+    yield from (row for row in pressure if not limits or row.note is not Note.OVERLOADED)
+    yield from limits
     if found.server is None:
         yield from _without_statistics(raw)
         return
@@ -278,6 +281,30 @@ def _remarks(
     if before is not None and after is not None and is_counted:
         fewest, most = bounds(before, after)
         yield from _count_remarks(raw.settings.model, found.server, fewest, most)
+
+
+def _precision_remarks(raw: RawLevel, found: Measurement) -> Iterator[Remark]:
+    """Where the user said how many requests or how long, and that was too little for figures that can be relied on."""
+    rule = raw.settings.rule
+    if not isinstance(rule, Precision) or rule.precision > 0 or not found.request_count:
+        return
+    chosen = raw.settings.percentile
+    name = latency_name(chosen)
+    latency = dict(found.latency_intervals).get("mean" if chosen is None else f"p{chosen}")
+    rows = [] if latency is None else [(name, latency)]
+    if raw.timing is None and found.infer_per_s.limits is not None:
+        rows.insert(0, ("throughput", found.infer_per_s))
+    loose = [
+        f"{name} ±{share(half)}"
+        if (half := row.relative_half_width) is not None
+        else f"{name} has no interval"
+        for name, row in rows
+        if not is_precise(row)
+    ]
+    if loose:
+        requests = "request is" if found.request_count == 1 else "requests are"
+        text = f"{found.request_count:,} {requests} too few: {', '.join(loose)}"
+        yield Remark(Note.NOT_PRECISE, text)
 
 
 def _metrics_remarks(raw: RawLevel, found: Measurement, *, is_counted: bool) -> Iterator[Remark]:
@@ -305,6 +332,18 @@ def _without_statistics(raw: RawLevel) -> Iterator[Remark]:
     elif raw.were_counters_reset:
         text = "the server's counters were reset: it was restarted, or the model was loaded again"
         yield Remark(Note.STATISTICS_MISSING, text)
+
+
+def _pressure_remarks(
+    raw: RawLevel, found: Measurement, rates: Rates | None, pressed: Note | None
+) -> Iterator[Remark]:
+    """By rate, whether the load was sent and answered as it was due."""
+    if rates is None:
+        return
+    if raw.timing is None:
+        yield from _rate_remarks(rates, found, raw)
+    elif pressed is not None:
+        yield _rate_remark(pressed, rates)
 
 
 def _rate_remarks(rates: Rates, found: Measurement, raw: RawLevel) -> Iterator[Remark]:

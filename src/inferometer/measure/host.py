@@ -240,6 +240,7 @@ class HostWatch:
             crowded_cores=self._crowded_core_s / self._crowded_s if self._crowded_s else 0.0,
             gpus=gpus,
             server_cores=self._server_cores,
+            server_waiting=last.use(first, self._theirs).waiting,
         )
 
     def _with_servers_part(self, gpu: GpuFigures, last: _Look) -> GpuFigures:
@@ -253,8 +254,11 @@ class HostWatch:
         return "" if self._server is None else self._server.ended()
 
     def _find_families(self) -> None:
-        """A worker that holds the server is one of theirs."""
-        self._theirs = self._table.family(() if self._server is None else self._server.pids)
+        """A worker that holds the server is one of theirs. Where the server started this tool, the tool is not."""
+        servers = () if self._server is None else self._server.pids
+        self._theirs = self._table.family(servers)
+        if os.getpid() in self._theirs and os.getpid() not in servers:
+            self._theirs -= self._table.family((os.getpid(),))
         self._ours = frozenset((os.getpid(), *self._workers())) - self._theirs
 
     def _look(

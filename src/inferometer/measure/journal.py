@@ -45,7 +45,6 @@ class RequestJournal:
     steps: Sequence[Sequence[Tensor]]
     datatypes: Mapping[str, str]  # of the outputs
     read_outputs: ReadOutputs
-    missing: bytes | None = b""  # what an output is that the reply has not
     load_mode: str = "concurrency"
     problem: str = ""  # why some worker could not keep its requests
     _epoch_ns: int = field(default_factory=lambda: time.time_ns() - monotonic_ns())
@@ -168,7 +167,7 @@ class RequestJournal:
 
     def _read(self, response: Response) -> tuple[Value, ...]:
         header_length = None if response.header_length < 0 else response.header_length
-        missing = self.missing
+        missing: bytes | None = b""
         try:
             found = self.read_outputs(response.body, header_length)
         except PeerError:

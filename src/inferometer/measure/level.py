@@ -14,7 +14,7 @@ from inferometer.measure.level_run import LevelRun
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Level
 from inferometer.stats.stopping import GO_ON, StopDecision
-from inferometer.stats.windows import Window, WindowRules
+from inferometer.stats.windows import Lateness, Window, WindowRules
 
 
 def warm_up(instrument: Instrument, plan: Plan, longest_ns: int | None = None) -> bool:
@@ -63,7 +63,11 @@ def measure_level_windows(
     host, clients = instrument.host, instrument.clients
     if clients is not None:
         clients.begin(
-            WindowRules(is_open=isinstance(point.plan, Open), drops_empty=settings.model.is_decoupled)
+            WindowRules(
+                is_open=isinstance(point.plan, Open),
+                drops_empty=settings.model.is_decoupled,
+                lateness=Lateness(point.plan.cap if isinstance(point.plan, Open) else None),
+            )
         )
     run = LevelRun(instrument, settings, point)
     if clients is not None:

@@ -80,7 +80,9 @@ class LevelRun:
         self._is_open = bool(open_plans(point.plan))
         self._timing = ScheduleTiming() if self._is_open and settings.is_whole else None
         self._classes = ClassCourses(instrument, settings, point)
-        self._rules = rules_of(settings, is_open=self._is_open, classes=self._classes.is_due)
+        caps = [plan.cap for plan in open_plans(point.plan)]
+        cap = None if not caps or None in caps else sum(each for each in caps if each is not None)
+        self._rules = rules_of(settings, is_open=self._is_open, classes=self._classes.is_due, cap=cap)
         self.windows: list[Window] = []  # as many as may be merged
         self.figures: list[WindowFigures] = []
         self.boundaries_ns: list[int] = []  # of all windows

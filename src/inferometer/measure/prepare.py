@@ -291,7 +291,6 @@ def _maybe_journal(
         datatypes={output.name: output.datatype for output in model.outputs},
         read_outputs=service.read_outputs,
         load_mode=load_mode(options),
-        missing=b"" if options.shared_memory == "none" else None,
     )
 
 
@@ -328,7 +327,7 @@ def _few_files(options: Options, last: float | None) -> tuple[str, ...]:
 def _maybe_shared(
     options: Options, model: ModelSpec, steps: Sequence[Step], dataset: Dataset
 ) -> "Shared | None":
-    """What goes into shared memory; outputs that are compared come back with the reply."""
+    """What goes into shared memory; outputs that are compared or exported come back with the reply."""
     if options.shared_memory == "none":
         return None
     from inferometer.services.shared_memory import OutputPlaces, Shared, layout, region_name
@@ -336,7 +335,7 @@ def _maybe_shared(
     outputs = OutputPlaces(
         batch=options.batch or 1,
         unknown_size=options.output_shared_memory_size,
-        are_inline=dataset.expected is not None,
+        are_inline=dataset.expected is not None or options.profile_export is not None,
     )
     placement = layout(model, steps, outputs, region=region_name())
     return Shared(options.shared_memory, placement, steps)
@@ -375,6 +374,11 @@ def _without_effect(options: Options) -> Iterator[str]:
             yield "WARNING: The tensor formats are only for HTTP; gRPC carries tensors in its own form."
         elif options.shared_memory != "none":
             yield "WARNING: Tensors in shared memory are binary; the tensor formats do not apply to them."
+    if options.shared_memory != "none" and options.profile_export is not None:
+        yield (
+            "WARNING: --profile-export-file writes the values of the outputs, so they come back with the replies; only "
+            "the inputs are in shared memory."
+        )
     length = options.sequence_length
     if length is not None and length <= 0:
         yield f"WARNING: The sequence length must be > 0, but is {length}; the default is used."

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from inferometer.base.deadline import within
 from inferometer.base.errors import InferometerError, MissingError, PeerError, UsageError
+from inferometer.base.text import nearest
 from inferometer.measure.address import connection_to, host_and_port, url_of, with_scheme, written_address
 from inferometer.measure.checks import changed
 from inferometer.measure.wrong_address import maybe_wrong, typed, wrong_path
@@ -201,6 +202,18 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
             remedy="give a key with --api-key-env NAME, --api-key-file FILE or -H 'Authorization: Bearer ...'; if it "
             "has one, say what the server is with --service-kind",
         )
+    if looks.kind != "http" and options.model:
+        raise _body_of_model(options, written, looks, command, where)
+    if looks.failures and not options.bodies:
+        kinds = (
+            "--service-kind openai for one that serves text"
+            if "/v1/" in looks.failures[0]
+            else "--service-kind"
+        )
+        raise PeerError(
+            f"{where}: it answers {' and '.join(looks.failures)}",
+            remedy=f"see the server's log; if you know what it is, say so: {kinds}",
+        )
     if options.model:
         url = f"{url_of(options, written)}{written.path}{written.query}"
         right = typed(options, "measure" if command == "tune" else command, url, "")
@@ -217,6 +230,28 @@ def _found_plain(options: Options, written: Address, looks: ServerGuess, command
         )
     given = "" if looks.kind == "http" else ", and gets the request that is given"
     return _plain(options, written), (f"{where}{given} (--service-kind http).",)
+
+
+_INFER_PATHS = {
+    "triton": "/v2/models/{}/infer",
+    "tfserving": "/v1/models/{}:predict",
+    "openai": "/v1/chat/completions",
+}
+
+
+def _body_of_model(
+    options: Options, written: Address, looks: ServerGuess, command: str, where: str
+) -> UsageError:
+    """The refusal of a whole body beside a model: the body is sent to a path, as it is."""
+    path = _INFER_PATHS[looks.kind].format(options.model)
+    known = maybe_server_path(written.path.rstrip("/"))
+    prefix = written.path.rstrip("/") if known is None else known.prefix
+    right = typed(options, command, f"{url_of(options, written)}{prefix}{path}", "")
+    return UsageError(
+        f"{where}: --body gives the whole body of a request, so it goes to a path and not to the model "
+        f"'{options.model}'",
+        remedy=f"{right} with the same --body; or leave --body out and give inputs with --data or --input",
+    )
 
 
 def _only_model(options: Options, where: str) -> str:
@@ -270,10 +305,29 @@ def describe(
                 hint := maybe_hint(options, connection, command)
             ):
                 raise hint from error
-            raise
+            raise _misspelt(service, options.model, error) from error
     if model.is_plain or (kind.needs_model and not kind.is_asked):
         _check_listed(service, options.model)
     return model
+
+
+def _misspelt(service: Service, name: str, error: PeerError) -> PeerError:
+    """The error, with the models that the server has where the one that was named is not among them."""
+    if error.remedy and not error.remedy.startswith("the server has "):
+        return error
+    try:
+        names = sorted(service.models())
+    except PeerError:
+        return error
+    if not names or name in names:
+        return error
+    return PeerError(error.message, remedy=_others("the server", name, names))
+
+
+def _others(subject: str, name: str, names: Sequence[str]) -> str:
+    lowered = {known.lower(): known for known in names}
+    close = lowered.get(nearest(name.lower(), lowered), "")
+    return (f"did you mean '{close}'? " if close else "") + f"{subject} has {_listed(names)}"
 
 
 def maybe_hint(options: Options, connection: Connection, command: str) -> UsageError | None:
@@ -295,7 +349,7 @@ def _check_listed(service: Service, name: str) -> None:
         return  # it does not tell
     is_known = name in names or any(known.startswith(f"{name}:") for known in names)  # name:latest
     if names and not is_known:
-        raise PeerError(f"the server has no model '{name}'", remedy=f"it has {_listed(names)}")
+        raise PeerError(f"the server has no model '{name}'", remedy=_others("it", name, names))
 
 
 def _is_own_word(error: PeerError, protocol: str) -> bool:

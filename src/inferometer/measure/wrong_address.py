@@ -53,7 +53,9 @@ def wrong_path(options: Options, looks: ServerGuess, command: str, prefix: str =
     written = written_address(options)
     where = host_and_port(options, written)
     url = _secured(options, where, looks) + prefix
-    right = typed(options, command, url, is_grpc=looks.protocol == "grpc")
+    segment = written.path.strip("/")
+    model = segment if not (options.model or prefix or written.query) and "/" not in segment else None
+    right = typed(options, command, url, model, is_grpc=looks.protocol == "grpc")
     return UsageError(
         f"{where} looks like {looks.title}, which is not measured at '{written.path}{written.query}'",
         remedy=f"{right}; or request just that path with --service-kind http",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.options.values import Values
+from inferometer.options.values import Values, plain_rate
 
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?([A-Za-z]*)")
 _COUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -21,7 +21,7 @@ def _amount(metavar: str, units: Mapping[str, float], noun: str, example: str, *
         return UsageError(f"{name} needs {noun}, but got '{shown}'", remedy=f"write it like {example}")
 
     def read(name: str, word: str) -> float:
-        match = _AMOUNT.fullmatch(word.strip())
+        match = _AMOUNT.fullmatch(plain_rate(word).strip() if units is _COUNTS else word.strip())
         if match is None or match[2].lower() not in known:
             raise refusal(name, word)
         found = float(match[1]) * known[match[2].lower()]

@@ -176,9 +176,16 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) 
             for rest in words:
                 yield alone(rest)
         elif not word.startswith("-") or word == "-" or _is_dashed(word, by_name, command):
+            if not command.takes_last and word[:1] in _LONG_DASHES:
+                raise UsageError(
+                    f"'{word}' begins with a typographic dash", remedy=f"write {_plain_dashes(word)}"
+                )
             yield alone(word)
         else:
-            for use in _long(word, words, by_name) if word.startswith("--") else _short(word, words, by_name):
+            if not command.takes_last:
+                word = _without_equals(word)
+            split = _long if word.startswith("--") else _short
+            for use in split(word, _Following(words, None if command.takes_last else by_name), by_name):
                 is_secret = use[1].is_secret
                 yield use
 
@@ -188,19 +195,50 @@ def _is_dashed(word: str, by_name: Mapping[str, Option], command: Command) -> bo
     return command.takes_dashed and word not in by_name and not word.startswith("--")
 
 
-def _long(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> Iterator[_Use]:
+_LONG_DASHES = ("\u2012", "\u2013", "\u2014", "\u2015", "\u2212")  # what word processors make of - and --
+
+
+def _plain_dashes(word: str) -> str:
+    name = word.lstrip("-" + "".join(_LONG_DASHES))
+    return f"-{name}" if len(name.partition("=")[0]) == 1 else f"--{name}"
+
+
+def _without_equals(word: str) -> str:
+    """`-c=4` as `-c4`."""
+    return word[:2] + word[3:] if re.match(r"-[A-Za-z]=.", word) else word
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Following:
+    """The words behind an option. In our own commands the name of another option is never a value."""
+
+    words: Iterator[str]
+    known: Mapping[str, Option] | None
+
+    def value(self, name: str) -> str:
+        value = next(self.words, None)
+        is_option = self.known is not None and value is not None and value.partition("=")[0] in self.known
+        if value is None or is_option:
+            behind = f" before '{value}'" if is_option else ""
+            raise UsageError(
+                f"Missing value for option '{name}'{behind}", remedy="give one, or leave the option out"
+            )
+        return value
+
+
+def _long(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterator[_Use]:
     prefix, equals, value = word.partition("=")
     name = _full_name(prefix, by_name)
     option = by_name[name]
     if option.values is not None:
-        yield name, option, option.values.read(name, value if equals else _next(name, words))
+        yield name, option, option.values.read(name, value if equals else words.value(name))
         return
     if equals:
         raise UsageError(f"{name} takes no value, but got '{value}'", remedy=f"write just {name}")
     yield name, option, option.value
 
 
-def _short(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> Iterator[_Use]:
+def _short(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterator[_Use]:
     """The options joined in one word; the first that takes a value takes the rest."""
     for position in range(1, len(word)):
         name = f"-{word[position]}"
@@ -211,16 +249,9 @@ def _short(word: str, words: Iterator[str], by_name: Mapping[str, Option]) -> It
             raise UsageError(f"Invalid short option '{name}'", remedy=remedy)
         if option.values is not None:
             rest = word[position + 1 :]
-            yield name, option, option.values.read(name, rest if rest else _next(name, words))
+            yield name, option, option.values.read(name, rest if rest else words.value(name))
             return
         yield name, option, option.value
-
-
-def _next(name: str, words: Iterator[str]) -> str:
-    value = next(words, None)
-    if value is None:
-        raise UsageError(f"Missing value for option '{name}'", remedy="give one, or leave the option out")
-    return value
 
 
 def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
@@ -239,24 +270,35 @@ def _full_name(prefix: str, by_name: Mapping[str, Option]) -> str:
 
 
 _OTHER_TOOLS = {
-    "--vus": "-c",
-    "--users": "-c",
-    "--clients": "-c",
-    "--qps": "--rate",
-    "--rps": "--rate",
-    "--iterations": "-n",
-    "--threads": "--workers",
+    **dict.fromkeys(("--vus", "--users", "--clients", "--num-users", "--parallel", "--concurrent"), "-c"),
+    **dict.fromkeys(
+        ("--qps", "--rps", "--arrival-rate", "--rate-limit", "--overall-rate", "--throughput", "-R"), "--rate"
+    ),
+    **dict.fromkeys(("--iterations", "--number", "--amount", "--count", "--samples"), "-n"),
+    **dict.fromkeys(("--threads", "--processes", "--max-workers", "--cpus"), "--workers"),
     "--body-file": "--body",
     "--backend": "--service-kind",
     "--endpoint-type": "--service-kind",
-    "--time": "--duration",
-    "--output": "--json",
-    "-o": "--json",
+    **dict.fromkeys(
+        ("--time", "--timelimit", "--benchmark-duration", "--max-time", "--max-duration", "--length"),
+        "--duration",
+    ),
+    **dict.fromkeys(
+        ("-o", "--output", "--out", "--output-path", "--output-file", "--output-dir", "--summary-export"),
+        "--json",
+    ),
+    **dict.fromkeys(("--format", "--output-format", "--export-format", "--artifact-dir"), "--json"),
+    **dict.fromkeys(("--auth", "--content-type", "--bearer"), "-H"),
+    **dict.fromkeys(("--silent", "--headless", "--no-tui", "--no-progress"), "--quiet"),
+    **dict.fromkeys(("--rate-type", "--profile"), "--sweep"),
+    **dict.fromkeys(("--dataset", "--input-file", "--input-data-file", "--payload"), "--data"),
+    **dict.fromkeys(("--goodput", "--sla", "--objective-latency"), "--slo"),
+    **dict.fromkeys(("--warmup-requests", "--warmup-duration", "--warmup-percent"), "--warmup"),
     "-X": "--method",
     "--threshold": "--slo",
     "--batch-size": "--batch",
     "--batchsize": "--batch",
-    "--stages": "--shape-load",
+    **dict.fromkeys(("--stages", "--stage", "--ramp-up", "--ramp", "--spawn-rate"), "--shape-load"),
     **dict.fromkeys(("--runs", "--max-requests", "--num-requests", "--num-prompts"), "-n"),
     **dict.fromkeys(("--host", "--target"), "--url"),
     **dict.fromkeys(("--run-time", "--max-seconds"), "-d"),

@@ -11,7 +11,7 @@ from typing import Any
 from inferometer.options.amounts import bandwidth, data_size, per_second
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS, PROMPTS, WINDOWS
 from inferometer.options.option import appended, option, ours
-from inferometer.options.outputs import page
+from inferometer.options.outputs import inconclusive_allowed, page
 from inferometer.options.reach import Reach
 from inferometer.options.values import (
     above_zero,
@@ -138,6 +138,7 @@ class DiagnoseOptions:
         group="Diagnosis",
         is_main=True,
     )
+    allow_inconclusive: bool = inconclusive_allowed()
     budget_s: float = option(
         "--budget",
         "Time for --apply, such as 90s or 3m",
@@ -187,6 +188,7 @@ class CompareOptions:
         combine=appended,
         is_main=True,
     )
+    allow_inconclusive: bool = inconclusive_allowed()
     outputs: int = ours(
         "--compare-outputs",
         "How many requests' outputs to compare; 0 is none.",
@@ -205,6 +207,7 @@ class TuneOptions:
     model: str = option(
         "-m --model", "The model to tune", label("NAME"), default="", group="Search", is_main=True
     )
+    allow_inconclusive: bool = inconclusive_allowed()
     slo: str | None = option(
         "--slo", "What every answer must keep, such as 'p99<10ms'", label("PROMISE"), is_main=True
     )
@@ -381,6 +384,14 @@ class GateOptions:
         label("CONDITIONS"),
         combine=appended,
     )
+    matters: float | None = option(
+        "--matters",
+        "Smallest change that must not go unnoticed, such as 10%: a gate that could not see it is inconclusive "
+        "(default: 20%, of percentiles from p90 on 50%)",
+        share(zero=False),
+        shown="",
+    )
+    allow_inconclusive: bool = inconclusive_allowed()
     accept: tuple[str, ...] = option(
         "--accept",
         "Take this run as the new normal; nothing is judged",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from inferometer.base.frozen import frozen
 from inferometer.options.groups import ENDINGS, OTHER_LOADS, OWN_LOADS
 from inferometer.options.option import option, ours
+from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import above_zero, choice, duration, label
 
 FIND_REFUSED: Mapping[str, str] = {
@@ -40,6 +41,7 @@ class FindOptions:
         default="rate",
         is_main=True,
     )
+    allow_inconclusive: bool = inconclusive_allowed()
     start: float | None = option(
         "--start",
         "The first to try (default: from a short look)",

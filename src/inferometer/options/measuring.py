@@ -2,6 +2,7 @@
 
 from inferometer.base.frozen import frozen
 from inferometer.options.option import appended, ours
+from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.reach import Reach
 from inferometer.options.values import label, text
 
@@ -26,4 +27,5 @@ class MeasureOptions:
         text("FILE|NAME", Reach.RUNS_CODE | Reach.READS_FILES | Reach.NAMES_HOSTS),
         is_main=True,
     )
+    allow_inconclusive: bool = inconclusive_allowed()
     schema: bool = ours("--schema", "Show what a scenario may hold, as JSON Schema, and send nothing.")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inferometer.options.commands import CLUSTER, COMPARE_REFUSED
 from inferometer.options.option import appended, ours
+from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import label
 
 INTERFERE_REFUSED: Mapping[str, str] = {
@@ -82,3 +83,4 @@ class InterfereOptions:
         combine=appended,
         is_main=True,
     )
+    allow_inconclusive: bool = inconclusive_allowed()

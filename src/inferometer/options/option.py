@@ -97,7 +97,15 @@ Groups = tuple[tuple[str, tuple[Option, ...]], ...]
 
 def classic(groups: Groups) -> Groups:
     """What the classic script knows: options that have a name there."""
-    return _converted(groups, lambda row: row._replace(instead="") if row.names else None)
+    return _converted(groups, lambda row: _as_classic(row) if row.names else None)
+
+
+def _as_classic(row: Option) -> Option:
+    """The option with the values that the classic script takes, and no others."""
+    values = row.values
+    if values is not None and values.classic is not None:
+        values = dataclasses.replace(values, read=values.classic, classic=None)
+    return row._replace(instead="", values=values)
 
 
 def modern(groups: Groups) -> Groups:

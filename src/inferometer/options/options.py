@@ -182,7 +182,7 @@ class DataOptions:
             Option(
                 ("-z",),
                 "Send zeros; use --input-data zero.",
-                instead="write --data zero; a time is given with -d",
+                instead="write --data zero for zeros, or -d 10s for a duration",
                 value="zero",
                 combine=appended,
                 is_deprecated=True,
@@ -279,8 +279,9 @@ class Options:
 
     model: str = option(
         "-m",
-        "Model to measure; the second word on the command line.",
+        "Name of the model to measure.",
         label("NAME"),
+        own_help="Model to measure; the second word on the command line.",
         default="",
         group="Model and server",
         own="-m --model",

@@ -49,6 +49,7 @@ class Values:
     check: Check = _nothing
     reach: Reach | None = Reach.NOTHING  # None: each option that takes such values declares its own
     is_harmless: Callable[[str], bool] = _never  # words that reach nothing, whatever the others reach
+    classic: Read | None = None  # as the classic script reads them, where our own commands accept more
 
 
 def reads(
@@ -75,6 +76,81 @@ def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Valu
         refuse(name, value, value)
 
     return replace(values, read=read, check=check)
+
+
+# --- values as people write them; the classic script takes only the plain form
+
+_THOUSANDS = {"k": 1_000, "m": 1_000_000}
+_PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
+_COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM])")
+_GROUPED = re.compile(r"[0-9]{1,3}(?:([,_' ])[0-9]{3})(?:\1[0-9]{3})*|[0-9]+(?:_[0-9]+)+")
+_RATE = re.compile(
+    r"(?P<number>.*?[0-9.kKmM])\s*(?:(?:rps|qps|hz|ops|tps)|(?:(?:req|reqs|requests?|queries)\s*)?(?:/|\bper\s)\s*"
+    r"(?:1\s*)?(?P<period>s|sec|second|m|min|minute|h|hour))",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"[0-9]+(\.[0-9]+)?\s*(ns|us|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|h|hours?)")
+_SPANNED = re.compile(r"([0-9.kK]*[0-9kK])\s*(?:-|\.{2,3}|…|–|—|\bto\b)\s*([0-9kK][0-9.kK]*)")
+
+
+def plain_count(word: str) -> str:
+    """`1k`, `1_000`, `1,000` and `1e3` as `1000`; any other word as it is."""
+    text = word.strip()
+    if (match := _COUNT.fullmatch(text)) is not None:
+        number = float(match[1]) * _THOUSANDS[match[2].lower()]
+    elif _GROUPED.fullmatch(text) is not None:
+        return re.sub(r"[^0-9]", "", text)
+    elif re.fullmatch(_DECIMAL, text) is not None and re.fullmatch(_WHOLE, text) is None:
+        number = float(text)
+    else:
+        return word
+    return str(int(number)) if abs(number) <= _LARGEST and number == int(number) else word
+
+
+def plain_rate(word: str) -> str:
+    """`100/s`, `100rps`, `6000/min` and `1k` as requests per second; any other word as it is."""
+    match, scale = _RATE.fullmatch(word.strip()), 1
+    if match is not None:
+        word, scale = match["number"], _PERIODS[(match["period"] or "s").lower()]
+    word = plain_count(word)
+    is_scaled = scale != 1 and re.fullmatch(_DECIMAL, word.strip()) is not None
+    return str(float(word) / scale) if is_scaled else word
+
+
+def plain_levels(word: str, plain: Callable[[str], str]) -> str:
+    """`1-8`, `1..8`, `1 2 4`, `1;2;4` and `[1,2,4]` as `1:8` and `1,2,4`, each number in its plain form."""
+    text = word.strip()
+    if text[:1] + text[-1:] in ("[]", "()", "{}"):
+        text = text[1:-1].strip()
+    if (match := _SPANNED.fullmatch(text)) is not None:
+        text = f"{match[1]}:{match[2]}"
+    match = _RATE.fullmatch(text) if plain is plain_rate else None
+    if match is None and re.fullmatch(r"[0-9.kK]+(?:(?:\s*[;,]\s*|\s+)[0-9.kK]+)+", text):
+        text = re.sub(r"\s*[;,]\s*|\s+", ",", text)
+    rest = text.split(":") if ":" in text else text.split(",")
+    joined = (":" if ":" in text else ",").join(
+        f"{part[:1]}{plain(part[1:])}" if part[:1] in ("x", "*") else plain(part) for part in rest
+    )
+    return joined if re.search("[0-9]", joined) else word
+
+
+def _refuse_time(name: str, word: str) -> None:
+    if _TIME.fullmatch(word.strip()) is not None:
+        raise refusal(
+            name,
+            f"'{word}' is a duration, and {name} takes a number",
+            remedy=f"a duration is given with -d: -d {word}",
+        )
+
+
+def _plainly(values: Values, plain: Callable[[str], str]) -> Values:
+    """The same values, where our own commands accept other ways to write them."""
+
+    def read(name: str, word: str) -> Any:
+        _refuse_time(name, word)
+        return values.read(name, plain(word))
+
+    return replace(values, read=read, classic=values.read)
 
 
 @frozen
@@ -165,7 +241,8 @@ def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -
             raise refusal(label, f"The value must be {rule}, but is {number}")
         return number
 
-    return Values(read, metavar, check=_at_least(-_LARGEST if least is None else least, is_whole=True))
+    check = _at_least(-_LARGEST if least is None else least, is_whole=True)
+    return _plainly(Values(read, metavar, check=check), plain_count)
 
 
 def decimal(metavar: str, *, least: float) -> Values:
@@ -257,6 +334,8 @@ def levels(*, decimals: bool = False) -> Values:
     convert = _decimal if decimals else _whole
 
     def read(name: str, word: str) -> Range:
+        _refuse_time(name, word)
+        word = plain_levels(word, plain_rate if decimals else plain_count)
         first, *rest = word.split(":")
         if not rest:
             numbers = [convert(name, part, word) for part in word.split(",")]
@@ -344,6 +423,7 @@ def _check_bounds(name: str, value: Any) -> None:
 @reads("LOW:HIGH", check=_check_bounds)
 def bounds(name: str, word: str) -> tuple[int, int]:
     """`lowest:highest`, from 1 on; a single number is both."""
+    word = plain_levels(word, plain_count)
     low, colon, high = word.partition(":")
     if not is_digits(low) or (colon and not is_digits(high)):
         raise UsageError(f"{name} is '{word}'", remedy="write lowest:highest, such as 1:8")
@@ -427,12 +507,21 @@ def resources(name: str, word: str) -> dict[str, float]:
 
 
 @reads("NUMBER", check=_at_least(1, most=99, is_whole=True))
-def percentile(name: str, word: str) -> int | None:
+def _percentile(name: str, word: str) -> int | None:
     """1 to 99, or -1 for the mean, which is None in Python."""
     number = _whole(name, word, word)
     if number != -1 and not 0 < number < 100:
         raise refusal(name, f"The value must be -1 for not reporting or in range (0, 100), but is {number}")
     return None if number == -1 else number
+
+
+def _plain_percentile(word: str) -> str:
+    """`p99`, `99%` and `99th` as `99`."""
+    match = re.fullmatch(r"[pP]?([0-9]{1,2})(?:\s*%|th|st|nd|rd)?", word.strip())
+    return word if match is None else match[1]
+
+
+percentile = _plainly(_percentile, _plain_percentile)
 
 
 def duration(*, zero: bool) -> Values:

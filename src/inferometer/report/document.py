@@ -117,6 +117,7 @@ class ChartAxis:
     spread: Spread = Spread.LINEAR
     is_whole: bool = False  # there is nothing between whole numbers
     is_from_zero: bool = True  # a linear one has 0 in it; where small changes matter it need not
+    below: Callable[[float], str] | None = None  # a second line below the text of a tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,7 @@ class Chart:
     rules: tuple[ChartRule, ...] = ()
     height: int = 320
     note: str = ""
+    confidence: str = "95 %"  # of the limits of its points
 
     @property
     def legend(self) -> tuple[tuple[str, str, str], ...]:

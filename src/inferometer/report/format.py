@@ -8,6 +8,7 @@ from inferometer.base import units
 from inferometer.base.text import printable
 from inferometer.base.units import NS_PER_US
 from inferometer.options.effective import Effective
+from inferometer.stats import verdict
 from inferometer.stats.doubts import BARS
 from inferometer.stats.measurement import PHASE, Distribution, Estimate, Level
 
@@ -20,6 +21,7 @@ STANDARD_PERCENTILES = (50, 90, 95, 99)
 # As sentences of lower packages have them, too.
 duration, quantity, plain_number, share = units.duration, units.quantity, units.plain_number, units.share
 significant, small = units.significant, units.small
+difference, signed = verdict.percent_words, verdict.signed
 
 
 def decimal(value: float) -> str:
@@ -108,18 +110,6 @@ def exact_share(part: float) -> str:
 def change_text(part: float) -> str:
     """A change in percent, with its sign: `+87 %`, `−4.2 %`."""
     return f"{'−' if part < 0 else '+'}{share(abs(part))}"
-
-
-def difference(percent: Estimate) -> str:
-    """`+3.1 % (+1.9 to +4.4)`."""
-    words = f"{signed(percent.value)} %"
-    return words if percent.limits is None else f"{words} ({' to '.join(map(signed, percent.limits))})"
-
-
-def signed(value: float) -> str:
-    """With its sign and one decimal: `+3.1`, `-0.4`, `+1,200`."""
-    places = 0 if abs(value) >= 99.95 else 1
-    return f"{value:+,.{places}f}" if abs(value) >= 0.05 else "0.0"
 
 
 def interval(estimate: Estimate) -> str:

@@ -43,6 +43,7 @@ NUMBERS = 200  # points that the table below a chart has at most
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _LETTER = 7.0  # pixels of a letter at the size of a tick, rather too many
 _LINE = 12.0  # pixels of a line of text
+_LINE_STEP = 14.0  # pixels from one line of text to the next
 _TIMES = (
     *(1.002, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
     *(digit * 10.0**power for power in range(4) for digit in (2, 3, 5, 10)),
@@ -79,6 +80,7 @@ def _environment() -> "Environment":
     environment.globals |= {
         "draw": draw,
         "numbers": numbers,
+        "axis_note": axis_note,
         "times_scale": times_scale,
         "times_tick": _times_tick,
         "WIDE": WIDE,
@@ -342,7 +344,7 @@ def _frame(chart: Chart, width: int) -> _Frame:
     ys = [value for point in points for value in _reach(point.y, point.y_limits, chart.y)]
     ys += [rule.value for rule in chart.rules]
     height = chart.height if width == WIDE else round(chart.height * 0.85)
-    top, bottom = 44.0 if any(span.label for span in chart.spans) else 26.0, height - 42.0
+    top, bottom = 44.0 if any(span.label for span in chart.spans) else 26.0, height - _below(chart.x)
     y = _roomy(chart.y, ys, [point.y for point in points], (bottom, top), 5)
     left = 14 + _LETTER * max((len(chart.y.text(tick)) for tick in y.ticks), default=1)
     ticks = 8 if width == WIDE else 4
@@ -384,11 +386,28 @@ def _grid(chart: Chart, frame: _Frame, room: _Room) -> Iterator[Markup]:
         yield from room.text("tick", chart.y.text(tick), [(left - 7, y + 4, "end")], over_marks=True)
     for tick in frame.x.ticks:
         x = frame.x.place(tick)
-        words = tuple(room.text("tick", chart.x.text(tick), [(x, bottom + 17, "middle")]))
+        text = chart.x.text(tick)
+        words = tuple(room.text("tick", text, [(x, bottom + 17, "middle")] if text else []))
         if words:
             yield from (_line("grid", x, top, x, bottom), *words)
+            below = "" if chart.x.below is None else chart.x.below(tick)
+            height = bottom + 17 + _LINE_STEP
+            places = [(x, height, "middle"), (frame.width, height, "end"), (0, height, "")]
+            yield from room.text("tick", below, places if below else [])
     yield _line("axis", left, bottom, right, bottom)
-    yield from room.text("title", chart.x.title, [(right, bottom + 36, "end")])
+    yield from room.text("title", chart.x.title, [(right, bottom + _below(chart.x) - 6, "end")])
+
+
+def _below(axis: ChartAxis) -> float:
+    """Pixels that the texts below an axis take."""
+    return 42.0 if axis.below is None else 42.0 + _LINE_STEP
+
+
+def axis_note(chart: Chart) -> str:
+    """A warning where differences look larger than they are."""
+    found = _frame(chart, WIDE).y
+    is_cut = chart.y.spread is Spread.LINEAR and not found.low <= 0 <= found.high
+    return "The axis does not begin at 0." if is_cut else ""
 
 
 def _spans(spans: Sequence[Span], frame: _Frame, room: _Room) -> Iterator[Markup]:
@@ -521,13 +540,18 @@ def numbers(chart: Chart) -> Table:
     has_limits = any(point.y_limits is not None for _, point in points)
     rows = []
     for name, point in points[:NUMBERS]:
-        cells = (name, chart.x.text(point.x), chart.y.text(point.y))
+        cells = (name, _place_text(chart.x, point.x), chart.y.text(point.y))
         rows.append((*cells, _between(point.y_limits, chart.y)) if has_limits else cells)
-    columns += [Column("95 % interval")] if has_limits else []
+    columns += [Column(f"{chart.confidence} interval")] if has_limits else []
     caption = "The numbers of this chart"
     if len(rows) < len(points):
         caption = f"The first {NUMBERS} of {len(points):,} numbers of this chart"
     return Table(caption, tuple(columns), tuple(rows), Depth.LISTING)
+
+
+def _place_text(axis: ChartAxis, value: float) -> str:
+    below = "" if axis.below is None else axis.below(value)
+    return f"{axis.text(value)}, {below}" if below else axis.text(value)
 
 
 def _between(limits: tuple[float, float] | None, axis: ChartAxis) -> str:

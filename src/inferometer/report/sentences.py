@@ -129,8 +129,7 @@ def finding_sentence(finding: Finding) -> str:
 
 def keeps_nothing(finding: Finding) -> bool:
     """That the promise is broken at the least load that was tried; not where that is undecided."""
-    lowest = min(finding.judged, key=lambda row: row.load, default=None)
-    return not finding.value and (lowest is None or lowest.verdict == "broken")
+    return not finding.value and finding.is_broken_at_once
 
 
 def _nothing_kept(finding: Finding, unit: str) -> str:

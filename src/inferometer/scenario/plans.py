@@ -123,10 +123,11 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
     if not first and not last:
         return Closed(0), 0.0
     if first == last and load.is_random:
-        return Open(Poisson(first, load.seed + slot.number), cap=load.cap), first
+        return Open(Poisson(first, load.seed + slot.number, slot.length_ns), cap=load.cap), first
     pieces = [(slot.length_ns, first, last), *([(LONGER_NS, last, last)] if last else [])]
     schedule: Schedule = Constant(first) if first == last else Ramps(tuple(pieces))
-    return Open(from_mid_period(schedule, max(first, last)), cap=load.cap), (first + last) / 2
+    part = from_mid_period(schedule, max(first, last), slot.length_ns)
+    return Open(part, cap=load.cap), (first + last) / 2
 
 
 def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
-from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
+from inferometer.load.plan import Closed
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument
 from inferometer.measure.level import measure_level, warm_up
@@ -74,7 +75,7 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         if phase.command is not None:
             check_command(f"phases.{number} of the scenario")
     classes = planned_classes(scenario, request.options, request.models, folder=request.folder)
-    setups = tuple(_prepared(row, request.folder) for row in classes)
+    setups = tuple(_named_setup(row, request.folder) for row in classes)
     loads = [_class_load(row, setup) for row, setup in zip(classes, setups, strict=True)]
     pace = 1.0 if request.duration_s is None else scenario.seconds / request.duration_s
     phases = phase_points(scenario.phases, loads, pace=pace)
@@ -92,6 +93,18 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
         scenario=document,
     )
     return ScenarioSetup(request, classes, setups, phases, result)
+
+
+def _named_setup(row: PlannedClass, folder: Path | None) -> Setup:
+    """The setup of a class; what is wrong with it is said of the class and its model."""
+    try:
+        return _prepared(row, folder)
+    except (UsageError, PeerError) as error:
+        model = row.options.model
+        of_model = f" (model '{model}')" if model and f"'{model}'" not in error.message else ""
+        if f"class '{row.name}'" not in error.message:
+            error.message = f"class '{row.name}'{of_model}: {error.message}"
+        raise
 
 
 def _prepared(row: PlannedClass, folder: Path | None) -> Setup:
@@ -144,6 +157,10 @@ def run_scenario(setup: ScenarioSetup, watcher: Watcher) -> Iterator[Result]:
             for phase in setup.phases:
                 commands.start(phase)
                 level = _measured(setup, instrument, phase)
+                if (
+                    phase is setup.phases[-1]
+                ):  # before anything is written: no request is sent that nobody counts
+                    load.apply(Closed(0))
                 if level is not None:
                     result = replace(result, levels=(*result.levels, level))
                     yield result

@@ -37,6 +37,7 @@ from inferometer.base.units import NS_PER_S, parse_duration_ns
 from inferometer.base.yaml_text import YamlError, load_yaml
 from inferometer.model.flow import VISIT, references, with_references
 
+MOST_MISTAKES = 20  # that are shown
 LOADS = ("concurrency", "rate", "shape", "replay", "sessions")
 WARM_UP = "warm-up"
 _NOT_OF_VISITS = ("model", "data", "batch", "replay", "sessions")
@@ -327,10 +328,40 @@ def checked_scenario(document: Any, origin: str) -> Scenario:
     try:
         return Scenario.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = (*first["loc"], *first.get("ctx", {}).get("at", "").split("."))
-        where = ".".join(str(part) for part in place if part != "")
-        raise UsageError(f"{origin}: {_sentence(where, first)}", remedy=_remedy(first, where)) from error
+        raise _all_mistakes(error, origin) from error
+
+
+def _all_mistakes(error: ValidationError, origin: str) -> UsageError:
+    """One sentence for every mistake, each with its remedy; a single one keeps the remedy apart."""
+    rows = [(_place(row), row) for row in error.errors()]
+    unknown = {where: close for where, row in rows if (close := _close_key(row, where))}
+    meant = {f"{where.rpartition('.')[0]}.{close}".lstrip(".") for where, close in unknown.items()}
+    # A key that is missing because it is misspelt is one mistake.
+    kept = [(where, row) for where, row in rows if row["type"] != "missing" or where not in meant]
+    if len(kept) == 1:
+        ((where, row),) = kept
+        return UsageError(f"{origin}: {_sentence(where, row)}", remedy=_remedy(row, where))
+    lines = []
+    for where, row in kept[:MOST_MISTAKES]:
+        remedy = _remedy(row, where)
+        lines.append(_sentence(where, row) + ("" if remedy == _EXAMPLE else f" ({remedy})"))
+    if len(kept) > MOST_MISTAKES:
+        lines.append(f"and {len(kept) - MOST_MISTAKES} more")
+    return UsageError(f"{origin} has {len(kept)} mistakes: {'; '.join(lines)}", remedy=_EXAMPLE)
+
+
+def _place(found: Any) -> str:
+    place = (*found["loc"], *found.get("ctx", {}).get("at", "").split("."))
+    return ".".join(str(part) for part in place if part != "")
+
+
+def _close_key(found: Any, where: str) -> str:
+    """The key that an unknown one is likely to mean."""
+    if found["type"] != "extra_forbidden":
+        return ""
+    models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec)
+    known = [field.alias or name for model in models for name, field in model.model_fields.items()]
+    return nearest(where.rpartition(".")[2], known)
 
 
 def _sentence(where: str, found: Any) -> str:
@@ -345,9 +376,7 @@ def _sentence(where: str, found: Any) -> str:
 def _remedy(found: Any, where: str) -> str:
     if found["type"] != "extra_forbidden":
         return _EXAMPLE
-    models: tuple[type[BaseModel], ...] = (Scenario, ClassSpec, StepSpec, PhaseSpec, ChangeSpec)
-    known = [field.alias or name for model in models for name, field in model.model_fields.items()]
-    close = nearest(where.rpartition(".")[2], known)
+    close = _close_key(found, where)
     if close:
         return f"did you mean '{close}'?"
     return "other options of measure stand under `options`" if ".classes." in f".{where}" else _EXAMPLE

@@ -186,7 +186,7 @@ def _launch(wheel: Wheel, server: EmbeddedTriton, ports: Ports) -> _Running:
     command = _server_command(wheel, server, ports, guarded.files)
     environment = server_environment(guarded.runtime, server.environment)
     with guarded.starting(command, environment):
-        _create_log(guarded.log, scratch=guarded.files.scratch_log is not None)
+        guarded.open_log()
         guarded.runtime.mkdir(mode=0o700)
         for number, folder in enumerate(server.repositories):
             link = _folder_for_server(folder, number, guarded.runtime)
@@ -224,16 +224,6 @@ def _folder_for_server(folder: Path, number: int, runtime: Path) -> Path:
     return runtime / f"repository-{number}" if any(letter.isspace() for letter in str(path)) else path
 
 
-def _create_log(log: Path, *, scratch: bool) -> None:
-    try:
-        log.open("xb" if scratch else "wb").close()
-    except OSError as error:
-        raise UsageError(
-            f"the log file '{log}' cannot be written: {error.strerror}",
-            remedy="give a file in a writable folder",
-        ) from None
-
-
 def _is_ready(running: _Running) -> bool:
     from inferometer.services.http_control import HttpControl
 
@@ -247,7 +237,7 @@ def _is_ready(running: _Running) -> bool:
 
 
 def _start_failure(running: _Running, what: str) -> Exception:
-    log = running.guarded.log.read_text(errors="replace")
+    log = running.guarded.log_text()
     lost = ports_in_use(log)
     if lost:
         return _PortLostError(lost)

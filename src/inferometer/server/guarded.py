@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from inferometer.base.deadline import STOP_LAST_S, Deadline, DeadlineError, has_to_end
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import LocalError, UsageError
 from inferometer.server.guard import GO, GRACE_S, ServerFiles, end_session, guard_command
 
 _LOGGED = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] +(?P<text>.*)")
@@ -42,6 +43,7 @@ class GuardedProcess:
             runtime = Path(tempfile.gettempdir()) / f"inferometer-{name}-{token}"
         self.log = runtime.with_suffix(".log") if log is None else log
         self.files = ServerFiles(f"inferometer_{token}_", runtime, self.log if log is None else None)
+        self._log_start = 0  # bytes that earlier servers wrote to the same log
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: int | None = None  # reads as ended when the guard is done
 
@@ -93,6 +95,17 @@ class GuardedProcess:
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError), stdin:
             stdin.write(GO.encode())
+
+    def open_log(self) -> None:
+        """Create the log, or continue the one that earlier servers of this session wrote."""
+        with _opened(self.log, "ab" if self.files.scratch_log is None else "xb") as file:
+            self._log_start = file.tell()
+
+    def log_text(self) -> str:
+        """What this process has logged, without the logs of earlier ones."""
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode("utf-8", "replace")
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> str:
         """Return when it is ready, or when it will not be: then in words, why."""
@@ -146,6 +159,22 @@ def ends(process: "subprocess.Popen[bytes]", deadline: Deadline) -> bool:
         except subprocess.TimeoutExpired:
             continue
         return True
+
+
+def empty_log(log: Path | None) -> None:
+    """Start a user's log afresh; every server of the session then appends to it."""
+    if log is not None:
+        _opened(log, "wb").close()
+
+
+def _opened(log: Path, mode: str) -> IO[bytes]:
+    try:
+        return open(log, mode)
+    except OSError as error:
+        raise UsageError(
+            f"the log file '{log}' cannot be written: {error.strerror}",
+            remedy="give a file in a writable folder",
+        ) from None
 
 
 # --- what is left of a process that ended by itself

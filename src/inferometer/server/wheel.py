@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.threads import users_environment
 
@@ -60,7 +60,7 @@ def find_wheel() -> Wheel:
     """The wheel on this interpreter's path, found without importing it: its import starts things."""
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
-        raise LocalError(
+        raise UsageError(
             "the embedded Triton needs the package nvidia-pytriton, which is not installed for "
             f"{sys.executable}",
             remedy=INSTALL
@@ -70,7 +70,7 @@ def find_wheel() -> Wheel:
     wheel = Wheel(Path(next(iter(spec.submodule_search_locations))).parent)
     for needed in (wheel.executable, wheel.libraries):
         if not needed.exists():
-            raise LocalError(
+            raise UsageError(
                 f"the installed nvidia-pytriton has no {needed}",
                 remedy=f"reinstall it: pip install --force-reinstall nvidia-pytriton, or {INSTALL}",
             )
@@ -98,7 +98,7 @@ def make_backends(wheel: Wheel, runtime: Path) -> None:
     if not stub.exists():
         known = [found.parent.name for found in wheel.stub("*").parents[1].glob(f"*/{STUB}")]
         known.sort(key=lambda version: tuple(map(int, version.split("."))))
-        raise LocalError(
+        raise UsageError(
             f"nvidia-pytriton has no python backend for Python {_PYTHON}, only for {', '.join(known) or 'none'}",
             remedy="run inferometer with one of these",
         )
@@ -148,7 +148,7 @@ def check_stub(runtime: Path, environment: Mapping[str, str]) -> None:
     )
     if trial.returncode == 127:
         reason = trial.stderr.decode(errors="replace").strip().rpartition("libraries: ")[2]
-        raise LocalError(
+        raise UsageError(
             f"the python backend of nvidia-pytriton cannot start with Python {_PYTHON}: {reason}",
             remedy=f"install Python's shared library (Debian, Ubuntu: apt-get install libpython{_PYTHON})",
         )

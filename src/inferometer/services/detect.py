@@ -67,6 +67,7 @@ QUESTIONS = {
 }
 """Over HTTP: what is asked for, by GET."""
 
+_APIS = ("kserve", "openai", "ping")  # questions whose answer shows what a server is, unless it fails
 _QUESTION_OF = {"triton": "kserve", "torchserve": "ping"}  # others have the name of the kind
 
 
@@ -80,6 +81,9 @@ class ServerGuess(NamedTuple):
     page_status: int = 0  # of the page that would be measured, where it was asked for
     is_locked: bool = False  # some of it is told only to those who have a key
     moved_to: str = ""  # where that page is said to be instead
+    failures: tuple[
+        str, ...
+    ] = ()  # questions that the server failed to answer, such as "GET /v1/models with status 500"
 
     @property
     def words(self) -> str:
@@ -209,7 +213,12 @@ def _guess(connection: Connection, protocol: str, page: str, first: str) -> Serv
     status = answers[PAGE].status
     is_moved = found is PLAIN and 300 <= status < 400
     moved_to = _location(connection, page) if is_moved else ""
-    return found._replace(page_status=status, is_locked=is_locked, moved_to=moved_to)
+    failures = tuple(
+        f"GET {connection.endpoint.prefix}{QUESTIONS[question]} with status {answer.status}"
+        for question, answer in answers.items()
+        if found is PLAIN and question in _APIS and answer.status >= 500
+    )
+    return found._replace(page_status=status, is_locked=is_locked, moved_to=moved_to, failures=failures)
 
 
 def _location(connection: Connection, page: str) -> str:

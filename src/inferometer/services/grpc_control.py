@@ -15,6 +15,7 @@ from inferometer.model.answers import Shape, checked
 from inferometer.options.options import Options
 from inferometer.services.endpoint import Connection
 from inferometer.services.http_control import late, why_unreachable
+from inferometer.services.kserve import message_text
 from inferometer.services.timed_socket import connect, receive_into, send_all
 from inferometer.services.traffic import Wiring
 from inferometer.wire.grpc import (
@@ -95,9 +96,14 @@ class GrpcControl:
         self, method: str, request: Message, reply: type[Reply], *, timeout_s: float | None = None
     ) -> Reply:
         """The reply, or a PeerError with the server's words."""
+        if MESSAGES.is_shown:
+            MESSAGES.debug("> %s", message_text(request))
         message = self.call_bytes(method, request.SerializeToString(), timeout_s=timeout_s)
         try:
-            return reply.FromString(message)
+            found = reply.FromString(message)
+            if MESSAGES.is_shown:
+                MESSAGES.debug("< %s", message_text(found))
+            return found
         except DecodeError as error:
             raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.deadline import Deadline, DeadlineError
 from inferometer.base.errors import MissingError, PeerError
-from inferometer.base.messages import MESSAGES
+from inferometer.base.messages import MESSAGES, body_text
 from inferometer.base.text import decode_json, printable
 from inferometer.model.answers import Shape, checked
 from inferometer.services.endpoint import Connection, without_key
@@ -85,9 +85,13 @@ class HttpControl:
         given = (*self._headers(), *(() if body is None else headers))
         length = None if body is None else len(body)
         MESSAGES.debug("> %s %s, %d bytes", method, path, length or 0)
+        if body and MESSAGES.is_shown:
+            MESSAGES.debug("> %s", body_text(body))
         request = encode_request(method, path, given, length) + (body or b"")
         head, text = self._send(request, path, timeout_s)
         MESSAGES.debug("< %d %s, %d bytes", head.status, printable(head.reason), len(text))
+        if text and MESSAGES.is_shown:
+            MESSAGES.debug("< %s", without_key(body_text(text), self._connection.key))
         return head.status, text
 
     def location(self, path: str, *, timeout_s: float) -> str:

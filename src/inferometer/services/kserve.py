@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.messages import body_text
 from inferometer.wire.protobuf import LENGTH, VARINT, fields, varint
 
 if TYPE_CHECKING:
@@ -208,6 +209,37 @@ def _message(message: bytes) -> Any:
 
 
 # --- messages
+
+_RAW = ("raw_input_contents", "raw_output_contents")
+
+
+def message_text(message: Any) -> str:
+    """A protobuf message as one line of JSON without secrets; of raw tensors only their sizes."""
+    from google.protobuf.json_format import MessageToJson
+
+    sizes = {name: [len(data) for data in getattr(message, name, ())] for name in _RAW}
+    if any(sizes.values()):
+        short = type(message)()
+        short.CopyFrom(message)
+        for name in _RAW:
+            if hasattr(short, name):
+                short.ClearField(name)
+        message = short
+    text = body_text(MessageToJson(message, preserving_proto_field_name=True, indent=None).encode())
+    return text + "".join(f" + {name} of {rows} bytes" for name, rows in sizes.items() if rows)
+
+
+def infer_text(message: bytes | bytearray | memoryview, *, is_reply: bool) -> str:
+    """A ModelInferRequest or ModelInferResponse as JSON; the size of anything else."""
+    from google.protobuf.message import DecodeError
+
+    messages = load_messages()
+    kind = messages.ModelInferResponse if is_reply else messages.ModelInferRequest
+    try:
+        return message_text(kind.FromString(bytes(message)))
+    except (DecodeError, ValueError):
+        return f"{len(message)} bytes"
+
 
 _PACKAGE = "tritonclient.grpc"
 _INSTALL = "pip install 'inferometer[grpc]'"

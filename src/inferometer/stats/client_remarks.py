@@ -14,14 +14,17 @@ UNSURE = 0.1  # of the median latency: a clock that may be off by more
 
 
 def client_remarks_by_name(
-    clients: Sequence[ClientFigures], *, is_open: bool, is_capped: bool = False
+    clients: Sequence[ClientFigures], *, is_open: bool, is_capped: bool = False, asked: int | None = None
 ) -> Iterator[Remark]:
     """Those that were lost, that are the limit, that are far away, and whose clocks are not known well enough.
 
-    `is_capped`: it was the user's choice that requests wait before they are sent."""
+    `is_capped`: it was the user's choice that requests wait before they are sent. `asked`: how many requests the level
+    was to have, where that was given."""
     for client in clients:
         if client.lost is not None:
             yield _lost_remark(client, client.lost)
+    if asked is not None and any(client.lost is not None for client in clients):
+        yield from _shortfall(clients, asked)
     for client in clients:
         limit = _limit_words(client, is_capped=is_capped)
         if limit and len(clients) > 1:
@@ -43,6 +46,17 @@ def _lost_remark(client: ClientFigures, lost: LostClient) -> Remark:
         requests = "request" if lost.outstanding == 1 else "requests"
         text += f"; of its {lost.outstanding:,} outstanding {requests} nothing is known"
     return Remark(Note.CLIENT_LOST, text)
+
+
+def _shortfall(clients: Sequence[ClientFigures], asked: int) -> Iterator[Remark]:
+    """What is missing from the figures of a level that was to have so many requests."""
+    counted = sum(client.request_count + client.failed_count for client in clients)
+    if counted < asked:
+        text = (
+            f"{counted:,} of {asked:,} requests are in the figures; the other {asked - counted:,} were not sent, "
+            "or a lost client did not report them, though the server may have answered them"
+        )
+        yield Remark(Note.CLIENT_LOST, text)
 
 
 def _limit_words(client: ClientFigures, *, is_capped: bool) -> str:

@@ -19,12 +19,17 @@ from inferometer.stats.series import BINS_PER_OCTAVE
 MEAN = "mean latency"
 TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
+RUN_QUEUE_SHARE = 0.3  # of the time in which this tool was ready to run, that it waited for a core
+RUN_QUEUE_FELT = 0.2  # of the median latency that may be such waits
+RUN_QUEUE_NS = NS_PER_MS // 10  # such waits per request that no latency shows
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
 SLOW = 5  # times the median: a request that met a stall
 MOST_SLOW = 0.1  # share of groups of requests that met a stall
 FEWEST_STALLS = 4
-REGULAR = 0.2  # spread of the gaps between stalls, as a share of them
+REGULAR = {3: 0.05, 4: 0.12, 5: 0.18}  # by the number of periods, their spread as a share of their mean,
+REGULAR_ENOUGH = 0.2  # and where there are more of them: 0.9 % of samples with stalls at random times pass
+SHORT_STALL = 0.25  # of the period: the longest bunch of slow requests
 FEWEST_WINDOWS = 6
 TREND = 0.5  # of the variance that a straight line explains
 LEAST_DRIFT = 0.05
@@ -142,6 +147,9 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
     median_ns = found.latency.percentile_ns(50)
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
         return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
+    waited = run_queue_share(found, ours)
+    if waited is not None:
+        return f"client-limited: this tool waited in the run queue for a core {waited}"
     # A stream goes on by itself: what is not read in time seems to come late, and the next request is sent late. Where
     # each request waits for a reply, the server would wait for us.
     if found.streaming is not None and found.streaming.gaps.count:
@@ -155,6 +163,26 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
     return None
 
 
+def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
+    """How long this tool was ready to run and had no core, where that is a part of the latencies; None where it is not.
+
+    A reply that lies in the socket while its reader waits counts as latency. Waits are those of all our threads, so
+    they are held against the requests in flight (Little's law), and against what the tool would have used in all.
+    """
+    if ours is None or ours.waiting <= 0 or not found.request_count:
+        return None
+    per_s = found.ended_count * NS_PER_S / max(found.duration_ns, 1)
+    each_ns = ours.waiting / per_s * NS_PER_S
+    median_ns = found.latency.percentile_ns(50)
+    part = ours.waiting / (ours.cores + ours.waiting)
+    is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * median_ns)
+    # By rate a backlog makes latencies long, so that waits seem short beside them.
+    is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers
+    if part < RUN_QUEUE_SHARE or not (is_felt or is_behind):
+        return None
+    return f"{share(part)} of the time that it needed one ({duration(each_ns)} per request)"
+
+
 def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
     """When requests ended that took far longer than the median, in order; none where most groups have some."""
     slow = ends.slowest_ns > SLOW * median_ns
@@ -164,16 +192,25 @@ def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:
 
 
 def stall_period_s(slow_ends_us: NDArray[np.int64]) -> float | None:
-    """The time between stalls, if slow requests come in bunches at regular times."""
+    """The time between stalls, if slow requests come in short bunches at regular times.
+
+    Cutting at long gaps makes any sample look regular, and few gaps are alike by chance. The limits are calibrated on
+    independent slow requests: for 4 to 400 of them at most 1 % of the samples pass (`make trust` has the rates).
+    """
     if len(slow_ends_us) < FEWEST_STALLS:
         return None
     gaps = np.diff(slow_ends_us)
     # Within a bunch gaps are far shorter than between bunches: cut at half the longest.
-    starts = slow_ends_us[np.concatenate(([True], gaps > gaps.max() / 2))]
+    places = np.flatnonzero(np.concatenate(([True], gaps > gaps.max() / 2)))
+    starts = slow_ends_us[places]
     if len(starts) < FEWEST_STALLS:
         return None
     periods = np.diff(starts)
-    if float(periods.std()) > REGULAR * float(periods.mean()):
+    longest = (slow_ends_us[np.append(places[1:] - 1, len(slow_ends_us) - 1)] - starts).max()
+    mean = float(periods.mean())
+    if float(longest) > SHORT_STALL * mean:
+        return None
+    if float(periods.std()) > REGULAR.get(len(periods), REGULAR_ENOUGH) * mean:
         return None
     return float(periods.mean()) * NS_PER_US / NS_PER_S
 

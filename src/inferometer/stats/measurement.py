@@ -115,6 +115,7 @@ class HostUse:
     crowded_cores: float = 0.0  # that others kept busy in that time
     gpus: tuple["GpuFigures", ...] = ()  # as NVML sees them
     server_cores: int | None = None  # that the server may run on, where those are others than ours
+    server_waiting: float = 0.0  # cores that the server's threads waited for, and did not get
 
     @property
     def others(self) -> float | None:

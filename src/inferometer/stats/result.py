@@ -11,7 +11,7 @@ from inferometer.base.notes import Remark
 from inferometer.options.effective import Effective
 from inferometer.records.records import Totals
 from inferometer.stats.frames import frame
-from inferometer.stats.measurement import Level
+from inferometer.stats.measurement import ClassFigures, Level
 from inferometer.stats.prompt_figures import PromptFigures
 
 
@@ -43,6 +43,12 @@ class Finding:
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
+
+    @property
+    def is_broken_at_once(self) -> bool:
+        """The SLO is broken at the lightest load that was tried."""
+        lightest = min(self.judged, key=lambda row: row.load, default=None)
+        return lightest is None or lightest.verdict == "broken"
 
 
 @frozen
@@ -167,6 +173,8 @@ class Result:
     def fails_too_often(self, most: float) -> bool:
         """Whether a larger share failed than is acceptable; where that is none, a promise about errors decides."""
         is_promised = any(level.promise is not None and level.promise.limits_errors for level in self.levels)
+        if most == 0 and any(_limits_errors(row) for level in self.levels for row in level.classes):
+            return any(_has_failures(level) for level in self.levels)
         return max(self.failed_share, self.failed_visits_share) > most and not (is_promised and most == 0)
 
     @property
@@ -181,9 +189,18 @@ class Result:
     @property
     def breaks_promise(self) -> bool:
         """At any level, to all traffic or to a class of it."""
+        return "broken" in self._promise_verdicts
+
+    @property
+    def leaves_promise_open(self) -> bool:
+        """No SLO is broken, and whether one is met could not be decided."""
+        return not self.breaks_promise and "undecided" in self._promise_verdicts
+
+    @property
+    def _promise_verdicts(self) -> set[str]:
         promises = [level.promise for level in self.levels]
         promises += [row.promise for level in self.levels for row in level.classes]
-        return any(promise is not None and promise.verdict == "broken" for promise in promises)
+        return {promise.verdict for promise in promises if promise is not None}
 
     def _repr_html_(self) -> str:
         return notebook_html(self)
@@ -209,3 +226,15 @@ class Result:
                 remedy="measure with profile_export='requests.json'",
             )
         return path
+
+
+def _limits_errors(row: ClassFigures) -> bool:
+    return row.promise is not None and row.promise.limits_errors
+
+
+def _has_failures(level: Level) -> bool:
+    """Whether requests failed of classes whose own SLO does not limit errors; those that do are judged by it."""
+    if not level.classes:
+        return level.measurement is not None and level.measurement.failed_count > 0
+    judged = [row.measurement for row in level.classes if not _limits_errors(row)]
+    return any(row is not None and row.failed_count > 0 for row in judged)

@@ -118,9 +118,35 @@ def parse_slo(text: str) -> Slo:
     return Slo(terms, text.strip())
 
 
+_USUAL = (
+    (r"\bp\((\d+(?:\.\d+)?)\)", r"p\1"),
+    (r"\b(?:error|failure)[ _]?rate\b|\bfailures\b|\bhttp_req_failed\b", "errors"),
+    (r"\b(?:rps|qps)\b(?=\s*[<>])", "throughput"),
+    (r"\bhttp_req_duration:?\s*", ""),
+    (r"\s+(?:is\s+)?(?:under|below|less than|at most|up to)\s+", "<"),
+    (r"\s+(?:is\s+)?(?:over|above|more than|at least)\s+", ">"),
+    (r"(?<=[\d.])\s*(?:rps|qps|req/s|requests/s)$", ""),
+)
+"""How other tools and people write a term, and how it is written here."""
+
+
+def _as_usual(part: str) -> str:
+    for pattern, written in _USUAL:
+        part = re.sub(pattern, written, part, flags=re.IGNORECASE)
+    return part
+
+
 def _term(part: str, whole: str) -> Term:
+    part = _as_usual(part)
     found = re.fullmatch(_TERM, part)
     if found is None:
+        meant = re.fullmatch(r"([a-z][\w .]*?)\s*[=:]+\s*([\d.]+\s*\S*)", part, re.IGNORECASE)
+        if meant is not None:
+            sign = ">" if meant[1].lower() in ("throughput", "goodput") else "<"
+            raise UsageError(
+                f"'{part}' in the promise '{whole}' is no figure with a limit",
+                remedy=f"write '{meant[1]}{sign}{meant[2]}'",
+            )
         raise UsageError(f"'{part}' in the promise '{whole}' is no figure with a limit", remedy=EXAMPLE)
     written, sign, limit = found["name"], found["sign"], found["limit"]
     figure, name = _figure(written, part)

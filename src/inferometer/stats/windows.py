@@ -32,7 +32,8 @@ from inferometer.stats.streams import (
 
 MOST_WINDOWS = 256  # that are kept apart
 DELAY_NS = NS_PER_MS
-KEPT_MOMENTS = 4096  # at which the sender was awake; a request is late by far fewer
+WAKE_NS = NS_PER_MS  # what a sender does in one wake-up is less apart
+KEPT_MOMENTS = 4096  # requests whose sends and ends are kept; a request is late by far fewer
 
 
 @frozen
@@ -177,11 +178,15 @@ class Window:
 class Lateness:
     """Which requests were sent late because the sender could not send them, and not because the system woke it late.
 
-    A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. One that was
-    awake after the request was due (it sent another, or got a reply) and still had not sent it was held up: no slot was
-    free, or it was too slow. Requests of a level come in the order of their ends, piece by piece.
+    A sender that sleeps until a request is due and is woken a little later has kept up: it sends at once. Moments at
+    which it sent something or read a reply show when it was awake; those less than `WAKE_NS` apart belong to one
+    wake-up. A reply that is read in the same late wake-up as the send shows nothing: it had come while the sender
+    slept. So a late request was held up in three cases: the sender was awake in an earlier wake-up after the request
+    was due, or it has been awake ever since it was due, or all its `cap` slots were taken until this wake-up.
+    Requests of a level come in the order of their ends, piece by piece.
     """
 
+    cap: int | None = None  # requests that may be outstanding
     _sends: Column = field(default_factory=lambda: NO_TIMES)
     _ends: Column = field(default_factory=lambda: NO_TIMES)
 
@@ -194,15 +199,24 @@ class Lateness:
         if not late.any():
             return 0
         sent, due = records.sent_ns[late], records.due_ns[late]
-        # Another request that was sent, or a reply that came, up to the very moment of the send.
-        awake = np.maximum(_last(sends, sent - 1), _last(ends, sent))
-        return int((awake - due > DELAY_NS).sum())
+        moments = np.sort(np.concatenate((sends[sends > 0], ends)))
+        starts = np.flatnonzero(np.diff(moments, prepend=-WAKE_NS - 1) > WAKE_NS)  # of wake-ups
+        places = np.searchsorted(moments, sent, side="right") - 1
+        first = starts[np.searchsorted(starts, places, side="right") - 1]
+        woken = moments[first]
+        before = np.where(first > 0, moments[np.maximum(first - 1, 0)], 0)
+        if len(sends) > KEPT_MOMENTS:  # what lies before has been dropped: it was awake then, too
+            before = np.where(first == 0, woken, before)
+        held = (before - due > DELAY_NS) | (woken <= due)
+        if self.cap is not None:
+            outstanding = _counted(sends[sends > 0], woken) - _counted(ends[sends > 0], woken)
+            held |= outstanding >= self.cap
+        return int(held.sum())
 
 
-def _last(moments: Column, until: Column) -> Column:
-    """The last of the moments up to each of the times; 0 where there is none."""
-    known = np.sort(np.append(moments, 0))
-    found: Column = known[np.maximum(np.searchsorted(known, until, side="right") - 1, 0)]
+def _counted(moments: Column, before: Column) -> Column:
+    """How many of the moments lie before each of the times."""
+    found: Column = np.searchsorted(np.sort(moments), before, side="left")
     return found
 
 

@@ -21,6 +21,7 @@ class RunFilter:
     tags: tuple[str, ...] = ()  # that it has, all of them
     since_s: float | None = None  # unix seconds: begun then or later
     command: str = ""
+    server: str = ""  # one of the run's: its kind, or kind and version
     host: str = ""
     host_class: str = ""
     state: str = ""
@@ -59,6 +60,7 @@ def parse_filter(words: Sequence[str], now_s: float) -> RunFilter:
 _PLAIN: dict[str, Callable[[RunFilter, str], RunFilter]] = {
     "model": lambda found, value: replace(found, model=value),
     "command": lambda found, value: replace(found, command=value),
+    "server": lambda found, value: replace(found, server=value),
     "host": lambda found, value: replace(found, host=value),
     "state": lambda found, value: replace(found, state=value),
 }

@@ -53,6 +53,9 @@ _COLUMNS: Mapping[str, Callable[[Run], Any]] = {
 ORDERS = tuple(_COLUMNS)
 """What runs can be sorted by; with a dash before it, the largest first."""
 
+_CHOICES = {"command": "\n", "model": ",", "server": ",", "tags": "\n", "state": "\n"}
+"""Columns that lists offer the values of, and what separates several in one run."""
+
 _MADE = f"""
 create table runs (
   {", ".join(_COLUMNS)}, tags, text, changed_ns, primary key (id)
@@ -94,6 +97,20 @@ class Index:
         where, values = _condition(chosen)
         query = f"select count(*) from runs where {where}"
         return int(self._ask(lambda connection: connection.execute(query, values).fetchone()[0]))
+
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """By what lists are filtered by, the values that runs have."""
+
+        def found(connection: sqlite3.Connection) -> Mapping[str, tuple[str, ...]]:
+            columns = {name: connection.execute(f"select distinct {name} from runs") for name in _CHOICES}
+            return {
+                name: tuple(
+                    sorted({word for (text,) in rows for word in (text or "").split(_CHOICES[name]) if word})
+                )
+                for name, rows in columns.items()
+            }
+
+        return self._ask(found)
 
     def forget(self, name: str) -> None:
         """It changes."""
@@ -227,6 +244,8 @@ def _condition(chosen: RunFilter) -> tuple[str, tuple[Any, ...]]:
     ]
     if chosen.model:
         parts.append(("instr(',' || model || ',', ?) > 0", f",{chosen.model},"))
+    if chosen.server:
+        parts.append(("instr(',' || replace(server, ',', ' ,') || ' ', ?) > 0", f",{chosen.server} "))
     parts += [("instr(tags, ?) > 0", f"\n{tag}\n") for tag in chosen.tags]
     parts += [("instr(text, ?) > 0", word) for word in chosen.text.lower().split()]
     if chosen.since_s is not None:

@@ -37,7 +37,8 @@ class Keeper:
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
         self._tells: list[Tell] = []
-        self._told: dict[str, str] = {}  # what is measured, as the live page knows it
+        self._told: dict[str, Any] = {}  # what is measured, as the live page knows it
+        self._limits: tuple[Mapping[str, Any], ...] = ()  # of the SLO, for the charts of the live page
         self._commit: CommitReader | None = None
         if folder is not None:
             self._live = LiveFile(folder.live_path, self.warn)
@@ -54,8 +55,12 @@ class Keeper:
             self._has_warned = True
             to_stderr(f"WARNING: this run is not kept as a whole: {error}")
 
-    def about(self, *, url: str, model: str, server: str = "") -> None:
-        """What is going to be measured."""
+    def about(self, *, url: str, model: str, server: str = "", slo: str | None = None) -> None:
+        """What is going to be measured, and the SLO that it is held to."""
+        if slo is not None and self._tells:
+            from inferometer.store.live import limit_lines
+
+            self._limits = limit_lines(slo)
         self.run = replace(self.run, url=redacted(url), model=redacted(model), server=server)
         self._write()
 
@@ -92,13 +97,13 @@ class Keeper:
         if self._is_over or self._folder is None:
             return
         self._is_over = True
-        verdict, state = failure, FAILED
+        run = replace(self.run, state=FAILED, verdict=failure)
         if self._answer is not None and (self.run.points or not failure):
-            from inferometer.store.summary import verdict_of
+            from inferometer.store.summary import concluded
 
-            verdict, state = verdict_of(self._answer), FINISHED
+            run = replace(concluded(self.run, self._answer), state=FINISHED)
         commit = "" if self._commit is None else self._commit.result()
-        self.run = replace(self.run, state=state, code=code, ended_at=now(), verdict=verdict, commit=commit)
+        self.run = replace(run, code=code, ended_at=now(), commit=commit)
         self._write()
         if self._live is not None:
             self._live.end(code)
@@ -132,7 +137,7 @@ class Keeper:
 
     def _write(self) -> None:
         folder, run = self._folder, self.run
-        about = {"server": run.server, "url": run.url, "model": run.model}
+        about = {"server": run.server, "url": run.url, "model": run.model, "limits": self._limits}
         if about != self._told:
             self._told = about
             self._tell({"kind": "prepared", **about, "command": run.command})

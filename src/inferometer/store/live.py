@@ -15,6 +15,7 @@ from inferometer.report.sentences import level_sentence
 from inferometer.stats.figures import LATENCY_P99, THROUGHPUT, named
 from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.measurement import Estimate, Level
+from inferometer.stats.slo import parse_slo
 from inferometer.stats.watcher import Watcher
 
 PERIOD_NS = 190 * NS_PER_MS  # between two samples, at least: progress is told every 200 ms, or more often
@@ -238,6 +239,16 @@ def _percentiles(columns: Sequence[Column]) -> dict[str, float | None]:
 def _ratio(parts: Sequence[int | None], whole: float) -> float | None:
     known = [part for part in parts if part is not None]
     return round(sum(known) / whole, 4) if known else None
+
+
+def limit_lines(slo: str) -> tuple[dict[str, Any], ...]:
+    """The limits of an SLO on throughput (per second) and latency (ms), which the live page draws."""
+    units = {"throughput": 1, "latency": NS_PER_MS}
+    return tuple(
+        {"figure": term.name, "value": term.limit / units[term.figure], "text": term.text}
+        for term in parse_slo(slo).terms
+        if term.figure in units
+    )
 
 
 def _triple(found: Estimate | None) -> tuple[float, float | None, float | None] | None:

@@ -1,6 +1,7 @@
 """A run that is kept: what a list, a trend and a rerun need to know about it."""
 
 import dataclasses
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
@@ -12,6 +13,8 @@ from inferometer.stats.measurement import Estimate
 SCHEMA = 1
 QUEUED, RUNNING, FINISHED, FAILED, KILLED = "queued", "running", "finished", "failed", "killed"
 STATES = (QUEUED, RUNNING, FINISHED, FAILED, KILLED)
+SLO_BROKEN, ALL_FAILED = "SLO broken", "all requests failed"
+_STOPPED = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 NamedFigures = Mapping[str, Estimate]
 """By the short names of the catalogue in stats/figures.py, in its units: throughput, p99 (ms), ttft (ms), tokens."""
@@ -48,6 +51,8 @@ class Run:
     pid: int = 0
     process_started: float = 0.0  # unix seconds
     verdict: str = ""  # the first sentence of the report, or why it failed
+    tone: str = ""  # of the verdict: good, warning, bad or plain; empty where it is not known
+    outcome: str = ""  # SLO_BROKEN, ALL_FAILED, or empty
     figures: NamedFigures = field(default_factory=dict)
     points: tuple[Point, ...] = ()
 
@@ -58,6 +63,11 @@ class Run:
     @property
     def is_over(self) -> bool:
         return self.state not in (QUEUED, RUNNING)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal ended it before its time; it may have a result all the same."""
+        return self.code in _STOPPED
 
     @property
     def started_s(self) -> float:

@@ -15,7 +15,14 @@ def is_run(word: str, given: Path | None) -> bool:
 def saved_file(word: str, given: Path | None) -> Path:
     """The file of that name, or else the answer of the run whose id begins so."""
     file, folder = Path(word), where_kept(given)
-    if file.exists() or folder is None or not may_be_id(word):
+    if file.exists():
+        return file
+    if "." not in word and "/" not in word and not may_be_id(word):
+        raise UsageError(
+            f"'{word}' is neither a file nor the id of a run",
+            remedy="give a file that was written with --json, or an id that `inferometer runs` lists",
+        )
+    if folder is None or not may_be_id(word):
         return file
     store = Store(folder)
     run = store.get(word)

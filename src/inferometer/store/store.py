@@ -5,7 +5,7 @@ import re
 import secrets
 import socket
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -109,6 +109,10 @@ class Store:
 
     def count(self, chosen: RunFilter = ALL) -> int:
         return self._index.count(chosen) if self.exists else 0
+
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """The commands, models, servers, tags and states that runs have, in order."""
+        return self._index.choices() if self.exists else {}
 
     @property
     def exists(self) -> bool:

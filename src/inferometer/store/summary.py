@@ -12,7 +12,7 @@ from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.result import Result
-from inferometer.store.run import NamedFigures, Point, Run
+from inferometer.store.run import ALL_FAILED, SLO_BROKEN, NamedFigures, Point, Run
 
 if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
@@ -51,12 +51,28 @@ def summarized(run: Run, answer: "Report") -> Run:
     )
 
 
-def verdict_of(answer: "Report") -> str:
-    """The first sentence of its report."""
+def concluded(run: Run, answer: "Report") -> Run:
+    """The run with the first sentence of its report, how that is meant, and what went wrong."""
     from inferometer.report.saved import document
 
-    sentence, stop, _ = document(answer).verdict.partition(". ")
-    return f"{sentence}." if stop else sentence
+    whole = document(answer)
+    sentence, stop, _ = whole.verdict.partition(". ")
+    return replace(
+        run,
+        verdict=f"{sentence}." if stop else sentence,
+        tone=whole.tone.value,
+        outcome=_outcome(answer) if isinstance(answer, Result) else "",
+    )
+
+
+def _outcome(result: Result) -> str:
+    if result.failed_share == 1:
+        return ALL_FAILED
+    finding = result.finding
+    if finding is None:
+        return SLO_BROKEN if result.breaks_promise else ""
+    is_broken = not finding.value and any(row.verdict == "broken" for row in finding.judged)
+    return SLO_BROKEN if is_broken else ""
 
 
 def _throughput(point: Point) -> float:

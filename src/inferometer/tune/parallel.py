@@ -18,6 +18,7 @@ from inferometer.stats.watcher import Watcher
 from inferometer.tune.attempt import Attempt
 from inferometer.tune.journal import Journal
 from inferometer.tune.machine import ServerMachine
+from inferometer.tune.recall import renamed
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Status, Trial
 
@@ -89,7 +90,7 @@ class ParallelTrials:
     def start(self, proposal: Proposal) -> bool:
         """Measure it, unless the journal knows it; whether it does."""
         found = self.journal.find(self.key_of(proposal), with_failed=not self.retry)
-        known = None if found is None else _renamed(found, proposal)
+        known = None if found is None else renamed(found, proposal)
         self._works[proposal.server] = _Work(proposal, known)
         if known is None:
             self._queue.append(proposal.server)
@@ -217,12 +218,3 @@ class ParallelTrials:
         self.journal.add(trial, work.proposal.variants, study=self.study)
         self.trials.append(trial)
         return trial
-
-
-def _renamed(trial: Trial, proposal: Proposal) -> Trial:
-    """The name may belong to another variant by now: trials are found by content."""
-    parts = tuple(
-        replace(part, variant=variant.name)
-        for part, variant in zip(trial.parts, proposal.variants, strict=True)
-    )
-    return replace(trial, parts=parts, predicted=proposal.predicted)

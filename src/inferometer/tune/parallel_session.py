@@ -29,10 +29,11 @@ from inferometer.tune.prepare import (
     own_config,
     with_gpu_figures,
 )
+from inferometer.tune.recall import recalled
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal
 from inferometer.tune.server_agent import ServerJob
 from inferometer.tune.session import (
-    key_of,
+    key_end,
     launch_of,
     profile,
     seed_of,
@@ -40,6 +41,7 @@ from inferometer.tune.session import (
     sent_prompts,
     tell,
     tell_best,
+    with_known,
     with_trials,
 )
 from inferometer.tune.settings import TuneSettings
@@ -86,6 +88,8 @@ def profile_in_parallel(
             problem = make_problem(settings, group, partial(_config, settings, servers), has_gpus)
             seed = seed_of(settings, journal)
             problem = replace(problem, seed=seed, servers=len(servers.machines))
+            suffix = _key_end(settings, servers, [task.model for task in problem.tasks])
+            problem = replace(problem, known=recalled(problem, names, journal.trials(), suffix))
             name, steps = choose(settings.search.method, problem, names)
             if settings.must_know_gpus:
                 steps = with_gpu_figures(steps, problem.goals)
@@ -101,7 +105,17 @@ def profile_in_parallel(
             )
             budget_s = settings.search.budget_s
             end_ns = None if budget_s is None else since_ns + round(budget_s * NS_PER_S)
-            lab = _Lab(settings, servers, journal, names, watcher, has_measured, since_ns, End(SPENT, end_ns))
+            lab = _Lab(
+                settings,
+                servers,
+                journal,
+                names,
+                watcher,
+                has_measured,
+                since_ns,
+                End(SPENT, end_ns),
+                problem.known,
+            )
             study = run_in_parallel(lab, steps, study)
             has_measured = has_measured or bool(study.measured)
             yield study
@@ -164,16 +178,22 @@ class _Lab:
     has_measured: bool
     since_ns: int
     budget: End = field(default_factory=lambda: End(SPENT))
-
-    def sent(self, models: Sequence[str]) -> str:
-        options = {name: row for name, row in sent_options(self.settings).items() if name in models}
-        prompts = {name: row for name, row in sent_prompts(self.settings.models).items() if name in models}
-        return fingerprint(options, prompts)
+    known: tuple[Trial, ...] = ()  # trials of the journal that belong to this search
 
     def key_of(self, proposal: Proposal) -> str:
-        """With the kind of the machines: trials of another kind are never taken for one of these."""
-        sent = self.sent([variant.model for variant in proposal.variants])
-        return f"{key_of(proposal, sent)} on {self.servers.machines[0].digest}"
+        models = [variant.model for variant in proposal.variants]
+        return f"{proposal.key}{_key_end(self.settings, self.servers, models)}"
+
+
+def _sent(settings: TuneSettings, models: Sequence[str]) -> str:
+    options = {name: row for name, row in sent_options(settings).items() if name in models}
+    prompts = {name: row for name, row in sent_prompts(settings.models).items() if name in models}
+    return fingerprint(options, prompts)
+
+
+def _key_end(settings: TuneSettings, servers: ClusterServers, models: Sequence[str]) -> str:
+    """With the kind of the machines: trials of another kind are never taken for one of these."""
+    return f"{key_end(_sent(settings, models))} on {servers.machines[0].digest}"
 
 
 def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
@@ -194,7 +214,11 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
 
     def ended(reason: str) -> Study:
         found = with_trials(
-            study, lab.names, [*doing.trials, *skipped], ended=reason, sent=lab.sent(study.models)
+            study,
+            lab.names,
+            with_known([*doing.trials, *skipped], lab.known),
+            ended=reason,
+            sent=_sent(lab.settings, study.models),
         )
         return replace(found, server={**study.server, "servers": _rows(lab.servers, doing)})
 

@@ -17,7 +17,7 @@ from inferometer.tune import model_config
 from inferometer.tune.deployment import Deployment
 from inferometer.tune.model_config import Fields
 from inferometer.tune.scoring import Goal
-from inferometer.tune.search.brute import brute
+from inferometer.tune.search.brute import brute, listed
 from inferometer.tune.search.optuna_search import optuna_search, require_optuna
 from inferometer.tune.search.quick import knobs, quick
 from inferometer.tune.search.search import ModelProblem, SearchProblem, SearchSteps
@@ -113,8 +113,13 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 
 
 def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps[str]]:
-    """The name of the search that is made, and its steps. What consists of several models is never walked whole."""
+    """The name of the search that is made, and its steps. What consists of several models is never walked whole.
+
+    With the search disabled only what is listed is measured, whatever the method.
+    """
     is_composed = len(problem.tasks) > 1 or any(task.members for task in problem.tasks)
+    if not problem.settings.is_search_on:
+        return "brute", (listed if is_composed else brute)(problem, names)
     name = "quick" if asked == "brute" and is_composed else asked
     if name == "smart":
         from inferometer.tune.search.smart import smart

@@ -242,17 +242,23 @@ def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
 
 
 def gain_of_runs(goals: Goals, trials: Sequence[Trial], best: Trial, base: Trial) -> Estimate:
-    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from
-    how far repeats of the same trial were apart, all that there are."""
+    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from how
+    far repeats of the same trial were apart, and from what is usual, with the same weight as for a throughput. A single
+    run counts with its own interval where that is wider."""
     found = gain(goals, best, base)
-    variance, freedom = spread_of_runs(goals, trials)
-    if not freedom or found <= -100:
-        least = gain(goals, best, base, is_least=True)
+    runs = {group[0].setting: group for group in groups(trials)}
+    own = [runs[trial.setting] for trial in (best, base)]
+    least = gain(goals, *map(pooled, own), is_least=True)
+    if found <= -100:
         return Estimate(found, least, 2 * found - least)
-    counts = {group[0].setting: len(counted(group)) for group in groups(trials)}
-    share = sum(1 / counts[trial.setting] for trial in (best, base))
-    margin = student_t(0.975, freedom) * math.sqrt(variance * share)
+    measured, freedom = spread_of_runs(goals, trials)
+    squares = USUAL_FREEDOM * USUAL_SPREAD**2 + freedom * measured
+    freedom += USUAL_FREEDOM
+    share = sum(1 / len(counted(group)) for group in own)
+    margin = student_t(0.975, freedom) * math.sqrt(squares / freedom * share)
     low, high = (math.expm1(math.log1p(found / 100) + sign * margin) * 100 for sign in (-1, 1))
+    if any(len(group) == 1 for group in own):
+        low, high = min(low, least), max(high, 2 * found - least)
     return Estimate(found, low, high)
 
 

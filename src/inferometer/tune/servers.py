@@ -203,11 +203,11 @@ class InstalledServer:
         guarded = GuardedProcess("server", self._launch.log)
         words = [str(self._executable), *server_words(self._launch, ports)]
         with guarded.starting(words, {**users_environment(), **self._launch.environment}):
-            guarded.log.touch()
+            guarded.open_log()
         self._guarded = guarded
 
         def explained(what: str) -> LocalError:
-            reason = "; ".join(telling_lines(guarded.log.read_text(errors="replace")))
+            reason = "; ".join(telling_lines(guarded.log_text()))
             return LocalError(f"'{self._executable}': {what}: {reason}")
 
         wait_until_ready(self, self._launch.timeout_s, explained)

@@ -20,6 +20,7 @@ from inferometer.measure.checks import changed
 from inferometer.measure.prepare import IN_PROCESS_KIND
 from inferometer.observe.host import Nvml, describe_host, open_nvml
 from inferometer.options.options import Options
+from inferometer.server.guarded import empty_log
 from inferometer.stats.watcher import Watcher, until
 from inferometer.tune import journal as journals
 from inferometer.tune.attempt import attempted
@@ -35,9 +36,17 @@ from inferometer.tune.prepare import (
     make_problem,
     with_gpu_figures,
 )
+from inferometer.tune.recall import recalled, renamed
 from inferometer.tune.scoring import rank
 from inferometer.tune.search.search import SPENT, Proposal, SearchMessage, SearchSteps, SkippedProposal, Wait
-from inferometer.tune.settings import IN_PROCESS, LaunchSettings, ModelSettings, Prompts, TuneSettings
+from inferometer.tune.settings import (
+    IN_PROCESS,
+    STARTED,
+    LaunchSettings,
+    ModelSettings,
+    Prompts,
+    TuneSettings,
+)
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
@@ -57,6 +66,8 @@ def profile(
     budget = budget_end(settings)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(journals.opened(settings.journal))
+        if settings.launch.mode in STARTED:
+            empty_log(settings.launch.log)
         meter = (
             _engine(settings, until(watcher, budget.is_over)) if make_meter is None else make_meter(settings)
         )
@@ -90,7 +101,10 @@ def profile(
             )
             with ending(budget):
                 problem = make_problem(settings, group, partial(base_config, settings, deployment), has_gpus)
-            problem = replace(problem, seed=seed_of(settings, journal))
+            suffix = key_end(meter.fingerprint([task.model for task in problem.tasks]))
+            known = recalled(problem, names, journal.trials(), suffix)
+            problem = replace(problem, seed=seed_of(settings, journal), known=known)
+            runner.known = known
             name, steps = choose(settings.search.method, problem, names)
             if settings.must_know_gpus:
                 steps = with_gpu_figures(steps, problem.goals)
@@ -251,6 +265,7 @@ class TrialRunner:
     since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
     budget_s: float | None = None
     budget: End = field(default_factory=lambda: End("the budget was spent"))
+    known: tuple[Trial, ...] = ()  # trials of the journal that belong to this search
 
     def lap_s(self) -> float:
         """Seconds since the last call, or since the session began: all of its time is in the cost of some trial."""
@@ -282,13 +297,13 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             return _with(study, runner, trials, "interrupted")
         else:
             known = _known(runner, event, retry=retry)
-            spent_s = sum(trial.cost_s for trial in trials)
+            spent_s = sum(trial.spent_s for trial in trials)
             is_spent = runner.budget.is_over() or (runner.budget_s is not None and spent_s >= runner.budget_s)
             if known is None and is_spent:
                 return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
-            tell_best(runner.watcher, study, [*trials, *fresh])
+            tell_best(runner.watcher, study, with_known([*trials, *fresh], runner.known))
             for trial in fresh:
                 runner.watcher.tried(trial)
             listed = {trial.number for trial in trials}  # a search may propose the same again
@@ -325,12 +340,7 @@ def _known(runner: TrialRunner, proposal: Proposal, *, retry: bool) -> Trial | N
     found = runner.journal.find(key, with_failed=not retry)
     if found is None:
         return None
-    # The name may belong to another variant by now: trials are found by content.
-    parts = tuple(
-        replace(part, variant=variant.name)
-        for part, variant in zip(found.parts, proposal.variants, strict=True)
-    )
-    return replace(found, parts=parts, predicted=proposal.predicted)
+    return renamed(found, proposal)
 
 
 def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
@@ -339,12 +349,23 @@ def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
 
 def key_of(proposal: Proposal, sent: str) -> str:
     """The key of a trial in the journal: equal for trials of the same content and load."""
-    return f"{proposal.key} {sent}".strip()
+    return f"{proposal.key}{key_end(sent)}"
+
+
+def key_end(sent: str) -> str:
+    """The end of the key of every trial with the same requests."""
+    return f" {sent}" if sent else ""
+
+
+def with_known(trials: Sequence[Trial], known: Sequence[Trial]) -> list[Trial]:
+    """The trials of a search, and those of its journal that it did not come to: the answer is the best of all."""
+    listed = {trial.number for trial in trials}
+    return [*trials, *(trial for trial in known if trial.number not in listed)]
 
 
 def _with(study: Study, runner: TrialRunner, trials: list[Trial], ended: str) -> Study:
     sent = runner.meter.fingerprint(study.models)
-    return with_trials(study, runner.names, trials, ended=ended, sent=sent)
+    return with_trials(study, runner.names, with_known(trials, runner.known), ended=ended, sent=sent)
 
 
 def with_trials(

@@ -27,6 +27,7 @@ from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
 IN_PROCESS = "c_api"
+STARTED = ("local", "docker")  # launch modes that start a server of ours
 TEXT = "text_input"
 LENGTHS = {"vllm": "sampling_parameters", "tensorrtllm": "max_tokens"}
 """By backend, the input that says how long an answer is to be."""

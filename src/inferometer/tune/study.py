@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from inferometer.base.answer_file import notebook_html
 from inferometer.stats.measurement import Estimate
+from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import ModelVariant, default_name
@@ -91,6 +92,14 @@ class Recommendation:
         return None if self.gain is None else self.gain.value
 
     @property
+    def ruling(self) -> Ruling:
+        """Whether it beats the default. A gain of one run is not shown; without a default nothing is claimed."""
+        if self.gain is None:
+            return NOT_SHOWN
+        found = rule(self.gain, matters=MATTERS_PERCENT).ruling
+        return INCONCLUSIVE if found == SHOWN and not self.is_repeated else found
+
+    @property
     def is_sure(self) -> bool:
         """It is a gain even with the interval's end against it."""
         return self.gain is not None and self.gain.low is not None and self.gain.low > 0
@@ -107,7 +116,7 @@ def recommend(study: Study) -> Recommendation | None:
     if base is None or not base.does_pass:
         return Recommendation(best, None, has_default=base is not None, is_repeated=is_repeated)
     if best.name == base.name:
-        return Recommendation(best, Estimate(0.0), is_repeated=is_repeated)
+        return Recommendation(best, Estimate(0.0, 0.0, 0.0), is_repeated=is_repeated)
     is_repeated = is_repeated and _is_repeated(study, base.best)
     return Recommendation(
         best, gain_of_runs(study.goals, study.trials, best.best, base.best), is_repeated=is_repeated

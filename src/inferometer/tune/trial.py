@@ -1,7 +1,7 @@
 """One trial: which variants under which load, and the figures, or the reason why there are none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from inferometer.stats.figures import BY_TAG, known_tag
@@ -88,6 +88,12 @@ class Trial:
     key: str = ""  # of the contents measured, the load and the repeat
     server: int | None = None  # which of several measured it, counted from 1
     waited_s: float = 0.0  # while that server had nothing to measure before
+    is_recalled: bool = field(default=False, compare=False)  # from the journal: an earlier run spent its time
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that it cost the run whose study it is in."""
+        return 0.0 if self.is_recalled else self.cost_s + self.waited_s
 
     @property
     def is_measured(self) -> bool:

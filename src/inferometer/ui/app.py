@@ -4,7 +4,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from time import time
@@ -28,22 +29,25 @@ from inferometer.report.answer_csv import csv_text
 from inferometer.report.page import render
 from inferometer.report.saved import Report, consistent, to_html, to_markdown
 from inferometer.stats.result import Result
-from inferometer.store.filter import parse_filter
+from inferometer.store.filter import RunFilter, parse_filter
 from inferometer.store.index import ORDERS
 from inferometer.store.process import interrupt
 from inferometer.store.run import RUNNING, Run
 from inferometer.store.words import MASK
 from inferometer.ui import form, frames, live, uploads
 from inferometer.ui.looking import look_at
-from inferometer.ui.pages import RunRow, page
+from inferometer.ui.pages import RunRow, badge, page
 from inferometer.ui.security import MOST_UPLOAD, NO_TOKEN
 from inferometer.ui.site import Site
 from inferometer.ui.trends import document_of, trend_view
 
 PER_PAGE = 50
+MENUS = {"command": "Command", "model": "Model", "server": "Server", "tag": "Tag", "state": "State"}
+MOST_CHOSEN = 1000  # runs that one request changes
 MEASURE = "measure"  # its options say how an address is asked what it is
 MOST_TABLE = 500  # rows of a raw table that are shown
 STATIC = {"ui.js": "text/javascript", "ui.css": "text/css"}
+_LISTED = ("q", "order", "page", *MENUS)  # what the address of the list says
 _ID = re.compile(r"[0-9a-f]{4,8}")
 _TAG = re.compile(r"[^\s,=]{1,60}")
 
@@ -69,6 +73,8 @@ def application(site: Site) -> Starlette:
         Route(run + "/tags", _tags, methods=["POST"]),
         Route(run + "/rerun", _rerun, methods=["POST"]),
         Route(run + "/delete", _delete, methods=["POST"]),
+        Route("/chosen/delete", _delete_chosen, methods=["POST"]),
+        Route("/chosen/tags", _tag_chosen, methods=["POST"]),
         Route("/compare", _compare),
         Route("/compare/report", _compare_report),
         Route("/trend", _trend),
@@ -140,12 +146,13 @@ async def no_token(scope: Any, receive: Any, send: Any) -> None:
 def _runs(request: Request) -> Response:
     site, query = _site(request), request.query_params
     search, order = query.get("q", ""), query.get("order", "-started_at")
+    picked = {name: query.get(name, "") for name in MENUS}
     if order.removeprefix("-") not in ORDERS:
         order = "-started_at"
     number = max(1, int(text) if (text := query.get("page", "1")).isdecimal() and len(text) < 7 else 1)
     trouble, rows, total = "", list[RunRow](), 0
     try:
-        chosen = parse_filter(search.split(), time())
+        chosen = _narrowed(parse_filter(search.split(), time()), picked)
         total = site.store.count(chosen)
         found = site.store.runs(chosen, order=order, limit=PER_PAGE, offset=(number - 1) * PER_PAGE)
         rows = site.rows(found)
@@ -153,7 +160,7 @@ def _runs(request: Request) -> Response:
         trouble = str(error)
 
     def link(**changed: object) -> str:
-        kept = {"q": search, "order": order, "page": number, **changed}
+        kept = {"q": search, **picked, "order": order, "page": number, **changed}
         return "/?" + urlencode({name: value for name, value in kept.items() if value not in ("", 1)})
 
     return _shown(
@@ -162,6 +169,8 @@ def _runs(request: Request) -> Response:
         rows=rows,
         total=total,
         search=search,
+        menus=tuple(_menus(site, picked)),
+        is_narrowed=bool(search or any(picked.values())),
         order=order,
         number=number,
         pages=-(-total // PER_PAGE),
@@ -172,13 +181,31 @@ def _runs(request: Request) -> Response:
     )
 
 
+def _narrowed(chosen: RunFilter, picked: Mapping[str, str]) -> RunFilter:
+    """What was typed, and what was picked from the menus as well."""
+    own = {name: value for name, value in picked.items() if value and name != "tag"}
+    tags = (*chosen.tags, picked["tag"]) if picked["tag"] else chosen.tags
+    return replace(chosen, **own, tags=tags)  # type: ignore[arg-type]
+
+
+def _menus(site: Site, picked: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """(name, title, values, what is picked) of each; a picked value that no run has any more is still shown."""
+    choices = site.store.choices()
+    for name, title in MENUS.items():
+        found = choices.get("tags" if name == "tag" else name, ())
+        yield name, title, tuple(sorted({*found, picked[name]} - {""})), picked[name]
+
+
 def _run_asked(request: Request) -> Run:
     """The run that the path names: nothing but an id is ever looked for."""
-    name = request.path_params["id"]
+    return _run_named(_site(request), request.path_params["id"])
+
+
+def _run_named(site: Site, name: str) -> Run:
     if _ID.fullmatch(name) is None:
         raise HTTPException(404, "there is no such run")
     try:
-        return _site(request).store.get(name)
+        return site.store.get(name)
     except UsageError as error:
         raise HTTPException(404, str(error)) from error
 
@@ -281,7 +308,9 @@ def _state(site: Site, run: Run) -> str:
     if site.is_ending:
         return "left alone"
     try:
-        return site.store.get(run.id).state
+        found = site.store.get(run.id)
+        words = badge(found)
+        return "\t".join((found.state, words.tone, words.words)) if found.is_over else found.state
     except UsageError:
         return "gone"  # nothing was run: it leaves nothing behind
 
@@ -290,17 +319,21 @@ def _state(site: Site, run: Run) -> str:
 
 
 async def _form_given(request: Request) -> dict[str, str]:
-    """The fields of a plain form."""
-    body = await request.body()
-    _require_type(request, "application/x-www-form-urlencoded", body)
-    try:
-        found = parse_qs(body.decode(), errors="strict", keep_blank_values=True)
-    except ValueError as error:
-        raise UsageError("the form is not UTF-8 text", remedy="load the page again") from error
+    """The fields of a plain form, each given once."""
+    found = await _fields_given(request)
     for name, values in found.items():
         if len(values) > 1:
             raise UsageError(f"the field '{name[:80]}' is given twice", remedy="give it once")
     return {name: value for name, (value,) in found.items()}
+
+
+async def _fields_given(request: Request) -> dict[str, list[str]]:
+    body = await request.body()
+    _require_type(request, "application/x-www-form-urlencoded", body)
+    try:
+        return parse_qs(body.decode(), errors="strict", keep_blank_values=True)
+    except ValueError as error:
+        raise UsageError("the form is not UTF-8 text", remedy="load the page again") from error
 
 
 def _require_type(request: Request, wanted: str, body: bytes) -> None:
@@ -320,23 +353,68 @@ async def _tags(request: Request) -> Response:
     run = await run_in_threadpool(_run_asked, request)
     given = await _form_given(request)
     store = _site(request).store
-    added = [tag for tag in re.split(r"[\s,]+", given.get("add", "")) if tag]
-    for tag in added:
-        if _TAG.fullmatch(tag) is None:
-            raise UsageError(
-                f"'{tag[:80]}' is no tag", remedy="a tag has up to 60 characters, no blanks and no ="
-            )
-    if added:
+    if added := _tags_given(given.get("add", "")):
         await run_in_threadpool(store.tag, run, *added)
     if removed := given.get("remove", ""):
         await run_in_threadpool(store.untag, run, removed)
     return _back(f"/runs/{run.id}")
 
 
+def _tags_given(text: str) -> list[str]:
+    found = [tag for tag in re.split(r"[\s,]+", text) if tag]
+    for tag in found:
+        if _TAG.fullmatch(tag) is None:
+            raise UsageError(
+                f"'{tag[:80]}' is not a tag", remedy="a tag has up to 60 characters, no blanks and no ="
+            )
+    return found
+
+
+async def _chosen(request: Request) -> tuple[list[Run], dict[str, list[str]]]:
+    """The runs whose boxes are ticked, and the other fields: one run that is not there changes nothing at all."""
+    site, given = _site(request), await _fields_given(request)
+    names = list(dict.fromkeys(given.pop("run", ())))
+    if not 0 < len(names) <= MOST_CHOSEN:
+        raise UsageError(f"{len(names)} runs are chosen", remedy=f"choose between 1 and {MOST_CHOSEN:,}")
+    return await run_in_threadpool(lambda: [_run_named(site, name) for name in names]), given
+
+
+def _to_list(request: Request) -> RedirectResponse:
+    """Back to the list as it was."""
+    query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] in _LISTED])
+    return _back(f"/?{query}" if query else "/")
+
+
+async def _tag_chosen(request: Request) -> Response:
+    runs, given = await _chosen(request)
+    tags, act = _tags_given(" ".join(given.get("tag", ()))), given.get("act", ["add"])
+    if not tags or act not in (["add"], ["remove"]):
+        raise UsageError("no tag is given", remedy="write the tag to add or to remove")
+    store = _site(request).store
+    change = store.tag if act == ["add"] else store.untag
+    for run in runs:
+        await run_in_threadpool(change, run, *tags)
+    return _to_list(request)
+
+
+async def _delete_chosen(request: Request) -> Response:
+    runs, _ = await _chosen(request)
+    _require_ended(runs)
+    store = _site(request).store
+    for run in runs:
+        await run_in_threadpool(store.remove, run)
+    return _to_list(request)
+
+
+def _require_ended(runs: Sequence[Run]) -> None:
+    for run in runs:
+        if run.state == RUNNING:
+            raise UsageError(f"run {run.id} is still running", remedy="stop it first")
+
+
 async def _delete(request: Request) -> Response:
     run = await run_in_threadpool(_run_asked, request)
-    if run.state == RUNNING:
-        raise UsageError(f"run {run.id} is still running", remedy="stop it first")
+    _require_ended([run])
     await run_in_threadpool(_site(request).store.remove, run)
     return _back("/")
 
@@ -490,12 +568,17 @@ def _remove_job(request: Request) -> Response:
 
 
 def _compared(request: Request) -> tuple[list[Run], bool]:
-    """The earliest is what the others are compared with."""
+    """The first is what the others are compared with: the chosen baseline, else the earliest."""
     names = request.query_params.getlist("run")[:20]
-    if any(_ID.fullmatch(name) is None for name in names):
-        raise HTTPException(404, "there is no such run")
-    store = _site(request).store
-    runs = sorted((store.get(name) for name in dict.fromkeys(names)), key=lambda run: run.started_s)
+    site = _site(request)
+    runs = sorted((_run_named(site, name) for name in dict.fromkeys(names)), key=lambda run: run.started_s)
+    if baseline := request.query_params.get("baseline", ""):
+        if baseline not in {run.id for run in runs}:
+            raise UsageError(
+                f"the baseline '{baseline[:80]}' is not among the runs to compare",
+                remedy="choose one of them",
+            )
+        runs.sort(key=lambda run: run.id != baseline)
     return runs, "force" in request.query_params
 
 
@@ -523,7 +606,7 @@ def _compare(request: Request) -> Response:
     except (UsageError, UnlikeError) as error:
         trouble = str(error).removesuffix(", or say --force")
         can_force = isinstance(error, UnlikeError) and not is_forced
-    query = urlencode([("run", run.id) for run in runs])
+    query = urlencode([("run", run.id) for run in runs] + [("baseline", run.id) for run in runs[:1]])
     return _shown(
         request,
         "compare.html.j2",

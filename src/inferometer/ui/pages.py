@@ -7,22 +7,16 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from inferometer.base.text import printable
-from inferometer.report.format import duration, level_label, quantity, time_span
+from inferometer.report.format import duration, level_label, level_value, quantity, time_span
 from inferometer.stats.measurement import Estimate
-from inferometer.store.run import Point, Run
+from inferometer.store.run import FAILED, FINISHED, KILLED, QUEUED, RUNNING, SLO_BROKEN, STATES, Point, Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 NS_PER_MS = 1e6
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
-STATE_WORDS = {
-    "queued": "waiting",
-    "running": "running",
-    "finished": "finished",
-    "failed": "failed",
-    "killed": "killed",
-}
+STATE_WORDS = {state: "waiting" if state == QUEUED else state for state in STATES}
 
 
 def page(name: str, **values: object) -> str:
@@ -41,7 +35,13 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.globals |= {"spark": spark, "level_label": level_label, "STATE_WORDS": STATE_WORDS}
+    environment.globals |= {
+        "spark": spark,
+        "level_label": level_label,
+        "badge": badge,
+        "loads": loads,
+        "FINISHED_WORDS": FINISHED_WORDS,
+    }
     environment.filters |= {"per_s": per_s, "ms": ms, "span": time_span, "moment": moment}
     return environment
 
@@ -66,6 +66,50 @@ class RunRow:
     def place(self) -> str:
         """Where its page is."""
         return f"/runs/{self.run.id}" + ("/live" if self.run.state == "running" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """How a run stands or ended, in a word or two; `tone` is the colour."""
+
+    tone: str  # good, warning, bad or plain
+    words: str
+
+
+_STATE_TONES = {QUEUED: "warning", RUNNING: "good", FAILED: "bad", KILLED: "bad"}
+_LOAD_CODES = {1: "requests failed", 3: "server failed", 4: SLO_BROKEN}  # exit codes of `measure`
+FINISHED_WORDS = STATE_WORDS[FINISHED]
+
+
+def badge(run: Run) -> Badge:
+    """A run that ended by itself without trouble is only finished: its verdict says the rest."""
+    if run.state != FINISHED:
+        return Badge(_STATE_TONES[run.state], STATE_WORDS[run.state])
+    trouble = run.outcome or _trouble(run)
+    words = ", ".join(filter(None, ("stopped" if run.is_stopped else "", trouble)))
+    if trouble:
+        return Badge("warning" if run.tone == "warning" and not run.outcome else "bad", words)
+    return Badge("warning", words) if words else Badge("plain", FINISHED_WORDS)
+
+
+def _trouble(run: Run) -> str:
+    """What the exit code says, or the tone of the report."""
+    if run.code and not run.is_stopped:
+        known = _LOAD_CODES if run.command in ("measure", "scenario") else {}
+        return known.get(run.code, f"exit code {run.code}")
+    return "problems found" if run.tone == "bad" else ""
+
+
+def loads(points: Sequence[Point]) -> str:
+    """The loads of a run: `concurrency 4`, `concurrency 1 to 8`."""
+    by_mode: dict[str, list[float]] = {}
+    for point in points:
+        by_mode.setdefault(point.mode, []).append(point.value)
+    return ", ".join(
+        level_label(mode, min(values))
+        + (f" to {level_value(mode, max(values))}" if len(set(values)) > 1 else "")
+        for mode, values in by_mode.items()
+    )
 
 
 def moment(started_at: str) -> str:

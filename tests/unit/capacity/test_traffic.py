@@ -38,6 +38,21 @@ def test_rows_of_a_curve_last_until_the_next(file):
 
 
 @pytest.mark.parametrize(
+    ("starts", "hours"),
+    [
+        (("00:00", "06:00", "18:00", "22:00"), 24),
+        (("00:00", "11:00", "22:00"), 24),
+        (("00:00", "20:00", "22:00"), 24),
+        (("08:00", "18:00", "22:00"), 18),
+        (("2026-11-17 00:00", "2026-11-17 14:00", "2026-11-18 04:00"), 42),
+    ],
+)
+def test_a_curve_of_one_day_lasts_no_longer_than_that(file, starts, hours):
+    rows = "".join(f"{start},5\n" for start in starts)
+    assert read_traffic(file("day.csv", f"time,rate\n{rows}")).span_s == hours * 3600
+
+
+@pytest.mark.parametrize(
     ("times", "starts"),
     [(("0", "60"), (0, 60)), (("2026-01-02T08:00:00", "2026-01-02T08:30:00"), (8 * 3600, 8.5 * 3600))],
 )

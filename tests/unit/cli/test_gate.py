@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,7 @@ from inferometer.report.saved import read
 from inferometer.store.run import Point, Run
 from inferometer.store.run_folder import RunFolder
 from inferometer.store.store import Store
-from tests.support.planted_store import planted_figures, planted_history
+from tests.support.planted_store import noisy, planted_figures, planted_history
 from tests.support.reports import sample_result
 
 FINE, REGRESSION, INCONCLUSIVE, INVALID, USAGE = 0, 1, 2, 3, 64
@@ -46,7 +47,7 @@ def test_a_run_like_those_before_is_fine(folder: Path, capsys: pytest.CaptureFix
     runs = plant(folder)
     assert main(["gate", "-q"]) == FINE
     said = capsys.readouterr().out
-    assert said.startswith(f"Run {runs[-1].id[:4]} is no worse than the last 20 good runs (")
+    assert said.startswith(f"Run {runs[-1].id[:4]} shows no regression against the last 20 good runs (")
     assert "a change of " in said  # the least that would have been seen
     assert tags(folder, runs[-1]) == ()
 
@@ -85,9 +86,10 @@ def test_the_new_normal_can_be_accepted(folder: Path, capsys: pytest.CaptureFixt
 
 def test_an_improvement_is_fine_and_the_normal_afterwards(folder: Path) -> None:
     planted_history(folder, planted_figures(18, seed=1, step=0.15, at=12))
-    assert main(["gate", "-q"]) == FINE
+    figures = ["--figure", "throughput", "--figure", "p50"]
+    assert main(["gate", "-q", *figures]) == FINE
     planted_history(folder, planted_figures(1, seed=5), first=18)  # as slow as it was before
-    assert main(["gate", "-q"]) == REGRESSION
+    assert main(["gate", "-q", *figures]) == REGRESSION
 
 
 def test_a_suspicious_run_is_settled_by_the_next_one(
@@ -108,9 +110,53 @@ def test_a_suspicious_run_is_settled_by_the_next_one(
 def test_a_suspicious_run_is_cleared_by_a_good_one(folder: Path) -> None:
     runs = plant(folder, good=10, step=-0.028)
     assert main(["gate", "-q", "--figure", "throughput"]) == INCONCLUSIVE
-    planted_history(folder, planted_figures(1, seed=4), first=11)
+    planted_history(folder, {"throughput": [1000.0]}, first=11)
     assert main(["gate", "-q", "--figure", "throughput"]) == FINE
     assert tags(folder, runs[-1]) == ()
+
+
+def test_a_gate_without_the_power_to_fail_is_inconclusive(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted_history(folder, {"throughput": noisy(21, seed=1, sd=0.2)})
+    assert main(["gate", "-q"]) == INCONCLUSIVE
+    assert "a pass would mean nothing" in capsys.readouterr().out
+    assert main(["gate", "-q", "--allow-inconclusive"]) == FINE
+    assert main(["gate", "-q", "--matters", "90%"]) == FINE
+
+
+OLD_STEP = {"step": -0.05, "at": 17}  # of 21 runs: three are slower before the one that is judged
+
+
+def codes(figures: Callable[[int], list[float]], folder: Path) -> list[int]:
+    found = []
+    for seed in range(20):
+        planted_history(folder / str(seed), {"throughput": figures(seed)})
+        words = ["gate", "-q", "--store", str(folder / str(seed)), "--figure", "throughput"]
+        found.append(main(words))
+    return found
+
+
+def test_an_old_step_is_named_or_inconclusive(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = codes(lambda seed: noisy(21, seed=seed, **OLD_STEP), folder)
+    assert FINE not in found
+    assert found.count(REGRESSION) >= 15
+    assert "since run" in capsys.readouterr().out
+
+
+def test_a_drift_is_named_or_inconclusive(folder: Path) -> None:
+    def drifting(seed: int) -> list[float]:
+        return [value * 0.95 ** (n / 20) for n, value in enumerate(noisy(21, seed=seed, sd=0.01))]
+
+    found = codes(drifting, folder)
+    assert FINE not in found
+    assert found.count(REGRESSION) >= 10
+
+
+def test_unchanged_histories_do_not_fail(folder: Path) -> None:
+    found = codes(lambda seed: noisy(21, seed=seed), folder)
+    assert found.count(REGRESSION) <= 1  # of all gates 1 % fail by chance
+    assert found.count(FINE) >= 17
 
 
 @pytest.mark.parametrize("good", [0, 5])

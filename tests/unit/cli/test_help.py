@@ -77,3 +77,10 @@ def test_an_unknown_command_gets_the_nearest() -> None:
     ended = inferometer("mesure", "localhost:8000")
     assert (ended.code, ended.stdout) == (2, "")
     assert "did you mean 'measure'?" in ended.stderr
+
+
+def test_the_classic_usage_describes_the_script_and_not_our_commands():
+    from inferometer.dialects.perf_analyzer.options import classic_usage
+
+    assert "-m NAME\n        Name of the model to measure.\n" in classic_usage()
+    assert "word on the command line" not in classic_usage()

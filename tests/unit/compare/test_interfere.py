@@ -1,24 +1,30 @@
 """What models contend for, by the figures of both."""
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.compare.interfere import InterfereRequest, check_interfere, contention
+from inferometer.compare.interfere import Evidence, InterfereRequest, check_interfere, contention, more_work
 from inferometer.compare.interference import (
     BANDWIDTH,
+    CLIENT,
     CORES,
     FRONT,
     GPU,
+    HIDDEN,
     NOTHING,
     QUEUE,
+    UNKNOWN,
     ServerTimes,
     SharedUse,
 )
 from inferometer.compare.live import ModelAtServer
 from inferometer.measure.checks import make
 from inferometer.options.values import Range
+from inferometer.report.saved import document
+from inferometer.stats.measurement import Estimate
 from tests.support.reports import sample_interference
 
 IDLE = SharedUse(cores=8, busy=2.0, server_cores=1.5, waiting=0.0)
@@ -31,35 +37,87 @@ def shared(alone, together, *, slower_ns=2_000_000):
     return replace(
         SLOWED,
         alone=replace(SLOWED.alone, service=service),
-        together=replace(SLOWED.together, service=replace(service, mean_ns=10_000_000 + slower_ns)),
+        together=replace(
+            SLOWED.together,
+            service=replace(service, mean_ns=10_000_000 + slower_ns),
+            infer_per_s=Estimate(400.0),
+            batch=1,
+        ),
         server_alone=ServerTimes(100, *alone),
         server_together=ServerTimes(100, *together),
         use=IDLE,
     )
 
 
+def seen(*, more_work=0.0, shares_server=True, **use):
+    return Evidence(replace(IDLE, **use), more_work, shares_server)
+
+
+COMPUTE = shared((0, 5e6), (0, 7e6))
+FULL = {"busy": 7.9, "server_cores": 7.0}
+CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
+
+
 @pytest.mark.parametrize(
-    ("found", "use", "resource", "words"),
+    ("found", "evidence", "resource", "words"),
     [
-        (UNTOUCHED, IDLE, NOTHING, "no figure is worse"),
-        (shared((0, 5e6), (2e6, 5e6)), IDLE, QUEUE, "wait for a free instance"),
-        (shared((0, 5e6), (0, 7e6)), replace(IDLE, busy=7.9), CORES, "7.90 of 8 cores were busy"),
-        (shared((0, 5e6), (0, 7e6)), replace(IDLE, waiting=0.5), CORES, "waited for 0.50 cores more"),
-        (shared((0, 5e6), (0, 7e6)), IDLE, BANDWIDTH, "while cores were free"),
-        (shared((0, 5e6), (0, 7e6)), replace(IDLE, gpu_share=0.95), GPU, "busy for 95 %"),
-        (
-            shared((0, 5e6), (0, 7e6)),
-            replace(IDLE, gpu_share=0.95, gpu_memory_share=0.8),
-            BANDWIDTH,
-            "the GPU's memory was busy for 80 %",
-        ),
-        (shared((0, 5e6), (0, 5e6)), IDLE, FRONT, "neither queue nor compute"),
+        (UNTOUCHED, seen(), NOTHING, "no figure is worse"),
+        (shared((0, 5e6), (2e6, 5e6)), seen(), QUEUE, "wait for a free instance"),
+        (COMPUTE, seen(**FULL), CORES, "the servers used 7.00 of 8 cores"),
+        (COMPUTE, seen(waiting=0.9), CORES, "waited for 0.90 cores more"),
+        (COMPUTE, seen(client_waiting=0.9), CLIENT, "this tool waited for 0.90 cores more"),
+        (COMPUTE, seen(more_work=0.9), BANDWIDTH, "took 0.90 cores more"),
+        (COMPUTE, seen(gpu_share=0.95), GPU, "busy for 95 %"),
+        (COMPUTE, seen(gpu_share=0.95, gpu_memory_share=0.8), BANDWIDTH, "memory was busy for 80 %"),
+        (shared((0, 5e6), (0, 5e6)), seen(), FRONT, "neither queue nor compute"),
+        # A lock: requests take longer, and no resource explains it, however busy others keep the machine.
+        (COMPUTE, seen(), HIDDEN, "a lock or a queue"),
+        (COMPUTE, seen(**CROWDED), HIDDEN, "a lock or a queue"),
+        (COMPUTE, seen(**CROWDED, waiting=0.04), HIDDEN, "a lock or a queue"),
+        (shared((0, 5e6), (0, 5e6)), seen(shares_server=False), HIDDEN, "a lock or a queue"),
+        (COMPUTE, Evidence(None), UNKNOWN, "could not be watched"),
     ],
 )
-def test_what_they_contend_for(found, use, resource, words):
-    told, reason = contention(found, use)
+def test_what_they_contend_for(found, evidence, resource, words):
+    told, reason = contention(found, evidence)
     assert told == resource
     assert words in reason
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_planted_lock_is_never_a_resource(seed):
+    """Two servers that sleep in turns under one lock, on a machine that other programs keep more or less busy."""
+    chance = random.Random(seed)
+    cores = chance.choice((2, 4, 16, 64))
+    others = chance.uniform(0, cores)
+    each = chance.uniform(0.01, 0.1)  # cores that a server uses
+    slower_ns = chance.randint(5, 80) * 1_000_000
+    alone = SharedUse(cores, others + each, each, chance.uniform(0, 0.02), others=others)
+    use = SharedUse(cores, others + 2 * each, 2 * each, chance.uniform(0, 0.05), others=others)
+    locked = shared((0, 5e6), (0, 5e6), slower_ns=slower_ns)
+    rate = Estimate(chance.uniform(0.6, 1.0) * 1e9 / (10_000_000 + slower_ns))
+    locked = replace(
+        locked,
+        use=alone,
+        together=replace(locked.together, infer_per_s=rate),
+        server_alone=None,
+        server_together=None,
+    )
+    resource, _ = contention(locked, Evidence(use, chance.uniform(-0.05, 0.05), shares_server=False))
+    assert resource in (HIDDEN, UNKNOWN)
+
+
+def test_a_machine_that_others_keep_busy_is_named():
+    found = sample_interference()
+    crowded = replace(found, use=replace(found.use, others=1.95))
+    assert document(crowded).verdict.endswith("Other programs kept 1.95 of this machine's 2 cores busy.")
+    assert "Other programs" not in document(found).verdict
+
+
+def test_more_work_is_beyond_what_the_same_requests_cost_alone():
+    rows = [replace(SLOWED, together=SLOWED.alone, use=replace(IDLE, server_cores=1.0))] * 2
+    assert more_work(rows, replace(IDLE, server_cores=2.6)) == pytest.approx(0.6)
+    assert more_work(rows, replace(IDLE, server_cores=None)) is None
 
 
 def request(**given):

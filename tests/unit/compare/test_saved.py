@@ -7,6 +7,7 @@ from inferometer.base.errors import UnlikeError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.compare.comparison import (
     FASTER,
+    INCONCLUSIVE,
     INVALID,
     NO_DIFFERENCE,
     REGRESSION,
@@ -46,7 +47,7 @@ def test_figures_without_interval_show_nothing(make_level, make_result):
         make_result(make_level(rate=50.0, width=None)),
         "throughput < -3%",
     )
-    assert found.contrasts[0].verdict == NO_DIFFERENCE
+    assert found.contrasts[0].verdict == INCONCLUSIVE
     assert found.contrasts[0].levels[0].differences[0].reason
     assert found.outcome == UNDECIDED
 

@@ -10,6 +10,7 @@ from inferometer.diagnose.diagnosis import (
     COMMAND,
     COMPUTE,
     INSTANCES,
+    TRANSPORT,
     Change,
     ChangeTrial,
     CurvePoint,
@@ -100,3 +101,16 @@ def test_a_trial_compares_measured_with_predicted():
 def test_other_files_are_refused(text, complaint):
     with pytest.raises(UsageError, match=complaint):
         from_json(text, "it.json", Diagnosis)
+
+
+def test_what_was_tried_is_no_longer_a_suggestion():
+    def of(kind, after):
+        return replace(SUGGESTION, change=Change(kind, "first", "1", after))
+
+    rows = (of(INSTANCES, "2"), of(INSTANCES, "4"), of(TRANSPORT, "binary"))
+    told = replace(DIAGNOSIS, suggestions=rows, trials=())
+    assert told.untried == rows
+    disproved = ChangeTrial(rows[0], 17.6, 2e8, 0.0, False, None)
+    assert replace(told, trials=(disproved,)).untried == rows[2:]
+    kept = ChangeTrial(rows[1], 60.0, 2e8, 2.0, True, None)
+    assert replace(told, trials=(kept,)).untried == rows[2:]

@@ -15,7 +15,7 @@ def read_outputs(body, header_length):
     return {"OUT": body} if body else {}
 
 
-def make(folder: Path, *workers, missing=b"", steps=1):
+def make(folder: Path, *workers, steps=1):
     """A journal whose workers kept requests with these ends; (end, status, body) where they differ from the usual."""
     journal = RequestJournal(
         path=folder / "x.json",
@@ -24,7 +24,6 @@ def make(folder: Path, *workers, missing=b"", steps=1):
         steps=[[Tensor("IN", "INT32", (1,), bytes([step, 0, 0, 0]))] for step in range(steps)],
         datatypes={"OUT": "BYTES"},
         read_outputs=read_outputs,
-        missing=missing,
         _epoch_ns=0,
     )
     for fd, rows in zip(journal.open_spools(len(workers)), workers, strict=True):
@@ -95,18 +94,17 @@ def test_inputs_are_those_of_the_step(tmp_path):
     assert [request.inputs[0].data[0] for request in requests] == [1, 0, 1]
 
 
-def values(folder, body, missing):
-    journal = make(folder, [(1, status.OK, body)], missing=missing)
+def values(folder, body):
+    journal = make(folder, [(1, status.OK, body)])
     journal.add_level("concurrency", 1, (0, 9), 1)
     ((_, (request,)),) = levels(journal)
     return [output.data for output in request.responses[0].outputs]
 
 
 def test_outputs_that_a_reply_has_not(tmp_path):
-    assert values(tmp_path, b"text", b"") == [b"text"]
-    assert values(tmp_path, b"", b"") == [b""]
-    assert values(tmp_path, b"", None) == [None]
-    assert values(tmp_path, b"garbage", b"") == [None]
+    assert values(tmp_path, b"text") == [b"text"]
+    assert values(tmp_path, b"") == [b""]
+    assert values(tmp_path, b"garbage") == [None]
 
 
 def test_nothing_is_left_in_the_folder(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
-from inferometer.cli.reporting import PROMISE_BROKEN, exit_code
+from inferometer.cli.reporting import SLO_BROKEN, exit_code
 from inferometer.options.effective import Effective
 from inferometer.report.csv import main_csv
 from inferometer.report.document import Chart, Section, Table, Tone
@@ -21,6 +21,7 @@ from inferometer.report.promises import promise_sentence
 from inferometer.report.saved import document, to_html, to_junit, to_markdown
 from inferometer.stats.measurement import Estimate, FailureGroup, Keeping, Level, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import EXIT_INCONCLUSIVE
 from tests.unit.report import builders as build
 
 MS = 1_000_000
@@ -157,8 +158,9 @@ def test_an_interrupted_level_is_not_passed_in_junit():
     ("levels", "code"),
     [
         ([level(1, KEPT), level(2, KEPT)], 0),
-        ([level(1, UNDECIDED)], 0),
-        ([level(1, KEPT), level(2, BROKEN)], PROMISE_BROKEN),
+        ([level(1, UNDECIDED)], 5),
+        ([level(1, UNDECIDED), level(2, BROKEN)], SLO_BROKEN),
+        ([level(1, KEPT), level(2, BROKEN)], SLO_BROKEN),
         ([level(1, BROKEN, failed=10)], 1),  # the failures themselves come first
         ([level(1, BROKEN), level(2, BROKEN, note=GONE)], 3),
         # Several at once, in the order of the page `exit-codes`.
@@ -167,18 +169,20 @@ def test_an_interrupted_level_is_not_passed_in_junit():
         ([level(1, BROKEN, failed=10, note=STOPPED), level(2, None, note=GONE)], 3),
         ([level(1, BROKEN, note=Note.WORKER_LOST)], 70),
         ([level(1, BROKEN, note=Note.WORKER_LOST), level(2, None, note=GONE)], 3),
+        ([level(1, KEPT, note=Note.CLIENT_LOST)], 70),
+        ([level(1, KEPT), level(2, BROKEN, failed=10, note=Note.CLIENT_LOST)], 70),
     ],
 )
 def test_exit_codes(levels, code):
-    assert PROMISE_BROKEN == 4
+    assert SLO_BROKEN == 4
     assert exit_code(measured(levels), 0.0) == code
 
 
 @pytest.mark.parametrize(
     ("found", "code"),
     [
-        (level(1, UNDECIDED, note=STOPPED), 0),
-        (level(1, BROKEN, note=STOPPED), PROMISE_BROKEN),
+        (level(1, UNDECIDED, note=STOPPED), 5),
+        (level(1, BROKEN, note=STOPPED), SLO_BROKEN),
         (replace(level(1, None), remarks=(Remark(STOPPED, ""), Remark(Note.NO_REPLY, ""))), 3),
     ],
 )
@@ -248,8 +252,9 @@ def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: R
         if problems[value] == []:
             assert verdict == KEPT
     is_broken = BROKEN in verdicts.values()
-    assert (code != 0) == (suite.get("failures") != "0")
-    assert (code == PROMISE_BROKEN) <= is_broken
+    assert (code not in (0, EXIT_INCONCLUSIVE)) == (suite.get("failures") != "0")
+    assert (code == EXIT_INCONCLUSIVE) <= (UNDECIDED in verdicts.values() and not is_broken)
+    assert (code == SLO_BROKEN) <= is_broken
     assert is_broken <= (code != 0)
     words = made.verdict.lower()
     assert ("broken" in words or "breaks" in words) == is_broken

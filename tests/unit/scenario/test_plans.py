@@ -3,7 +3,7 @@
 import pytest
 
 from inferometer.base.units import NS_PER_S
-from inferometer.load.plan import Closed, Poisson, Stairs, parse_shape
+from inferometer.load.plan import NEVER, Arrivals, Closed, Poisson, Stairs, parse_shape
 from inferometer.measure.points import Agenda
 from inferometer.scenario.plans import ClassLoad, phase_points
 from inferometer.scenario.spec import checked_scenario
@@ -27,14 +27,15 @@ def test_a_rate_is_multiplied_by_the_load_of_the_phase():
     low, high = plans(
         [{"name": "a", "for": 1, "load": 0.5}, {"name": "b", "for": 1, "load": 2}], ClassLoad("x", rate=10)
     )
-    assert due_s(low, 6) == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9, 1.1])
+    assert due_s(low, 5) == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9])
+    assert low.schedule.due_ns(5) == NEVER  # nothing is due once the phase is over
     assert due_s(high, 3) == pytest.approx([0.025, 0.075, 0.125])
 
 
 def test_a_ramp_of_a_rate_has_the_requests_of_its_mean():
     (ramp,) = plans([{"name": "a", "for": 10, "load": "0..2"}], ClassLoad("x", rate=10))
-    *_, last, after = due_s(ramp, 101)
-    assert (last, after) == (pytest.approx(10 - 0.025), pytest.approx(10 + 0.025))
+    assert due_s(ramp, 100)[-1] == pytest.approx(10 - 0.025)
+    assert ramp.schedule.due_ns(100) == NEVER
 
 
 def test_a_ramp_of_concurrency_climbs_stairs():
@@ -85,3 +86,10 @@ def test_a_pace_shortens_phases_and_keeps_rates():
     assert (one.length_ns, two.start_ns, two.length_ns) == (NS_PER_S, NS_PER_S, 3 * NS_PER_S)
     assert two.point.asked_per_s == 5
     assert two.point.mode == "phase b"
+
+
+def test_random_arrivals_end_with_their_phase():
+    (plan,) = plans([{"name": "a", "for": 2, "load": 1}], ClassLoad("x", rate=50, is_random=True))
+    due = Arrivals(plan).by(2 * NS_PER_S)
+    assert 60 < due < 140
+    assert Arrivals(plan).by(60 * NS_PER_S) == due

@@ -38,7 +38,7 @@ def test_a_scenario_is_read():
         ("rate: 30", "rate: 30, concurrency: 1", "classes.a: has concurrency and rate; a class has one load"),
         ("rate: 30", "rat: 30", "classes.a.rat is not known; did you mean 'rate'?"),
         ("for: 5s", "for: soon", "phases.0.for: 'soon' is no time"),
-        ("for: 5s", "fro: 5s", "phases.0.for is missing"),
+        ("for: 5s", "fro: 5s", "did you mean 'for'?"),
         ("load: 0.5..2", "load: much", "phases.1.load: 'much' is no factor"),
         ("name: ramp", "name: peak", "two phases are called 'peak'"),
         ("{b: {concurrency: 4}}", "{c: {load: 2}}", "phases.2.classes names 'c', which is no class"),
@@ -92,3 +92,16 @@ def test_five_are_ready():
 def test_the_shipped_schema_is_that_of_the_code():
     shipped = Path(inferometer.__file__).parent / "schemas" / "scenario.json"
     assert json.loads(shipped.read_text()) == scenario_schema(), "run: python -m tools.build_schemas"
+
+
+def test_all_mistakes_are_shown_and_a_misspelt_key_is_one():
+    with pytest.raises(UsageError) as caught:
+        checked_scenario({"clases": {"a": {"model": "m"}}}, "file")
+    assert "did you mean 'classes'?" in str(caught.value)
+    assert "missing" not in str(caught.value)
+    document = {"classes": {"a": {"modle": "m"}}, "phases": [{"name": "x", "for": "soon"}]}
+    with pytest.raises(UsageError) as caught:
+        checked_scenario(document, "file")
+    assert "2 mistakes" in str(caught.value)
+    assert "did you mean 'model'?" in str(caught.value)
+    assert "phases.0.for" in str(caught.value)

@@ -49,7 +49,7 @@ def test_a_visit_in_python_names_its_steps():
             "flow.0.inputs: '$first' names a step without",
         ),
         ({"flow": [{"call": "m", "body": ["$ x"]}]}, "flow.0.body: '$ x' is no reference"),
-        ({"flow": [{"cal": "m"}]}, "flow.0.call is missing"),
+        ({"flow": [{"cal": "m"}]}, "flow.0.cal is not known"),
         ({"flow": [{"call": "m", "thinks": 1}]}, "flow.0.thinks is not known; did you mean 'think'?"),
         ({"flow": [{"call": "m", "think": "soon"}]}, "flow.0.think: 'soon' is no time"),
         ({"flow": []}, "flow: List should have at least 1 item"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferometer.base.errors import LocalError
+from inferometer.base.errors import UsageError
 from inferometer.server import wheel
 from inferometer.server.wheel import Wheel, find_wheel, make_backends, numpy_remarks
 
@@ -21,7 +21,7 @@ def spec_in(site: Path) -> ModuleSpec:
 def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.12")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(LocalError, match="nvidia-pytriton") as caught:
+    with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
         find_wheel()
     assert caught.value.remedy == "pip install 'inferometer[triton]'"
 
@@ -29,14 +29,14 @@ def test_a_missing_wheel_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
 def test_a_python_without_the_server_is_named_with_those_that_have_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wheel, "_PYTHON", "3.13")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(LocalError, match="nvidia-pytriton") as caught:
+    with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
         find_wheel()
     assert "3.11 or 3.12, and this is 3.13" in caught.value.remedy
 
 
 def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec_in(tmp_path))
-    with pytest.raises(LocalError, match="bin/tritonserver"):
+    with pytest.raises(UsageError, match="bin/tritonserver"):
         find_wheel()
 
 
@@ -46,7 +46,7 @@ def test_a_python_without_a_stub_is_told_which_have_one(tmp_path: Path, monkeypa
         stub = Wheel(tmp_path).stub(version)
         stub.parent.mkdir(parents=True)
         stub.touch()
-    with pytest.raises(LocalError, match=r"Python 3\.99, only for 3\.9, 3\.10"):
+    with pytest.raises(UsageError, match=r"Python 3\.99, only for 3\.9, 3\.10"):
         make_backends(Wheel(tmp_path), tmp_path / "runtime")
 
 
@@ -57,7 +57,7 @@ def test_a_stub_that_misses_a_library_is_told_which(tmp_path: Path):
         "#!/bin/sh\necho 'stub: error while loading shared libraries: libpython: gone' >&2\nexit 127\n"
     )
     stub.chmod(0o755)
-    with pytest.raises(LocalError, match=r"cannot start .*: libpython: gone") as caught:
+    with pytest.raises(UsageError, match=r"cannot start .*: libpython: gone") as caught:
         wheel.check_stub(tmp_path, os.environ)
     assert "libpython3" in caught.value.remedy
 

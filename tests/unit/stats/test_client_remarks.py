@@ -21,6 +21,20 @@ def said(*changes, is_open=True, is_capped=False):
     return [(remark.note, remark.text) for remark in remarks]
 
 
+@pytest.mark.parametrize(
+    ("asked", "missing"), [(2500, True), (1438, False), (None, False)], ids=["short", "whole", "not counted"]
+)
+def test_what_a_lost_client_did_not_deliver_is_counted(asked, missing):
+    lost = LostClient(1.0, "its process has ended", 1, False)
+    clients = [
+        replace(PLAIN, request_count=1000, failed_count=8),
+        replace(PLAIN, request_count=430, failed_count=0, lost=lost),
+    ]
+    texts = [row.text for row in client_remarks_by_name(clients, is_open=False, asked=asked)]
+    words = f"1,438 of {asked or 0:,} requests are in the figures; the other {(asked or 0) - 1438:,} were not sent"
+    assert any(text.startswith(words) for text in texts) == missing
+
+
 def test_of_clients_that_are_alike_nothing_is_said():
     assert said({}, {}, {}) == []
 

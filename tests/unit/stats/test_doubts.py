@@ -183,6 +183,24 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
     assert said is None or "it waited for a core" in said
 
 
+@pytest.mark.parametrize(
+    ("latency_ms", "ours", "lag_ms", "is_limited"),
+    [
+        (18.9, CoreUse(0.02, 0.08), 0, True),  # 8 ms of each: 10 ms is true
+        (18.9, CoreUse(0.02, 0.001), 0, False),
+        (18.9, CoreUse(0.9, 0.1), 0, False),  # busy, not starved
+        (500, CoreUse(0.3, 0.65), 0.5, True),  # by rate, with a backlog
+        (500, CoreUse(0.3, 0.65), 0, False),  # each request waits for a reply that is far off
+        (18.9, None, 0, False),
+    ],
+)
+def test_a_client_in_the_run_queue_is_the_limit(latency_ms, ours, lag_ms, is_limited):
+    client = replace(IDLE, lag_p50_ns=round(lag_ms * MS), lag_p99_ns=round(lag_ms * MS))
+    said = client_limit(measurement([latency_ms] * 99, client), ours=ours)
+    assert (said is not None) == is_limited
+    assert said is None or "run queue" in said
+
+
 DRIFTS = {
     "up": (np.linspace(100, 150, 20), 0.375),
     "down": (np.linspace(150, 100, 20), -0.273),
@@ -218,6 +236,13 @@ STALLS = {
 def test_stalls_are_periodic_when_they_come_at_regular_times(ends_s, period):
     found = stall_period_s((ends_s * 1e6).astype(np.int64))
     assert found == (None if period is None else pytest.approx(period, rel=0.05))
+
+
+def test_slow_requests_at_random_times_are_rarely_called_periodic():
+    """A fixed sample; `make trust` has a large one for each number of slow requests."""
+    rng = np.random.default_rng(20)
+    samples = [np.sort(rng.integers(0, 20_000_000, size)) for size in range(4, 34) for _ in range(20)]
+    assert sum(stall_period_s(sample) is not None for sample in samples) <= 0.015 * len(samples)
 
 
 def test_slow_requests_took_five_times_the_median():

@@ -19,20 +19,37 @@ def records(*requests):
 
 
 @pytest.mark.parametrize(
-    ("requests", "delayed"),
+    ("cap", "requests", "delayed"),
     [
-        ([(10, 10, 12), (20, 20.1, 22)], 0),
-        ([(10, 13, 15), (20, 24, 26), (30, 30, 32)], 0),  # woken late, and sent at once
-        ([(10, 10, 50), (20, 50, 90), (30, 90, 130)], 2),  # one at a time, and each takes longer than the gap
-        ([(10, 10, 50), (20, 50.1, 90), (30, 90.1, 130)], 2),
-        ([(10, 10, 50), (20, 50, 51), (50.5, 51, 52)], 1),  # half a millisecond is nothing
-        ([(1, 10, 40), (2, 13, 41), (3, 16, 42)], 2),  # each send takes three milliseconds
-        ([(10, 0, 40), (20, 20, 41)], 0),  # the first never left
+        (None, [(10, 10, 12), (20, 20.1, 22)], 0),
+        (None, [(10, 13, 15), (20, 24, 26), (30, 30, 32)], 0),  # woken late, and sent at once
+        (
+            1,
+            [(10, 10, 50), (20, 50, 90), (30, 90, 130)],
+            2,
+        ),  # one at a time, and each takes longer than the gap
+        (1, [(10, 10, 50), (20, 50.1, 90), (30, 90.1, 130)], 2),
+        (2, [(10, 10, 50), (11, 11, 60), (20, 50, 70), (21, 60, 80)], 2),  # both slots taken
+        (1, [(10, 10, 50), (20, 50, 51), (50.5, 51, 52)], 1),  # half a millisecond is nothing
+        (None, [(1, 10, 40), (2, 13, 41), (3, 16, 42)], 2),  # each send takes three milliseconds
+        (None, [(10, 0, 40), (20, 20, 41)], 0),  # the first never left
+        (16, [(10, 10, 25), (20, 25.1, 27)], 0),  # a reply that is read in the same late wake-up
+        (
+            16,
+            [(10, 10, 25), (11, 11, 25), (20, 25.1, 40), (21, 25.2, 41), (22, 25.3, 42)],
+            0,
+        ),  # and several sends
+        (16, [(10, 10, 23), (20, 25.1, 27)], 1),  # a reply that was read in an earlier wake-up
+        (
+            None,
+            [(0.4 * k, 0.5 * k, 9000 + k) for k in range(1, 40)],
+            29,
+        ),  # ever further behind, and never asleep
     ],
 )
-def test_a_request_is_delayed_when_the_sender_was_held_up(requests, delayed):
-    assert Lateness().count(records(*requests)) == delayed
-    lateness = Lateness()
+def test_a_request_is_delayed_when_the_sender_was_held_up(cap, requests, delayed):
+    assert Lateness(cap).count(records(*requests)) == delayed
+    lateness = Lateness(cap)
     assert sum(lateness.count(records(request)) for request in requests) == delayed
 
 

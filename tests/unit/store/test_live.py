@@ -14,6 +14,7 @@ from inferometer.stats.level_progress import LevelProgress
 from inferometer.stats.watcher import Watcher, together
 from inferometer.store.live import LiveFeed
 from inferometer.store.live_file import LiveFile
+from inferometer.store.store import Store
 from tests.support.clock import FakeClock
 from tests.support.reports import sample_diagnosis, sample_level, sample_study
 
@@ -155,3 +156,18 @@ def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
         file.tell({"kind": "said"})
     file.end(0)
     assert len(warnings) == 1
+
+
+def test_the_live_page_learns_the_model_and_the_limits_of_the_slo(tmp_path):
+    told = []
+    with Store(tmp_path).begin("measure", ("measure", "localhost:8000")) as keeper:
+        keeper.tell_also(told.append)
+        keeper.about(url="localhost:8000", model="simple", slo="p99<50ms, mean<2s, throughput>100, ttft<1s")
+        keeper.end(0, "over")
+    (line,) = (row for row in told if row["kind"] == "prepared")
+    assert line["model"] == "simple"
+    assert [(row["figure"], row["value"], row["text"]) for row in line["limits"]] == [
+        ("p99", 50.0, "p99<50ms"),
+        ("mean", 2000.0, "mean<2s"),
+        ("throughput", 100.0, "throughput>100"),
+    ]

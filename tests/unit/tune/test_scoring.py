@@ -10,6 +10,7 @@ from inferometer.tune.scoring import (
     Goal,
     best_first,
     gain,
+    gain_of_runs,
     is_better,
     objectives,
     passes,
@@ -141,3 +142,24 @@ def test_a_single_run_wins_only_if_it_is_ahead_by_more_than_repeats_differ(singl
         "single",
         "repeated",
     ]
+
+
+@pytest.mark.parametrize("runs", [(100.0,), (100.0, 101.0), (100.0, 130.0)])
+def test_a_gain_is_judged_with_the_prior_of_the_throughput(runs):
+    """Two repeats that happen to be close, or far apart, decide no interval alone."""
+    base = [trial(part(rate, 10, variant="base"), repeat=n) for n, rate in enumerate(runs)]
+    best = [trial(part(rate * 2, 10, variant="best"), repeat=n) for n, rate in enumerate(runs)]
+    first, second = (row.best for row in rank([Goal("m")], [*base, *best]))
+    found = gain_of_runs([Goal("m")], [*base, *best], first, second)
+    assert found.value == pytest.approx(100)
+    assert found.low is not None
+    assert found.high is not None
+    assert -10 < found.low < 95
+    assert 105 < found.high < 350
+
+
+def test_a_single_run_with_a_wide_interval_shows_no_gain():
+    one, other = trial(part(150, 10, variant="a", spread=100)), trial(part(100, 10, variant="b"))
+    found = gain_of_runs([Goal("m")], [one, other], one, other)
+    assert found.low is not None
+    assert found.low < -40

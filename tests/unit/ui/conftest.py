@@ -45,11 +45,17 @@ def ask(guarded: Gatekeeper) -> Callable[..., Answered]:
 def kept(site: Site) -> Callable[..., Run]:
     """A run that has ended."""
 
-    def keep(answer: Report | None = None, *, words: tuple[str, ...] = (), tags: tuple[str, ...] = ()) -> Run:
+    def keep(
+        answer: Report | None = None,
+        *,
+        words: tuple[str, ...] = (),
+        tags: tuple[str, ...] = (),
+        code: int = 0,
+    ) -> Run:
         words = words or ("measure", "localhost:8000", "simple", "--concurrency", "1,2,4,8")
         with Store(site.folder).begin(words[0], words, tags=tags) as keeper:
             keeper.save(sample_result() if answer is None else answer)
-            keeper.end(0)
+            keeper.end(code)
         return keeper.run
 
     return keep

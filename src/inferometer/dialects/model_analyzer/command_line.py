@@ -22,6 +22,9 @@ from inferometer.dialects.model_analyzer.config import (
 )
 from inferometer.stats.figures import OLD_LATENCY
 
+ANALYZE = "analyze"
+OLD_MODELS = "analysis_models"  # of the older tool, for `analyze` alone
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -78,6 +81,11 @@ def _add_options(command: argparse.ArgumentParser, name: str, program: Program) 
             group = command.add_argument_group(GROUPS[key]) if GROUPS[key] else command
         if key in known and KEYS[key].is_word:
             _add_option(group, key, program)
+    if name == ANALYZE:
+        command.add_argument(
+            option(OLD_MODELS), metavar="VALUE", dest=OLD_MODELS,
+            help="models to report on: names with commas between them; the older name of --profile-models",
+        )  # fmt: skip
     if name == REPORT:  # as the classic tool spells it there
         command.add_argument(
             "--always_report-gpu-metrics",
@@ -112,7 +120,7 @@ def read_command(argv: Sequence[str], program: Program) -> Config | None:
     if command is None:
         return None
     words = {name: value for name, value in found.items() if name in KEYS and value is not None}
-    lines = _read_file(words)
+    lines = _with_old_models(_read_file(words), found, words)
     if "profile_models" in words and "profile_models" in lines:
         raise UsageError(
             "profile_models is given on the command line (--profile-models) and in the YAML file "
@@ -131,6 +139,26 @@ def read_command(argv: Sequence[str], program: Program) -> Config | None:
         has_old_names=_mentions(given, OLD_LATENCY),
         **{"run_config_search_mode": program.search, **values},
     )
+
+
+def _with_old_models(
+    lines: Mapping[str, Any], found: Mapping[str, Any], words: dict[str, Any]
+) -> Mapping[str, Any]:
+    """The file's lines, where `analysis_models` names the models of `analyze`. The older tool kept it apart from the
+    `profile_models` of the same file, so it overrides them."""
+    rest = {name: value for name, value in lines.items() if name != OLD_MODELS}
+    if found["command"] != ANALYZE:
+        return rest
+    if found[OLD_MODELS] is not None:
+        if "profile_models" in words:
+            raise UsageError(
+                f"{option(OLD_MODELS)} and --profile-models both name the models", remedy="give one of them"
+            )
+        words["profile_models"] = found[OLD_MODELS]
+        return {name: value for name, value in rest.items() if name != "profile_models"}
+    if OLD_MODELS in lines and "profile_models" not in words:
+        return {**rest, "profile_models": lines[OLD_MODELS]}
+    return rest
 
 
 def _mentions(value: Any, name: str) -> bool:
@@ -155,7 +183,7 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     if not isinstance(found, dict):
         raise UsageError(f"'{path}' holds {type(found).__name__}", remedy="write keys and values")
-    unknown = [str(key) for key in found if key not in KEYS]
+    unknown = [str(key) for key in found if key not in KEYS and key != OLD_MODELS]
     if unknown:
         raise UnknownKeys(path, unknown)
     return {key: value for key, value in found.items() if value is not None and key != "config_file"}

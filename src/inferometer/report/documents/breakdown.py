@@ -157,9 +157,10 @@ def slowest_step(measurement: Measurement) -> str:
 # --- as a section
 
 
-def time_section(result: Result) -> Section | None:
-    """Averages of one request; None when nothing was answered."""
-    rows, top = measured(result), best(result)
+def time_section(result: Result, at: float | None = None) -> Section | None:
+    """Averages of one request, at the best level or `at` another load; None when nothing was answered."""
+    rows = measured(result)
+    top = next((row for row in rows if row[0].value == at), None) or best(result)
     if not rows or top is None:
         return None
     level, found = top

@@ -24,7 +24,7 @@ from inferometer.report.document import (
     message_section,
     text_columns,
 )
-from inferometer.report.documents.capacity_charts import clock, day_charts
+from inferometer.report.documents.capacity_charts import clock, day_charts, replica_chart
 from inferometer.report.format import NONE, curve, duration, plain_number, plural, quantity, share, time_span
 
 CURVE_WIDTH = 60  # characters
@@ -101,11 +101,10 @@ def _figures(plan: CapacityPlan) -> Iterator[Figure]:
     )
     used = chosen.whole.utilisation
     yield Figure("Utilisation", share(used.value), f"of each at the peak, {used.basis}")
-    for term in chosen.fewest.terms:
+    for term in chosen.whole.terms:
         if term.figure == "latency":
-            yield Figure(
-                term.name, duration(term.expected.value), f"without the spare ones, {term.expected.basis}"
-            )
+            of = f"of {plural(chosen.whole.replicas, 'replica')}, {term.expected.basis}"
+            yield Figure(term.name, duration(term.expected.value), of)
             break
     if chosen.cost_per_h is not None:
         yield Figure(
@@ -133,7 +132,9 @@ def _answer_section(plan: CapacityPlan) -> Section | None:
     else:
         lead = "Requests come at this rate all the time."
     lead += f" Requests come {plan.arrivals}, and a balancer gives them to replicas {_how(plan.balancer)}."
-    return Section("peak", "At the peak", lead, (Table("Replicas at the peak", columns, tuple(rows)),))
+    charts = () if len(plan.stretches) > 1 else (replica_chart(plan),)
+    table = Table("Replicas at the peak", columns, tuple(rows))
+    return Section("peak", "At the peak", lead, (table, *charts))
 
 
 def _how(balancer: str) -> str:

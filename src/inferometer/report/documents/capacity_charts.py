@@ -1,16 +1,20 @@
 """The curves of a capacity plan: what comes, and how many replicas are there for it."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from inferometer.base.units import NS_PER_S
 from inferometer.capacity.autoscaling import ScalingStep
 from inferometer.capacity.plan import CapacityPlan, PlannedOption
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, ChartRule, Span
-from inferometer.report.format import duration, plain_number, plural, quantity, time_span
+from inferometer.report.format import duration, plain_number, plural, quantity, share, time_span
 
 MINUTES_FROM_S = 600.0  # of a traffic whose axis has minutes
 HOURS_FROM_S = 6 * 3600.0
 DAY_S = 24 * 3600.0
+COLOURS = ("blue", "green", "orange", "purple")
+MORE, MORE_TIMES = 3, 1.5  # replicas beyond those of the plan that are drawn
+MOST_COUNTS = 30  # of replicas in one line
 
 
 def clock(plan: CapacityPlan, seconds: float) -> str:
@@ -60,6 +64,38 @@ def day_charts(plan: CapacityPlan, chosen: PlannedOption) -> Iterator[Chart]:
         rules=(ChartRule(float(chosen.replicas), f"always {chosen.replicas}"),),
         note="Shaded: the autoscaler breaks the promise." if spans else "",
     )
+
+
+def replica_chart(plan: CapacityPlan) -> Chart:
+    """How busy each replica is, by their number: for traffic that is the same all the time."""
+    rate = plan.stretches[plan.peak].rate
+    lines = [
+        ChartLine(option.name, (tuple(_replica_points(plan, option, rate)),), COLOURS[number % len(COLOURS)])
+        for number, option in enumerate(option for option in plan.options if option.fewest is not None)
+    ]
+    return Chart(
+        f"Utilisation of each replica at {quantity(rate)} requests/s",
+        ChartAxis("replicas", is_whole=True),
+        ChartAxis("utilisation", share),
+        tuple(lines),
+        rules=(ChartRule(1.0, "saturated"),),
+        height=280,
+        note="Hollow: too few replicas to meet the SLO. The number is that of the plan.",
+    )
+
+
+def _replica_points(plan: CapacityPlan, option: PlannedOption, rate: float) -> Iterator[ChartPoint]:
+    """From as many as are saturated to a few more than the plan has."""
+    most, fewest, planned = option.replica.most_per_s.value, option.fewest, option.replicas
+    assert fewest is not None
+    first = max(1, math.floor(rate / most))
+    last = max(planned + MORE, round(planned * MORE_TIMES))
+    step = -(-(last - first + 1) // MOST_COUNTS)
+    for count in sorted({*range(first, last + 1, step), fewest.replicas, planned}):
+        used = rate / count / most
+        tip = f"{option.name}, {plural(count, 'replica')}: each {share(used)} busy"
+        label = str(count) if count == planned else ""
+        yield ChartPoint(float(count), used, tip, label, is_doubtful=count < fewest.replicas)
 
 
 def _needed_name(plan: CapacityPlan) -> str:

@@ -51,6 +51,7 @@ from inferometer.report.documents.speed import (
     speed_of,
     unlike,
     verdict,
+    verdict_of,
 )
 from inferometer.report.format import (
     NONE,
@@ -138,7 +139,7 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
         speed = speed_of(contrast)
         number, _, rest = speed.whole.partition(f" times {speed.kind}")
         value, detail = f"{number}× {speed.kind}", rest.strip()
-        if speed.kind in (MIXED, NO_DIFFERENCE):
+        if speed.kind in (MIXED, NO_DIFFERENCE, INCONCLUSIVE):
             value, detail = speed.kind.removesuffix(" shown"), speed.whole
         yield Figure(contrast.variant, value, detail, TONES[speed.kind])
     if len(comparison.contrasts) == 1:
@@ -152,7 +153,8 @@ def _before_and_after(contrast: Contrast) -> Iterator[Figure]:
             if row.metric in (THROUGHPUT, f"p{CHOSEN}"):
                 name = "Infer/s" if row.metric == THROUGHPUT else row.metric
                 value = f"{_figure(row.metric, row.base)} → {_figure(row.metric, row.value)}"
-                yield Figure(name, value, f"{where}, {row.verdict}", TONES[row.verdict])
+                found = verdict_of(row)
+                yield Figure(name, value, f"{where}, {found}", TONES[found])
     if contrast.outputs:
         is_unlike = any(map(unlike, contrast.outputs))
         value, tone = ("unlike", Tone.WARNING) if is_unlike else ("alike", Tone.PLAIN)
@@ -248,7 +250,9 @@ def _differences_section(comparison: Comparison) -> Section | None:
 
 def _bar(variant: str, group: str, row: Difference) -> DifferenceBar:
     speed = speedup(row)
-    return DifferenceBar(variant, speed.value, speed.limits, difference_words(row), TONES[row.verdict], group)
+    return DifferenceBar(
+        variant, speed.value, speed.limits, difference_words(row), TONES[verdict_of(row)], group
+    )
 
 
 def _level_table(comparison: Comparison, label: str) -> Table:
@@ -276,7 +280,7 @@ def _level_table(comparison: Comparison, label: str) -> Table:
         )
         for variant, row in found
     )
-    return Table(f"At {label}", columns, rows, Depth.DRAWN, tuple(TONES[row.verdict] for _, row in found))
+    return Table(f"At {label}", columns, rows, Depth.DRAWN, tuple(TONES[verdict_of(row)] for _, row in found))
 
 
 def _figure(metric: str, value: float, per_s: str = "") -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.answer_file import plain
+from inferometer.base.errors import UsageError
 from inferometer.base.units import rough
 from inferometer.diagnose.diagnosis import (
     CLIENT,
@@ -58,6 +59,7 @@ from inferometer.report.format import (
     GIB,
     NONE,
     change_text,
+    difference,
     duration,
     plural,
     quantity,
@@ -67,6 +69,8 @@ from inferometer.report.format import (
 )
 from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
+from inferometer.stats.verdict import SHOWN, rule
+from inferometer.tune import model_config
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 _TONES = {LIGHT: Tone.GOOD, CLIENT: Tone.BAD, UNKNOWN: Tone.BAD}  # of verdicts; the others warn
@@ -81,7 +85,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         _trials_section(diagnosis),
         message_section("notes", "Notes", (Message(_capital(note) + ".") for note in diagnosis.notes)),
         _curve_section(diagnosis),
-        *(() if first is None else _measured_sections(first)),
+        *(() if first is None else _measured_sections(first, diagnosis.concurrency)),
     )
     return Document(
         kind="Diagnosis",
@@ -94,10 +98,10 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
     )
 
 
-def _measured_sections(result: Result) -> Iterator[Section]:
+def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
     for section in (
         server_section(result),
-        time_section(result),
+        time_section(result, concurrency),
         distribution_section(result),
         timeline_section(result),
         errors_section(result),
@@ -115,8 +119,12 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if best is None:
         return sentence
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
-    change = f"{before} to {after} infer/s ({change_text(_gain(diagnosis, best))})"
-    return f"{sentence.rstrip('.')}; what was changed brought it from {change}."
+    change = f"{before} to {after} infer/s"
+    gain = diagnosis.measured_gain
+    if gain is None or rule(gain).ruling != SHOWN:
+        found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
+        return f"{sentence.rstrip('.')}; inconclusive whether the changes helped: {change}, {found}."
+    return f"{sentence.rstrip('.')}; what was changed brought it from {change}, {difference(gain)}."
 
 
 def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
@@ -131,11 +139,13 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         yield Figure("Bound", f"{quantity(bound)} infer/s", f"set by {name}")
     best = diagnosis.best
     if best is not None:
-        text = f"{change_text(_gain(diagnosis, best))}, measured"
-        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, Tone.GOOD)
-    elif diagnosis.suggestions:
-        first = diagnosis.suggestions[0]
-        text = f"{change_text(first.gain)}, predicted"
+        text = f"{change_text(_gain(diagnosis, best))}, measured at concurrency {best.suggestion.concurrency}"
+        gain = diagnosis.measured_gain
+        tone = Tone.GOOD if gain is not None and rule(gain).ruling == SHOWN else Tone.WARNING
+        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, tone)
+    elif diagnosis.untried:
+        first = next(iter(_alike(diagnosis)), diagnosis.untried[0])
+        text = f"{change_text(first.gain)}, predicted at concurrency {first.concurrency}"
         yield Figure("Within reach", f"{quantity(first.throughput)} infer/s", text, Tone.GOOD)
     machine = diagnosis.machine
     if machine.cpu_share is not None:
@@ -171,7 +181,7 @@ def _said(text: str) -> Messages:
 def _around(diagnosis: Diagnosis) -> str:
     """What the table of the steps leaves unsaid."""
     words = [
-        "Share: of a request's time when hardly anything waits. Bound: infer/s the step allows.",
+        "Share: of the latency the client sees. Bound: infer/s the step allows.",
         f"Outside the steps: network and client {duration(diagnosis.client_ns)}, "
         f"server overhead {duration(diagnosis.overhead_ns)}.",
     ]
@@ -261,7 +271,7 @@ def _steps(steps: tuple[StepFigures, ...]) -> Table:
             _name(step),
             significant(step.calls, 3),
             *map(duration, (step.service_ns, step.queue_ns, step.compute_ns)),
-            *map(share, (step.compute_share, step.light_share)),
+            *map(share, (step.compute_share, step.latency_share)),
             _batch(step),
             f"{step.instances} {step.device}".strip(),
             share(_capped(step)),
@@ -279,8 +289,12 @@ def _batch(step: StepFigures) -> str:
 
 
 def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
-    rows = diagnosis.suggestions
+    rows = diagnosis.untried
     advice = () if diagnosis.serving is None else tuple(advice_blocks(diagnosis.serving))
+    tried = tuple(_tried(diagnosis))
+    if not rows and tried:
+        nothing = _said("No other change of the settings is predicted to bring more.")
+        return Section("suggestions", "What would help", "", (nothing, *tried, *advice))
     if not rows and advice:
         return Section("suggestions", "What would help", "", advice)
     if not rows and diagnosis.steps:
@@ -288,26 +302,52 @@ def _suggestions_section(diagnosis: Diagnosis) -> Section | None:
         return Section("suggestions", "What would help", "", (nothing,))
     if not rows:
         return None
-    texts = tuple(Message(suggestion_words(row), _capital(row.why) + ".", Tone.PLAIN) for row in rows)
+    texts = tuple(
+        Message(suggestion_words(row, diagnosis.concurrency), _capital(row.why) + ".", Tone.PLAIN)
+        for row in rows
+    )
     lead = "Predicted by a queueing model fitted to the measured service times; the best first."
     if diagnosis.serving is not None:
         lead = "Predicted by what a request costs the server, fitted to the loads that were measured."
     said = Messages(texts, is_ranked=True)
-    blocks: tuple[Block, ...] = (_gains(diagnosis), said, *advice, _predictions(rows), *_settings(rows))
+    shown = (_gains(diagnosis), said, *tried, *advice)
+    blocks: tuple[Block, ...] = (*shown, _predictions(rows), *_settings(rows))
     return Section("suggestions", "What would help", lead, blocks)
 
 
-def suggestion_words(row: Suggestion) -> str:
-    """What to do and what it is expected to bring."""
+def _tried(diagnosis: Diagnosis) -> Iterator[Messages]:
+    """What was tried already, each with its result."""
+    if diagnosis.trials:
+        yield _said("Tried already:")
+        yield Messages(tuple(Message(trial_words(row), tone=Tone.PLAIN) for row in diagnosis.trials))
+
+
+def suggestion_words(row: Suggestion, diagnosed: int) -> str:
+    """What to do and what it is expected to bring; at which load, where that is not the diagnosed one."""
     expected = f"{quantity(row.throughput)} infer/s ({change_text(row.gain)}), {duration(row.latency_ns)}"
-    return f"{_capital(row.text)}: {expected}"
+    where = "" if row.concurrency == diagnosed else f" at concurrency {row.concurrency}"
+    return f"{_capital(row.text)}: {expected}{where}"
+
+
+def _alike(diagnosis: Diagnosis) -> Iterator[Suggestion]:
+    """Those whose prediction is for the diagnosed concurrency, and so can stand beside what was measured there."""
+    return (row for row in diagnosis.untried if row.concurrency == diagnosis.concurrency)
 
 
 def _settings(rows: Sequence[Suggestion]) -> Iterator[Code]:
     for row in rows:
         if row.change.can_apply:
-            text = json.dumps(plain(row.change.settings), indent=2, sort_keys=True)
-            yield Code(f"{_change(row.change)}: in the configuration of {row.change.model}", text)
+            yield Code(f"{_change(row.change)}: in config.pbtxt of {row.change.model}", _pbtxt(row.change))
+
+
+def _pbtxt(change: Change) -> str:
+    """The settings in the text format of protobuf; as JSON where a file of others has fields that Triton does not."""
+    removed = [f"# remove {name}" for name, value in change.settings.items() if value is None]
+    settings = plain({name: value for name, value in change.settings.items() if value is not None})
+    try:
+        return "\n".join([*removed, model_config.to_text(settings)]).rstrip()
+    except UsageError:
+        return json.dumps(settings, indent=2, sort_keys=True)
 
 
 def _capital(text: str) -> str:
@@ -317,11 +357,14 @@ def _capital(text: str) -> str:
 
 def _gains(diagnosis: Diagnosis) -> Bars:
     bars = [_rate_bar("as it is", "measured", diagnosis.throughput, "part-network")]
-    for number, row in enumerate(diagnosis.suggestions, 1):
+    for number, row in enumerate(diagnosis.untried, 1):
+        if row.concurrency != diagnosis.concurrency:
+            continue
         label, gain = f"{number}. {row.change.kind}", f" · {change_text(row.gain)}"
         detail = f"{row.change.model}: {row.change.before} → {row.change.after}"
         bars.append(_rate_bar(label, "predicted", row.throughput, "part-infer", gain=gain, detail=detail))
-    return Bars("Throughput now, and as predicted (infer/s)", tuple(bars))
+    title = f"Throughput now, and as predicted, at concurrency {diagnosis.concurrency} (infer/s)"
+    return Bars(title, tuple(bars))
 
 
 def _rate_bar(label: str, name: str, value: float, colour: str, *, gain: str = "", detail: str = "") -> Bar:
@@ -371,7 +414,7 @@ def _story(diagnosis: Diagnosis) -> Iterator[str]:
     if best is not None:
         yield (
             f"Before {quantity(diagnosis.throughput)}, after {quantity(best.throughput)} infer/s "
-            f"({change_text(_gain(diagnosis, best))}) at concurrency {diagnosis.concurrency}."
+            f"({change_text(_gain(diagnosis, best))}) at concurrency {best.suggestion.concurrency}."
         )
     if diagnosis.after is not None:
         yield f"Now: {diagnosis.after.sentence.strip()}"
@@ -395,7 +438,9 @@ def trial_words(trial: ChangeTrial) -> str:
 
 def _before_after(diagnosis: Diagnosis) -> Bars:
     bars = [_rate_bar("before", "before", diagnosis.throughput, "part-network")]
-    for row in (row for row in diagnosis.trials if not row.failure):
+    for row in diagnosis.trials:
+        if row.failure or row.suggestion.concurrency != diagnosis.concurrency:
+            continue
         change = row.suggestion.change
         detail = f"{change.kind} {change.before} → {change.after}"
         for name, value, colour in (
@@ -403,25 +448,27 @@ def _before_after(diagnosis: Diagnosis) -> Bars:
             ("measured", row.throughput, "part-infer" if row.is_kept else "part-receive"),
         ):
             bars.append(_rate_bar(f"{change.model}, {name}", name, value, colour, detail=detail))
-    return Bars("Before, predicted and measured (infer/s)", tuple(bars))
+    title = f"Before, predicted and measured, at concurrency {diagnosis.concurrency} (infer/s)"
+    return Bars(title, tuple(bars))
 
 
 def _trial_table(diagnosis: Diagnosis) -> Table:
     columns = (
         *text_columns("Change"),
-        *map(Column, ("Predicted infer/s", "Measured infer/s")),
+        *map(Column, ("At concurrency", "Predicted infer/s", "Measured infer/s")),
         Column("Measured ÷ predicted", rank=1),
         *map(Column, ("Gain", "Mean latency")),
         *text_columns("Outcome"),
     )
     before = quantity(diagnosis.throughput), duration(diagnosis.latency_ns)
-    first = ("as it was", "", before[0], "", "", before[1], "")
+    first = ("as it was", str(diagnosis.concurrency), "", before[0], "", "", before[1], "")
     rows = tuple(_trial_row(row) for row in diagnosis.trials)
     return Table("Predicted against measured", columns, (first, *rows), Depth.DRAWN)
 
 
 def _trial_row(row: ChangeTrial) -> tuple[str, ...]:
-    said = (_change(row.suggestion.change), quantity(row.suggestion.throughput))
+    wanted = row.suggestion
+    said = (_change(wanted.change), str(wanted.concurrency), quantity(wanted.throughput))
     if row.failure:
         return (*said, NONE, NONE, NONE, NONE, f"refused: {row.failure}")
     outcome = "kept" if row.is_kept else "taken back"

@@ -1,11 +1,20 @@
 """What models that share a machine cost each other, as a document."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from inferometer.base.units import NS_PER_S
 from inferometer.compare.comparison import NO_DIFFERENCE, SLOWER, THROUGHPUT, Difference
 from inferometer.compare.differences import speedup
-from inferometer.compare.interference import NOTHING, Interference, SharedModel, SharedUse
+from inferometer.compare.interference import (
+    CLIENT,
+    HIDDEN,
+    NOTHING,
+    UNKNOWN,
+    Interference,
+    SharedModel,
+    SharedUse,
+)
 from inferometer.report.document import (
     Column,
     DifferenceBar,
@@ -19,8 +28,17 @@ from inferometer.report.document import (
     message_section,
     text_columns,
 )
-from inferometer.report.documents.speed import difference_words
+from inferometer.report.documents.speed import TONES, difference_words, verdict_of
 from inferometer.report.format import NONE, difference, duration, level_label, plural, quantity, share, when
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, times_longer
+
+_TONES = {SHOWN: Tone.BAD, NOT_SHOWN: Tone.GOOD, INCONCLUSIVE: Tone.WARNING}
+CAUSE_WORDS = {
+    NOTHING: "",
+    UNKNOWN: ", and nothing that was seen explains it",
+    CLIENT: "; but this tool itself waited for a core, so the cause is unknown",
+    HIDDEN: "; they share something that is not a resource we can see (a lock, a queue)",
+}
 
 
 def interference_document(found: Interference) -> Document:
@@ -50,15 +68,31 @@ def verdict(found: Interference) -> str:
     """Who pays how much for sharing, and what they contend for."""
     if not found.models:
         return " ".join(("Nothing was measured.", *found.problems))
-    words = []
-    for row in found.models:
-        shown = _shown(row)
-        if shown is None:
-            words.append(f"{row.name} loses nothing that shows")
-            continue
-        cause = "" if row.contends_for == NOTHING else f", by {row.contends_for}"
-        words.append(f"{row.name} is {difference_words(shown)}{_by(shown)} than alone{cause}")
-    return f"{'; '.join(words)}."
+    words = "; ".join(_model_words(found, row) for row in found.models)
+    busy = f" {found.busy_machine}" if found.busy_machine else ""
+    return f"{words}.{busy}"
+
+
+def _model_words(found: Interference, row: SharedModel) -> str:
+    shown, first = _shown(row), row.headline(found.mode)
+    if shown is not None:
+        cause = CAUSE_WORDS.get(row.contends_for, f", by {row.contends_for}")
+        return f"{row.name} is {difference_words(shown)}{_by(shown)} than alone{cause}"
+    if first is None or first.percent.limits is None:
+        return f"{row.name} is inconclusive: too few requests to tell"
+    if row.ruling(found.mode) == NOT_SHOWN:
+        return f"{row.name} is not slowed by more than {_worst(first)} in {first.metric}"
+    longer = times_longer(first.percent)
+    seconds = "longer" if longer is None else f"for {math.ceil(longer * found.seconds):,} s"
+    return (
+        f"{row.name} is inconclusive: {first.metric} {difference(first.percent)}; measure {seconds} with -d"
+    )
+
+
+def _worst(row: Difference) -> str:
+    """The largest loss that the interval leaves open."""
+    low, high = row.percent.limits or (0.0, 0.0)
+    return share(max(0.0, -low if row.metric == THROUGHPUT else high) / 100)
 
 
 def _by(row: Difference) -> str:
@@ -73,14 +107,14 @@ def _shown(model: SharedModel) -> Difference | None:
 def _tone(found: Interference) -> Tone:
     if found.problems or not found.models:
         return Tone.BAD
-    return Tone.WARNING if any(row.is_slowed for row in found.models) else Tone.GOOD
+    return _TONES[found.ruling]
 
 
 def _headline(found: Interference) -> Iterator[Figure]:
     for row in found.models:
         throughput = next((one for one in row.differences if one.metric == THROUGHPUT), None)
         if throughput is not None:
-            tone = Tone.WARNING if throughput.verdict == SLOWER else Tone.PLAIN
+            tone = Tone.PLAIN if verdict_of(throughput) == NO_DIFFERENCE else Tone.WARNING
             yield Figure(
                 f"{row.name} throughput", difference(throughput.percent), "together against alone", tone
             )
@@ -117,11 +151,11 @@ def _values(row: Difference) -> tuple[str, str]:
 
 
 def _word(row: Difference) -> str:
-    return row.reason or row.verdict
+    return row.reason or verdict_of(row)
 
 
 def _row_tone(row: Difference) -> Tone:
-    return Tone.BAD if row.verdict == SLOWER else Tone.PLAIN if row.verdict == NO_DIFFERENCE else Tone.GOOD
+    return TONES[verdict_of(row)]
 
 
 def _contention_section(found: Interference) -> Section | None:

@@ -49,6 +49,8 @@ from inferometer.stats.result import Result
 
 SAME = 0.02  # share by which two throughputs may differ and be the same for all purposes
 NEAR = 0.05  # share of the highest throughput within which a lighter load does as well
+FEWEST_CROWDED = 3  # levels that are as good as the best, from which they crowd a chart over throughput
+LOG_LOADS = 8  # from the heaviest to the lightest load, above which a linear axis would crowd the light ones
 LOG_RATIO = 30  # from slowest to fastest, above which a linear axis would hide the fast ones
 COLOURS = ("blue", "orange", "green", "purple", "red", "grey")
 CURVES = 5
@@ -274,19 +276,71 @@ def throughput_section(result: Result) -> Section | None:
     chosen = result.effective.percentile
     shown = tuple(sorted({50, 99, *(() if chosen is None else (int(chosen),))}))
     name = load_name(rows[0][0].mode)
-    note = " ".join(
-        (f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows), *not_drawn(result))
-    )
+    remarks = (*hollow(rows), *not_drawn(result))
     colours = {50: "blue", 99: "orange"}
     lines = [
         ChartLine(f"p{p} latency", (load_points(rows, p, is_named=p == shown[-1]),), colours.get(p, "green"))
         for p in shown
     ]
-    chart = throughput_chart("Latency against throughput, one point for each level", "latency", lines, note)
     rules = tuple(_promise_rules(result, lines))
-    if rules:
-        chart = replace(chart, y=time_axis("latency", lines, [rule.value for rule in rules]), rules=rules)
-    return Section("throughput", "Throughput and latency", _lead(result), (chart,))
+    times = time_axis("latency", lines, [rule.value for rule in rules])
+    if is_crowded(rows):
+        note = " ".join(("Bars are 95 % intervals.", *remarks))
+        charts: tuple[Chart, ...] = _charts_by_load(
+            rows, Chart("", RATE_AXIS, times, tuple(lines), rules=rules, note=note)
+        )
+    else:
+        title = "Latency against throughput, one point for each level"
+        note = " ".join((f"The numbers are the {name}; bars are 95 % intervals.", *remarks))
+        charts = (Chart(title, RATE_AXIS, times, tuple(lines), rules=rules, note=note),)
+    return Section("throughput", "Throughput and latency", _lead(result), charts)
+
+
+def is_crowded(rows: Rows) -> bool:
+    """Whether most levels have nearly the highest throughput: over it, their points would lie on top of each other."""
+    rates = [found.infer_per_s.value for _, found in rows]
+    loads = {level.value for level, _ in rows}
+    near = sum(rate >= (1 - NEAR) * max(rates) for rate in rates)
+    modes = {level.mode for level, _ in rows}
+    is_one_kind = len(modes) == 1 and modes <= {"concurrency", "request_rate"}
+    return is_one_kind and len(loads) == len(rows) and near >= FEWEST_CROWDED and 2 * near > len(rows)
+
+
+def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
+    """Throughput and latency over the load, which spreads the levels evenly: loads are mostly doubled."""
+    values = [level.value for level, _ in rows]
+    name = load_name(rows[0][0].mode)
+    x = ChartAxis(name, is_whole=rows[0][0].mode == "concurrency")
+    if max(values) / min(values) > LOG_LOADS:
+        x = ChartAxis(f"{name} (log scale)", spread=Spread.LOG)
+    lines = tuple(
+        replace(
+            line,
+            runs=tuple(
+                tuple(
+                    replace(point, x=value, x_limits=None, label="")
+                    for point, value in zip(run, values, strict=True)
+                )
+                for run in line.runs
+            ),
+        )
+        for line in over_rate.series
+    )
+    rates = tuple(
+        ChartPoint(
+            level.value,
+            found.infer_per_s.value,
+            f"{level_label(level.mode, level.value)}: {rate(found.infer_per_s)}",
+            y_limits=error_bar(found.infer_per_s),
+            is_doubtful=is_doubtful(level),
+        )
+        for level, found in rows
+    )
+    throughput = ChartLine("throughput", (rates,), "blue")
+    return (
+        Chart(f"Throughput by {name}", x, RATE_AXIS, (throughput,), height=260, note=over_rate.note),
+        replace(over_rate, title=f"Latency by {name}", x=x, series=lines),
+    )
 
 
 def _promise_rules(result: Result, lines: Sequence[ChartLine]) -> Iterator[ChartRule]:

@@ -30,6 +30,7 @@ from inferometer.stats.expectation import FEWEST_GOOD
 from inferometer.stats.history import FigureHistory
 
 CARDS = 4
+NEVER = 1000  # percent: a change that no regression reaches
 LISTED = 6  # runs that a sentence names one by one
 _TONES = {PASSED: Tone.GOOD, FAILED: Tone.BAD, INCONCLUSIVE: Tone.WARNING}
 _WHOLE = {FINE: Tone.GOOD, REGRESSION: Tone.BAD, UNDECIDED: Tone.WARNING, INVALID: Tone.BAD}
@@ -78,10 +79,10 @@ def _verdict(check: RegressionCheck, names: Mapping[str, str]) -> str:
         )
     if undecided:
         said = "; ".join(f"{row.figure}: {row.found}" for row in undecided)
-        return f"Undecided about {who[0].lower()}{who[1:]}, against {good}: {said}."
+        return f"Inconclusive: {who[0].lower()}{who[1:]} against {good}: {said}."
     least = [abs(row.visible_percent) for row in check.judgements if row.visible_percent is not None]
     seen = f"; {_range(least)} would fail" if least else ""
-    return f"{who} {'is' if len(check.new_ids) == 1 else 'are'} no worse than {good}{seen}."
+    return f"{who} show{'s' if len(check.new_ids) == 1 else ''} no regression against {good}{seen}."
 
 
 def _range(least: list[float]) -> str:
@@ -131,9 +132,13 @@ def _row(row: FigureJudgement) -> tuple[str, ...]:
         figure_text(row.figure, expected),
         figure_text(row.figure, new),
         difference(row.percent),
-        NONE if row.visible_percent is None else f"{signed(row.visible_percent)} %",
+        NONE if row.visible_percent is None else _visible(row.visible_percent),
         row.outcome if row.rule == ANY else f"{row.outcome}: {row.rule}",
     )
+
+
+def _visible(percent: float) -> str:
+    return f"{signed(percent)} %" if abs(percent) < NEVER else "never"
 
 
 def _runs_section(check: RegressionCheck, names: Mapping[str, str]) -> Section | None:

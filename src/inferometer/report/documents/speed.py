@@ -1,5 +1,6 @@
 """How a variant stands to the baseline in words, and the one verdict of a comparison: its sentence and its tone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,8 +24,22 @@ from inferometer.compare.comparison import (
 from inferometer.compare.differences import headline, speedup
 from inferometer.report.document import Tone
 from inferometer.report.format import first_line, level_label, plural, share
+from inferometer.stats.verdict import (
+    NOT_SHOWN,
+    WIDEST,
+    is_too_wide,
+    percent_words,
+    rule_either_way,
+    times_longer,
+)
 
-TONES = {FASTER: Tone.GOOD, SLOWER: Tone.BAD, MIXED: Tone.WARNING, NO_DIFFERENCE: Tone.PLAIN}
+TONES = {
+    FASTER: Tone.GOOD,
+    SLOWER: Tone.BAD,
+    MIXED: Tone.WARNING,
+    NO_DIFFERENCE: Tone.PLAIN,
+    INCONCLUSIVE: Tone.WARNING,
+}
 LOPSIDED = 1.25  # longer over shorter arm of an interval from which on `±` would mislead
 NAMED = 4  # variants that a sentence can name
 LEAST_SNR_DB = 20.0  # an error of a tenth of the signal: such outputs are no longer alike
@@ -36,7 +51,7 @@ _PLACES = (0, 1, 2, 3, 4)
 class Speed:
     """What a variant's figures show at any load: one direction, or two that stand against each other."""
 
-    kind: str  # FASTER, SLOWER, NO_DIFFERENCE or MIXED
+    kind: str  # FASTER, SLOWER, NO_DIFFERENCE, INCONCLUSIVE or MIXED
     words: str  # `1.8 ± 0.1 times faster by p99`
     where: str = ""  # ` at concurrency 4`, where there are several loads
     but: str = ""  # `, but 1.2 ± 0.1 times slower ...` of a mixed one
@@ -62,7 +77,7 @@ def speed_of(contrast: Contrast) -> Speed:
                 shown[row.verdict].append((row is first, place, where, row))
     found = [max(rows, key=lambda row: row[:2]) for rows in shown.values() if rows]
     if not found:
-        return Speed(NO_DIFFERENCE, _nothing_shown(contrast))
+        return _nothing_shown(contrast)
     found.sort(key=lambda row: row[:2], reverse=True)
     but = "".join(f", but {_words(row)}{where}" for _, _, where, row in found[1:])
     _, _, where, row = found[0]
@@ -73,13 +88,22 @@ def _words(row: Difference) -> str:
     return times(row) + ("" if row.metric == THROUGHPUT else f" by {row.metric}")
 
 
-def _nothing_shown(contrast: Contrast) -> str:
+def _nothing_shown(contrast: Contrast) -> Speed:
     rows = [row for level in contrast.levels if (row := headline(level)) is not None]
     if not rows:
-        return "no load in common"
+        return Speed(INCONCLUSIVE, "no load in common")
     if not any(row.percent.limits for row in rows):
-        return "too few requests to tell"
-    return NO_DIFFERENCE
+        return Speed(INCONCLUSIVE, "too few requests to tell")
+    if any(verdict_of(row) == NO_DIFFERENCE for row in rows):
+        return Speed(NO_DIFFERENCE, NO_DIFFERENCE)
+    return Speed(INCONCLUSIVE, INCONCLUSIVE)
+
+
+def verdict_of(row: Difference) -> str:
+    """As its interval supports it: files of earlier versions call a wide interval "no difference shown"."""
+    if row.verdict == NO_DIFFERENCE and rule_either_way(row.percent).ruling != NOT_SHOWN:
+        return INCONCLUSIVE
+    return row.verdict
 
 
 def times(row: Difference) -> str:
@@ -97,18 +121,23 @@ def times(row: Difference) -> str:
     if long <= LOPSIDED * short and value - long > 1 and round(long, places) > 0:
         return f"{value:,.{places}f} ± {long:,.{places}f} times {word}"
     places = max(places, next((p for p in _PLACES[1:] if round(low, p) > 1), _PLACES[-1]))
+    if high > WIDEST * low:
+        return f"at least {low:,.{places}f} times {word}"
     return f"{value:,.{places}f} times {word} ({low:,.{places}f} to {high:,.{places}f})"
 
 
 def difference_words(row: Difference) -> str:
     """One figure against the baseline's."""
-    if row.verdict != NO_DIFFERENCE:
+    found = verdict_of(row)
+    if found in (FASTER, SLOWER):
         return times(row)
     limits = speedup(row).limits
     if limits is None:
-        return f"{NO_DIFFERENCE}: {row.reason}" if row.reason else NO_DIFFERENCE
+        return f"{found}: {row.reason}" if row.reason else found
+    if is_too_wide(row.percent):
+        return f"{found} (interval wider than a factor of {WIDEST:.0f})"
     places = 2 if max(abs(end - 1) for end in limits) >= 0.05 else 3
-    return f"{NO_DIFFERENCE} ({limits[0]:,.{places}f} to {limits[1]:,.{places}f})"
+    return f"{found} ({limits[0]:,.{places}f} to {limits[1]:,.{places}f})"
 
 
 # --- outputs
@@ -163,7 +192,11 @@ def _sentence(words: str) -> str:
 
 def _tone(comparison: Comparison, speeds: Sequence[Speed], caveat: str) -> Tone:
     kinds = {speed.kind for speed in speeds}
-    if caveat or kinds & {SLOWER, MIXED} or any(not contrast.levels for contrast in comparison.contrasts):
+    if (
+        caveat
+        or kinds & {SLOWER, MIXED, INCONCLUSIVE}
+        or any(not contrast.levels for contrast in comparison.contrasts)
+    ):
         return Tone.WARNING
     return Tone.GOOD if FASTER in kinds or comparison.gates else Tone.PLAIN
 
@@ -212,6 +245,7 @@ def _speeds(comparison: Comparison, speeds: Sequence[Speed]) -> str:
             (SLOWER, "slower"),
             (MIXED, "faster by one figure and slower by another"),
             (NO_DIFFERENCE, "without a difference shown"),
+            (INCONCLUSIVE, "inconclusive"),
         )
         if counts[kind]
     )
@@ -223,28 +257,52 @@ def _speeds(comparison: Comparison, speeds: Sequence[Speed]) -> str:
 
 
 def _is(speed: Speed) -> str:
-    if speed.kind != NO_DIFFERENCE:
-        return f"is {speed.whole}"
-    return "shows no difference" if speed.words == NO_DIFFERENCE else f"has {speed.words}"
+    if speed.kind == NO_DIFFERENCE:
+        return "shows no difference"
+    return f"is {speed.whole}" if speed.kind != INCONCLUSIVE else f"is inconclusive{_why(speed)}"
+
+
+def _why(speed: Speed) -> str:
+    return "" if speed.words == INCONCLUSIVE else f" ({speed.words})"
 
 
 def one_sentence(contrast: Contrast, base: str) -> str:
     """A variant against the baseline."""
     speed = speed_of(contrast)
-    if speed.kind == NO_DIFFERENCE and speed.words != NO_DIFFERENCE:
+    if speed.kind == INCONCLUSIVE and speed.words != INCONCLUSIVE:
         return f"{contrast.variant} against {base}: {speed.words}."
+    if speed.kind == INCONCLUSIVE:
+        return f"Inconclusive whether {contrast.variant} differs from {base}{_range(contrast)}."
     if speed.kind == NO_DIFFERENCE:
         return f"No difference shown between {contrast.variant} and {base}{_at_most(contrast)}."
     return f"{contrast.variant} is {speed.than(base)}."
 
 
 def _at_most(contrast: Contrast) -> str:
-    """How large a difference may still be: at the heaviest load that has an interval."""
+    """How large a difference may still be: at the heaviest load that rules out one that matters."""
+    found = _heaviest(contrast, NO_DIFFERENCE)
+    if found is None:
+        return ""
+    where, row = found
+    most = max(map(abs, row.percent.limits or (row.percent.value,)))
+    return f": {row.metric} differs by {most:,.1f} % at most at {where}"
+
+
+def _range(contrast: Contrast) -> str:
+    """What the interval leaves open, and what would settle it."""
+    found = _heaviest(contrast, INCONCLUSIVE)
+    if found is None:
+        return ""
+    where, row = found
+    longer = times_longer(row.percent)
+    advice = "measure longer" if longer is None else f"measure about {math.ceil(longer)} times as long"
+    return f": {row.metric} {percent_words(row.percent)} at {where}; {advice}"
+
+
+def _heaviest(contrast: Contrast, verdict: str) -> tuple[str, Difference] | None:
+    """The headline figure at the heaviest load with this verdict and an interval."""
     for level in reversed(contrast.levels):
         row = headline(level)
-        limits = None if row is None else row.percent.limits
-        if row is not None and limits is not None:
-            most = max(map(abs, limits))
-            where = level_label(level.mode, level.value)
-            return f": {row.metric} differs by {most:,.1f} % at most at {where}"
-    return ""
+        if row is not None and row.percent.limits is not None and verdict_of(row) == verdict:
+            return level_label(level.mode, level.value), row
+    return None

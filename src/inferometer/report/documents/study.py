@@ -294,7 +294,9 @@ def _left_out(skipped: Sequence[Trial], worded: Callable[[str], str]) -> Iterato
 
 
 def _search(study: Study) -> Facts:
-    spent_s = sum(trial.cost_s for trial in study.trials)
+    recalled = [trial for trial in study.trials if trial.is_recalled]
+    spent_s = sum(trial.cost_s for trial in study.trials if not trial.is_recalled)
+    earlier = f"{plural(len(recalled), 'measurement')} of {sum(trial.cost_s for trial in recalled):.0f} s"
     objectives = ", ".join(f"{tag} {share:.0%}" for goal in study.goals for tag, share in goal.shares)
     return Facts(
         "How it was found",
@@ -305,6 +307,7 @@ def _search(study: Study) -> Facts:
             ("Measurements", str(facts.count(study))),
             ("Configurations measured", str(len(study.ranked))),
             ("Time in measurements", f"{spent_s:.0f} s"),
+            *((("Taken from the journal", f"{earlier} by earlier runs"),) if recalled else ()),
             ("Hardware", facts.hardware(study)),
         ),
     )

@@ -264,15 +264,31 @@ def history_chart(
     )
     return Chart(
         title=f"{history.figure} at {load_words(history)}",
-        x=ChartAxis(
-            "run, the oldest first", lambda number: f"{number:.0f}", is_whole=True, is_from_zero=False
-        ),
+        x=_run_axis(points),
         y=ChartAxis(f"{history.figure} ({unit})", plain_number, is_from_zero=False),
         series=tuple(line for line in lines if line.runs),
         spans=spans,
         height=260,
-        note="The axis does not begin at 0.",
     )
+
+
+def _run_axis(points: Sequence[TrendPoint]) -> ChartAxis:
+    """Runs by their number, with the day that each started on; on a single day, with the time."""
+    days = {point.started_at[:10] for point in points}
+    title, first, last = "run, the oldest first", 0, 10
+    if len(days) == 1 and len(points) > 1:
+        title, first, last = f"{title}; all of {min(days)}", 11, 16
+
+    def is_run(number: float) -> bool:
+        return 1 <= number <= len(points)
+
+    def text(number: float) -> str:
+        return f"{number:.0f}" if is_run(number) else ""
+
+    def started(number: float) -> str:
+        return points[round(number) - 1].started_at[first:last] if is_run(number) else ""
+
+    return ChartAxis(title, text, is_whole=True, is_from_zero=False, below=started)
 
 
 def _mark(number: int, point: TrendPoint, history: FigureHistory, names: Mapping[str, str]) -> ChartPoint:

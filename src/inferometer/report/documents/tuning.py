@@ -32,6 +32,7 @@ from inferometer.report.documents.study import (
 from inferometer.report.documents.study_servers import servers_section
 from inferometer.report.format import NONE, change_text, difference, interval, plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
+from inferometer.stats.verdict import NOT_SHOWN
 from inferometer.tune import model_config
 from inferometer.tune.scoring import Constraint, RankedVariant, gain, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
@@ -191,13 +192,19 @@ def _verdict(study: Study, found: Recommendation | None) -> str:
             return f"{words}."
         return f"{words}; within the spread of the measurements, {few_words(near)} may be as good."
     verb = "Run" if len(_working(study, found.best.name)) > 1 else "Run it with"
-    words = f"{verb} {_shapes(study, found.best.name)} ({name}): {_gives(best)}"
+    shapes = f"{_shapes(study, found.best.name)} ({name})"
+    words = f"{verb} {shapes}: {_gives(best)}"
     if found.gain is None:
         why = "does not keep the promise" if found.has_default else "was not measured"
         return f"{words}; the model's own configuration {why}."
     if not found.is_sure:
         lead = difference(found.gain)
-        return f"{words}; that cannot be told from no gain over the model's own configuration: {lead}."
+        if found.ruling == NOT_SHOWN:
+            return f"No gain that matters over the model's own configuration: the best is {shapes}, {lead}."
+        return (
+            f"Inconclusive: the best figures are those of {shapes}: {_gives(best)}; its gain over the model's own "
+            f"configuration is {lead}. A longer --budget can decide it."
+        )
     what = " by the objectives" if facts.has_other_objectives(study) else ""
     lead = f"{difference(found.gain)} against the model's own configuration{what}"
     if not found.is_repeated:
@@ -219,7 +226,9 @@ def _tone(study: Study, found: Recommendation | None) -> Tone:
         return Tone.BAD
     if found.best.name == study.default_name:
         return Tone.PLAIN
-    return Tone.GOOD if _is_proven(found) or found.gain_percent is None else Tone.WARNING
+    if found.ruling == NOT_SHOWN and found.gain is not None:
+        return Tone.PLAIN
+    return Tone.GOOD if _is_proven(found) or found.gain is None else Tone.WARNING
 
 
 def _is_proven(found: Recommendation) -> bool:

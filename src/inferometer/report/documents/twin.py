@@ -1,6 +1,6 @@
 """A twin as a document: what it predicts, how sure that is, and how wrong it was where something was measured."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from inferometer.report.document import (
     Chart,
@@ -23,6 +23,7 @@ from inferometer.report.format import NONE, duration, plural, quantity, share, s
 from inferometer.twin.twin import FIGURES, THROUGHPUT, Band, LoadForecast, Twin
 
 TAIL = "p99"
+CONFIDENCE = "90 %"  # of every interval of this report
 WITHIN = {THROUGHPUT: 0.15, TAIL: 0.30}  # what a good prediction is
 COVERED = 0.8  # of the points, at least
 
@@ -75,7 +76,7 @@ def _verdict(twin: Twin) -> str:
         )
         return (
             f"Off in {worst} at {plural(len(twin.forecasts), 'load')}, {how}; {inside} of {count} figures are inside "
-            "their 90 % interval."
+            f"their {CONFIDENCE} interval."
         )
     if not twin.forecasts:
         return "Nothing was asked of the twin."
@@ -121,7 +122,10 @@ def _cards(twin: Twin) -> Iterator[Figure]:
     if count:
         tone = Tone.GOOD if inside >= COVERED * count else Tone.WARNING
         yield Figure(
-            "Inside the interval", share(inside / count), f"{inside} of {count} figures; 90 % is meant", tone
+            "Inside the interval",
+            share(inside / count),
+            f"{inside} of {count} figures; {CONFIDENCE} is expected",
+            tone,
         )
     elif twin.forecasts:
         far = sum(row.basis == "extrapolated" for row in twin.forecasts)
@@ -148,7 +152,9 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
             continue
         axis = ChartAxis("concurrency", is_whole=True) if mode == "concurrency" else ChartAxis("requests/s")
         lines = _lines(twin, rows, THROUGHPUT, lambda value: f"{quantity(value)} infer/s")
-        rates = Chart(f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE)
+        rates = Chart(
+            f"Throughput of {model}", axis, RATE_AXIS, lines, height=290, note=_NOTE, confidence=CONFIDENCE
+        )
         lines = _lines(twin, rows, TAIL, duration)
         blocks = (
             (rates,)
@@ -162,6 +168,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
                     lines,
                     height=290,
                     note=_NOTE,
+                    confidence=CONFIDENCE,
                 ),
             )
         )
@@ -169,7 +176,7 @@ def _chart_sections(twin: Twin) -> Iterator[Section]:
         yield Section(f"curve-{number}", title, "", blocks)
 
 
-_NOTE = "The band is the 90 % interval; hollow points are extrapolated."
+_NOTE = f"The band is the {CONFIDENCE} interval; hollow points are extrapolated."
 
 
 def _lines(
@@ -233,31 +240,60 @@ def _beside(row: LoadForecast) -> str:
 def _table_section(twin: Twin) -> Section | None:
     if not twin.forecasts:
         return None
-    is_measured = any(row.measured for row in twin.forecasts)
-    columns = [*text_columns("Model", "Load")]
-    for name in ("infer/s", "p50", "p99"):
-        columns += [Column(name), Column(f"{name}, 90 %", rank=1)]
-        columns += [Column(f"{name} measured"), Column("off")] if is_measured and name != "p50" else []
-    columns += [*text_columns("From the data")]
-    rows, tones = [], []
-    for row in twin.forecasts:
-        cells = [row.model, _load_cell(row)]
-        for figure, text in ((THROUGHPUT, quantity), ("p50", duration), (TAIL, duration)):
-            band = row.bands.get(figure)
-            cells += [NONE if band is None else text(band.value), _limits(band, text)]
-            if is_measured and figure != "p50":
-                found, error = (row.measured or {}).get(figure), row.error(figure)
-                cells += [
-                    NONE if found is None else text(found),
-                    NONE if error is None else signed(100 * error) + " %",
-                ]
-        rows.append((*cells, f"{row.basis}, {row.distance:.1f} away" if row.distance >= 0.05 else row.basis))
-        tones.append(Tone.WARNING if any(row.is_covered(name) is False for name in WITHIN) else Tone.PLAIN)
-    table = Table("Predicted", tuple(columns), tuple(rows), tones=tuple(tones))
-    lead = "Distances are in multiples of e of the load; other models beside it and other settings count as well."
+    lead = (
+        f"With {CONFIDENCE} intervals. Distances are in multiples of e of the load; other models beside it and "
+        "other settings count as well."
+    )
     if twin.command == "twin fit":
         lead = f"Each measured load as the others predict it. {lead}"
-    return Section("forecasts", "What is expected", lead, (table,))
+    measured = [row for row in twin.forecasts if row.measured]
+    tables = (_forecast_table(twin.forecasts), *([_check_table(measured)] if measured else []))
+    return Section("forecasts", "What is expected", lead, tables)
+
+
+_LOAD_COLUMNS = (*text_columns("Model"), Column("Load", is_number=False, is_name=True))
+_TEXTS: Mapping[str, Callable[[float], str]] = {THROUGHPUT: quantity, "p50": duration, TAIL: duration}
+
+
+def _title(figure: str) -> str:
+    return "infer/s" if figure == THROUGHPUT else figure
+
+
+def _forecast_table(forecasts: Sequence[LoadForecast]) -> Table:
+    columns = [*_LOAD_COLUMNS]
+    for figure in _TEXTS:
+        columns += [Column(_title(figure)), Column(f"{_title(figure)}, {CONFIDENCE}", rank=1)]
+    columns += [Column("From the data", is_number=False, is_name=True)]
+    rows = []
+    for row in forecasts:
+        cells = [row.model, _load_cell(row)]
+        for figure, text in _TEXTS.items():
+            band = row.bands.get(figure)
+            cells += [NONE if band is None else text(band.value), _limits(band, text)]
+        rows.append((*cells, f"{row.basis}, {row.distance:.1f} away" if row.distance >= 0.05 else row.basis))
+    return Table("Predicted", tuple(columns), tuple(rows))
+
+
+def _check_table(forecasts: Sequence[LoadForecast]) -> Table:
+    columns = [*_LOAD_COLUMNS]
+    for figure in WITHIN:
+        columns += [Column(f"{_title(figure)} {word}".strip()) for word in ("predicted", "measured")]
+        columns += [Column("off")]
+    columns += [Column(f"In the {CONFIDENCE} interval", is_number=False, is_name=True)]
+    rows, tones = [], []
+    for row in forecasts:
+        cells = [row.model, _load_cell(row)]
+        for figure in WITHIN:
+            band, found, error = row.bands.get(figure), (row.measured or {}).get(figure), row.error(figure)
+            cells += [
+                NONE if value is None else _TEXTS[figure](value)
+                for value in (None if band is None else band.value, found)
+            ]
+            cells += [NONE if error is None else signed(100 * error) + " %"]
+        outside = [_name(name) for name in WITHIN if row.is_covered(name) is False]
+        rows.append((*cells, f"not {' and '.join(outside)}" if outside else "yes"))
+        tones.append(Tone.WARNING if outside else Tone.PLAIN)
+    return Table("Predicted and measured", tuple(columns), tuple(rows), tones=tuple(tones))
 
 
 def _load_cell(row: LoadForecast) -> str:
@@ -276,7 +312,7 @@ def _models_section(twin: Twin) -> Section:
     columns = (
         *text_columns("Model", "Step"),
         *map(Column, ("fixed", "per inference", "instances", "on a core", "calls")),
-        *text_columns("Batches"),
+        Column("Batches", is_number=False, is_name=True),
     )
     rows: list[tuple[str, ...]] = []
     for model in twin.models:
@@ -301,7 +337,8 @@ def _models_section(twin: Twin) -> Section:
 
 def _errors_section(twin: Twin) -> Section:
     columns = (
-        *text_columns("Model", "Figure"),
+        *text_columns("Model"),
+        Column("Figure", is_number=False, is_name=True),
         Column("at measured loads"),
         Column("more per unit of distance"),
     )

@@ -1,7 +1,10 @@
-"""Every variant with every load, in the contract's order, stopped early only where throughput stopped growing."""
+"""Every variant with every load, in the contract's order, stopped early only where throughput stopped growing.
+
+`listed` is the walk without a search over several models: their defaults, then only what the user listed.
+"""
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, product
 
 from inferometer.stats.figures import THROUGHPUT
 from inferometer.tune.search.search import (
@@ -14,6 +17,7 @@ from inferometer.tune.search.search import (
     SearchSteps,
     SkippedProposal,
     ask,
+    changed_variant,
     default_variant,
     ends_here,
     illegal,
@@ -94,6 +98,55 @@ def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[Cl
     if problem.settings.intervals is not None:
         return [ClientLoad(intervals=problem.settings.intervals, batch=batch)]
     return [problem.load(value, batch) for value in problem.load_values(task)]
+
+
+def listed(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
+    """Models that are loaded together or call each other: the default configurations, then the cross product of every
+    model's listed variants and loads."""
+    seen: set[str] = set()
+    for row in (
+        tuple(default_variant(task, names) for task in problem.tasks),
+        *product(*(_listed_variants(task, names) for task in problem.tasks)),
+    ):
+        yield from _listed_loads(problem, row, seen)
+    return "every listed configuration was tried"
+
+
+def _listed_variants(task: ModelProblem, names: VariantNames) -> list[ModelVariant]:
+    parts = [part for part in (*task.members, task) if part.space.is_manual]
+    if not parts:
+        return [default_variant(task, names)]
+    return [
+        changed_variant(
+            task,
+            names,
+            {part.model: part.space.overrides(point) for part, point in zip(parts, points, strict=True)},
+        )
+        for points in product(*(list(part.space.points()) for part in parts))
+    ]
+
+
+def _listed_loads(
+    problem: SearchProblem, variants: tuple[ModelVariant, ...], seen: set[str]
+) -> SearchSteps[None]:
+    """Every combination of the models' loads; the remaining ones are dropped when one fails."""
+    loads = [
+        [load for batch in sorted(task.batches) for load in _loads_of(problem, task, batch)]
+        for task in problem.tasks
+    ]
+    for chosen in product(*loads):
+        proposal = Proposal(tuple(zip(variants, chosen, strict=True)))
+        if proposal.key in seen:
+            continue
+        seen.add(proposal.key)
+        reason = next(filter(None, (illegal(*part) for part in proposal.parts)), "")
+        if reason:
+            yield SearchMessage("Skipping illegal run configuration")
+            yield SkippedProposal(proposal, reason)
+            continue
+        trial = yield from ask(proposal)
+        if not trial.is_measured:
+            return
 
 
 def _throughput(trial: Trial) -> float:

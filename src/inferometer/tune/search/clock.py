@@ -1,6 +1,7 @@
 """What trials cost, learned from those that were made, and how much of the budget is left.
 
-Seconds are those that the trials say, not those of a clock, so a search that is resumed decides the same.
+Seconds are those that the trials say, not those of a clock, so that a search can be simulated. Trials from the journal
+teach what a trial costs, and spend nothing: an earlier run paid for them.
 """
 
 from dataclasses import dataclass, field
@@ -27,12 +28,12 @@ class SearchClock:
     )  # seconds of a trial beyond loading, measuring and waiting
 
     def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float, server: int = 0) -> None:
-        before_s = self._spent_s.get(server, 0.0)
+        is_first = server not in self._spent_s
         if trial.loading_s:
             self._loadings.append((instances, trial.loading_s))
-        if before_s and trial.is_measured:
+        if not is_first and trial.is_measured:
             self._others.append(trial.cost_s - trial.loading_s - effort.duration_s - WAITS * latency_s)
-        self._spent_s[server] = before_s + (trial.waited_s + trial.cost_s)
+        self._spent_s[server] = self._spent_s.get(server, 0.0) + trial.spent_s
 
     @property
     def spent_s(self) -> float:

@@ -53,6 +53,7 @@ class SearchProblem:
     settings: SearchSettings = field(default_factory=SearchSettings)
     seed: int = 0
     servers: int = 1  # that measure at the same time
+    known: tuple[Trial, ...] = ()  # measured by earlier runs of the same search
 
     @property
     def tunable(self) -> tuple[ModelProblem, ...]:

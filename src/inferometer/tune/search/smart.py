@@ -9,8 +9,11 @@
    or the differences no longer matter. Candidates that can no longer win drop out.
 4. Confirm: the winner and the default in turns, so that the gain has an interval.
 
-A budget is counted in the cost of the trials, not by a clock, so that a resumed search decides the same. A part of it
+A budget is counted in the cost of the trials that this run measures; those in its journal are free. A part of it
 is kept for race and confirmation, the smaller the smaller the budget is.
+
+A resumed search first repeats its decisions, answered from the journal. As soon as it measures something new, it takes
+in whatever else the journal holds, repeats included.
 
 With several servers the same phases start as many trials at once. What is not known yet is waited for only where a
 phase would end, since that must not be decided by forecasts.

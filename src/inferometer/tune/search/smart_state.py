@@ -7,7 +7,7 @@ candidate alone, for answers as good; a lie that the whole fit is told made no d
 second fit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -212,6 +212,8 @@ def _learn(state: SmartState, trial: Trial) -> SearchSteps[None]:
         and (slot.running.setting, slot.running.repeat) == (trial.setting, trial.repeat)
     )
     state.slots[place].running = None
+    if not trial.is_recalled and state.problem.known:
+        _take_in_journal(state)
     row, number = running.row, int(state.candidates.which[running.row])
     waited_s = (trial.combined(MEAN) or 0.0) / 1000
     state.clock.add(trial, float(state.candidates.points.instances[row]), running.effort, waited_s, place)
@@ -224,6 +226,21 @@ def _learn(state: SmartState, trial: Trial) -> SearchSteps[None]:
     state.rows.append(row)
     state.trials.append(trial)
     state.row_by_setting.setdefault(trial.setting, row)
+
+
+def _take_in_journal(state: SmartState) -> None:
+    """Once: trials of earlier runs that this one has not asked for, as if they had been its first."""
+    listed = {trial.number for trial in state.trials}
+    known = [trial for trial in state.problem.known if trial.number not in listed]
+    state.problem = replace(state.problem, known=())
+    names = [",".join(one.name for one in row.variants) for row in state.candidates.configurations]
+    rows = {(names[number], load): row for row, (number, load) in enumerate(state.candidates.rows)}
+    found = [(rows[trial.name, trial.load], trial) for trial in known if (trial.name, trial.load) in rows]
+    state.rows[:0] = [row for row, _ in found]
+    state.trials[:0] = [trial for _, trial in found]
+    for row, trial in found:
+        state.row_by_setting.setdefault(trial.setting, row)
+        state.repeats[row] = max(state.repeats.get(row, 0), trial.repeat + 1)
 
 
 def _leave(state: SmartState, running: Running, trial: Trial) -> SearchSteps[None]:

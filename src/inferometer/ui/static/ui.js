@@ -113,7 +113,7 @@
       shapes.push(draw("line", { class: tick ? "grid" : "axis", x1: left, x2: right, y1: y(tick), y2: y(tick) }));
       shapes.push(draw("text", { class: "end", x: left - 6, y: y(tick) + 4 }, written(tick)));
     }
-    return { svg, left, right, up, down, y, shapes, show: () => svg.replaceChildren(...shapes) };
+    return { svg, top, left, right, up, down, y, shapes, show: () => svg.replaceChildren(...shapes) };
   };
   const speak = (() => { // what a chart shows, in words, for readers of the screen: not at every sample
     const said = new Map();
@@ -123,9 +123,25 @@
     };
   })();
 
+  /** The highest value of an axis: limits that lie within a few times of what is measured are in sight. */
+  const NEAR = 3;
+  const reach = (values, limits) => {
+    const most = Math.max(...values, 0);
+    return Math.max(most, ...limits.map((limit) => limit.value).filter((value) => value <= most * NEAR));
+  };
+  /** The limits of the SLO as lines across; one that is far above is named at the upper edge. */
+  const across = (plot, limits) => {
+    limits.forEach((limit, number) => {
+      const y = plot.y(limit.value);
+      const isAbove = limit.value > plot.top;
+      if (!isAbove) { plot.shapes.push(draw("line", { class: "limit", x1: plot.left, x2: plot.right, y1: y, y2: y })); }
+      plot.shapes.push(draw("text", { class: "limit-name end", x: plot.right - 4, y: (isAbove ? plot.up + 11 + 14 * number : Math.max(y - 5, plot.up + 11)) }, `SLO: ${limit.text}${isAbove ? " ↑" : ""}`));
+    });
+  };
+
   const SHOWN_S = 90;
   /** Lines over the last minute and a half; `rows` are [key, colour, name]. */
-  const overTime = (name, title, state, rows, written) => {
+  const overTime = (name, title, state, rows, written, limits = []) => {
     const samples = state.samples;
     const seen = rows.filter(([key]) => samples.some((sample) => isNumber(sample[key])));
     if (!seen.length) { return; }
@@ -133,7 +149,7 @@
     const first = Math.max(samples[0].at, last - SHOWN_S);
     const shown = samples.filter((sample) => sample.at >= first);
     const values = shown.flatMap((sample) => seen.map(([key]) => sample[key]).filter(isNumber));
-    const plot = chart(name, Math.max(...values, 0), written);
+    const plot = chart(name, reach(values, limits), written);
     const span = Math.max(last - first, 10);
     const x = (at) => plot.left + ((at - first) / span) * (plot.right - plot.left);
     const warm = [];
@@ -173,17 +189,18 @@
       }
       plot.shapes.push(draw("path", { class: "line " + colour, d: path }));
     }
+    across(plot, limits);
     plot.show();
     const newest = shown[shown.length - 1];
     const words = seen.filter(([key]) => isNumber(newest[key])).map(([key, , label]) => `${label} ${written(newest[key])}`);
-    speak(plot.svg, `${title}: ${words.join(", ")}`);
+    speak(plot.svg, `${title}: ${[...words, ...limits.map((limit) => "SLO " + limit.text)].join(", ")}`);
   };
 
   /** One mark for each level, with its interval. */
-  const byLevel = (name, title, levels, key, written) => {
+  const byLevel = (name, title, levels, key, written, limits = []) => {
     const rows = levels.filter((level) => level[key] && isNumber(level[key][0]));
     if (rows.length < 2) { return; }
-    const plot = chart(name, Math.max(...rows.flatMap((row) => row[key].filter(isNumber))), written);
+    const plot = chart(name, reach(rows.flatMap((row) => row[key].filter(isNumber)), limits), written);
     const step = (plot.right - plot.left) / rows.length;
     const every = Math.ceil(70 / step);
     let path = "";
@@ -198,6 +215,7 @@
       if (number % every === 0) { plot.shapes.push(draw("text", { class: "middle", x, y: plot.down + 18 }, amount(row.value))); }
     });
     plot.shapes.unshift(draw("path", { class: "line blue", d: path }));
+    across(plot, limits);
     plot.show();
     speak(plot.svg, `${title}: ${rows.map((row) => `${row.title} ${written(row[key][0])}`).join(", ")}`);
   };
@@ -241,9 +259,9 @@
   const MOST_SAMPLES = 3000;
   const CHARTS_MS = 950; // between two drawings of the charts
   const live = () => {
-    const state = { samples: [], levels: new Map(), trials: [], began: 0, planned: null, ended: 0, bracket: null, isOver: false };
+    const state = { samples: [], levels: new Map(), trials: [], began: 0, planned: null, ended: 0, bracket: null, limits: [], isOver: false };
     let isDirty = false;
-    let drawn = 0; // when charts were, last
+    let drawn = -Infinity; // when charts were, last
 
     const cell = (row, name, text, small = "") => {
       const element = made("td", text, "number");
@@ -255,7 +273,14 @@
 
     const kinds = {
       planned: (line) => { state.planned = line; },
-      prepared: (line) => { if (line.server || line.url) { one("#server").textContent = [line.server, line.url].filter(Boolean).join(" at "); } },
+      prepared: (line) => {
+        if (line.server || line.url) { one("#server").textContent = [line.server, line.url].filter(Boolean).join(" at "); }
+        if (line.model) {
+          one("h1").textContent = line.model.replaceAll(",", ", ");
+          document.title = one("h1").textContent + ", live · Inferometer";
+        }
+        state.limits = line.limits || [];
+      },
       level: (line) => { state.levels.set(line.number, { ...line }); },
       sample: (line) => {
         state.began = state.began || line.at;
@@ -303,13 +328,12 @@
         if (line.is_best) { one("#best").textContent = `Best so far: ${line.title || line.name}, ${amount(line.per_s)} per second${isNumber(line.p99_ms) ? ", p99 " + time(line.p99_ms) : ""}.`; }
       },
       said: (line) => say(line.text, line.is_warning),
-      end: () => over("finished"),
     };
     const say = (text, isWarning = false) => {
       one("#said ul").append(made("li", text, isWarning ? "warning" : ""));
       one("#said").hidden = false;
     };
-    const over = (how) => {
+    const over = (how, tone = "bad", badge = "") => {
       if (state.isOver) { return; }
       state.isOver = true;
       const now = one("#now");
@@ -317,9 +341,9 @@
         killed: ["The process of this run is gone: it was killed. ", "See what it had measured", "/runs/" + one("#live").dataset.run],
         "left alone": ["The browser interface was ended; the run goes on. ", "Its page, once `inferometer ui` runs again", location.pathname],
         gone: ["It ended before anything was measured. ", "The list of runs says why", "/"],
-      }[how] || ["The run has ended. ", "Open its report", "/runs/" + one("#live").dataset.run];
+      }[how] || [badge === "finished" ? "The run has ended. " : `The run has ended: ${badge}. `, "Open its report", "/runs/" + one("#live").dataset.run];
       now.textContent = words;
-      now.classList.add(how === "finished" ? "good" : "bad");
+      now.classList.add(tone);
       const link = made("a", act);
       link.href = place;
       now.append(link);
@@ -364,16 +388,18 @@
       if (state.isOver || performance.now() - drawn >= CHARTS_MS) { drawn = performance.now(); charts(sample); }
     };
     const charts = (sample) => {
+      const ofRate = state.limits.filter((limit) => limit.figure === "throughput");
+      const ofTime = state.limits.filter((limit) => limit.figure !== "throughput");
       if (sample) {
-        overTime("per_s", "Requests per second", state, [["per_s", "blue", "now"]], amount);
-        overTime("latency", "Latency", state, [["p50_ms", "blue", "p50"], ["p90_ms", "green", "p90"], ["p95_ms", "purple", "p95"], ["p99_ms", "orange", "p99"]], time);
+        overTime("per_s", "Requests per second", state, [["per_s", "blue", "now"]], amount, ofRate);
+        overTime("latency", "Latency", state, [["p50_ms", "blue", "p50"], ["p90_ms", "green", "p90"], ["p95_ms", "purple", "p95"], ["p99_ms", "orange", "p99"]], time, ofTime);
         overTime("requests", "Requests under way", state, [["outstanding", "blue", "outstanding"], ["server_waiting", "orange", "waiting in the server"]], amount);
         overTime("cores", "Cores that this client uses", state, [["client_cores", "blue", "now"]], (value) => digits(value, 2));
         overTime("gpu", "GPU busy", state, [["gpu", "blue", "now"]], (value) => Math.round(value * 100) + " %");
       }
       const done = [...state.levels.values()].filter((level) => level.isDone);
-      byLevel("levels", "Requests per second", done, "per_s", amount);
-      byLevel("levels_p99", "p99", done, "p99_ms", time);
+      byLevel("levels", "Requests per second", done, "per_s", amount, ofRate);
+      byLevel("levels_p99", "p99", done, "p99_ms", time, ofTime.filter((limit) => limit.figure === "p99"));
       front(state.trials);
       forecast(state.trials);
     };
@@ -391,7 +417,7 @@
         }
         requestAnimationFrame(redraw);
       });
-      source.addEventListener("over", (event) => { source.close(); source = null; over(event.data); isDirty = true; requestAnimationFrame(redraw); });
+      source.addEventListener("over", (event) => { source.close(); source = null; over(...event.data.split("\t")); isDirty = true; requestAnimationFrame(redraw); });
     };
     follow();
     document.addEventListener("visibilitychange", () => {
@@ -402,7 +428,7 @@
       }
     });
     one("#stop").addEventListener("submit", () => { const button = one("#stop button"); button.textContent = "Stopping …"; });
-    addEventListener("resize", () => { isDirty = true; drawn = 0; requestAnimationFrame(redraw); });
+    addEventListener("resize", () => { isDirty = true; drawn = -Infinity; requestAnimationFrame(redraw); });
   };
 
   // --- the list of runs: choose two, and see new ones without asking
@@ -412,9 +438,17 @@
       const button = one("#compare");
       if (!button) { return; }
       button.disabled = chosen < 2;
-      one("#chosen-count").textContent = chosen === 0 ? "Choose two or more." : `${chosen} chosen`;
+      all("#acts button[formaction]").forEach((act) => { act.disabled = chosen < 1; });
+      one("#chosen-count").textContent = chosen === 0 ? "Choose one or more." : `${chosen} chosen`;
     };
     document.addEventListener("change", count);
+    const every = one("#all");
+    if (every) {
+      every.hidden = false;
+      every.addEventListener("change", () => { all("#chosen [name=run]").forEach((box) => { box.checked = every.checked; }); count(); });
+      one("#tag").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); one("#add-tag").click(); } });
+    }
+    for (const menu of all(".menus select")) { menu.addEventListener("change", () => menu.form.requestSubmit()); }
     count();
     setInterval(async () => {
       if (document.hidden || all("#chosen [name=run]").includes(document.activeElement)) { return; }

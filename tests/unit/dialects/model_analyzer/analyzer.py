@@ -103,6 +103,7 @@ class Meter:
     formula: object
     options: dict = field(default_factory=dict)
     runs: list = field(default_factory=list)
+    proposals: list = field(default_factory=list)
     interrupt_at: int = 0
     interrupts: int = 1
 
@@ -110,6 +111,7 @@ class Meter:
         return fingerprint({model: self.options[model] for model in models}, {})
 
     def measure(self, proposal, deployment, *, is_fresh):
+        self.proposals.append(proposal)
         self.runs.append((",".join(variant.name for variant in proposal.variants), proposal.parts[0][1]))
         if len(self.runs) == self.interrupt_at:
             for _ in range(self.interrupts):

@@ -18,6 +18,14 @@ def loads(rows, variant, column="Concurrency"):
     return sorted(int(float(row[column])) for row in rows if row["Model Config Path"] == variant)
 
 
+def measured_parts(tool):
+    """The variants and load values of every measured row, in the order of measurement."""
+    return [
+        [(variant.name, round(load.value)) for variant, load in row.parts]
+        for row in tool.meters[-1].proposals
+    ]
+
+
 def shape(tool, variant):
     config = tool.config(variant)
     return model_config.total_instances(config), model_config.max_batch_size(config)
@@ -284,6 +292,46 @@ def test_several_models_together_share_a_row(tool):
     assert not (tool.folder / "reports/detailed").exists()
 
 
+@pytest.mark.parametrize(
+    ("models", "yaml", "runs"),
+    [
+        ("A,S", {}, [((1, "A_config_default"), (1, "S_config_default"))]),
+        (
+            "A,S",
+            {"concurrency": [2, 3]},
+            [((a, "A_config_default"), (s, "S_config_default")) for a in (2, 3) for s in (2, 3)],
+        ),
+        ("E", {}, [((1, "E_config_default"),)]),
+        ("E", {"concurrency": [2, 5]}, [((2, "E_config_default"),), ((5, "E_config_default"),)]),
+    ],
+    ids=("together", "together, listed loads", "ensemble", "ensemble, listed loads"),
+)
+def test_a_disabled_search_measures_what_is_listed_and_nothing_else(tool, models, yaml, runs):
+    words = ("--run-config-profile-models-concurrently-enable",) if "," in models else ()
+    assert tool.profile(*words, models=models, yaml={**yaml, "run_config_search_disable": True}) == 0
+    assert [tuple((load, name) for name, load in trial) for trial in measured_parts(tool)] == runs
+
+
+@pytest.mark.parametrize("mode", ["optuna", "smart"])
+def test_a_disabled_search_is_disabled_in_every_mode(tool, mode):
+    yaml = {"run_config_search_disable": True, "run_config_search_mode": mode, "concurrency": [3]}
+    assert tool.profile(yaml=yaml) == 0
+    assert [load.value for _, load in tool.runs] == [3]
+
+
+def test_listed_variants_of_models_loaded_together_are_all_combined(tool):
+    sizes = {"model_config_parameters": {"max_batch_size": [1, 2]}}
+    yaml = {
+        "profile_models": {"A": sizes, "S": sizes},
+        "run_config_search_disable": True,
+        "run_config_profile_models_concurrently_enable": True,
+    }
+    assert tool.profile(models="", yaml=yaml) == 0
+    names = [tuple(name for name, _ in trial) for trial in measured_parts(tool)]
+    assert names[0] == ("A_config_default", "S_config_default")
+    assert names[1:] == [(f"A_config_{a}", f"S_config_{s}") for a in (0, 1) for s in (0, 1)]
+
+
 def test_models_one_after_the_other_have_reports_each_and_one_across(tool):
     words = ("--num-top-model-configs", "2", "--min-throughput", "1", *BOUNDED)
     assert tool.profile(*words, models="A,S") == 0
@@ -515,3 +563,25 @@ def test_a_folder_that_cannot_be_made_is_named(tool, capsys):
     assert tool.profile("-e", "/proc/none") == 1
     assert "'/proc/none' could not be written" in capsys.readouterr().err
     assert not tool.started
+
+
+@pytest.mark.parametrize(
+    ("words", "yaml"),
+    [
+        (["--analysis-models", "S"], None),
+        (["--analysis-models", "S"], {"profile_models": ["A"]}),
+        ([], {"profile_models": ["A"], "analysis_models": ["S"]}),
+        ([], {"analysis_models": {"S": {"objectives": ["perf_throughput"]}}}),
+    ],
+    ids=("word", "word over the file's profile_models", "key beside profile_models", "mapping"),
+)
+def test_analyze_takes_its_models_as_the_older_tool_did(tool, words, yaml):
+    assert tool.profile(*BOUNDED, models="A,S", yaml={"analysis_models": ["S"]}) == 0
+    assert {row["Model"] for row in tool.rows()} == {"A", "S"}
+    assert tool.main(["analyze", *tool._yaml(yaml), *words]) == 0
+    assert {row["Model"] for row in tool.rows()} == {"S"}
+
+
+def test_two_names_for_the_models_of_analyze_are_refused(tool, capsys):
+    assert tool.main(["analyze", "--analysis-models", "S", "--profile-models", "A"]) == 1
+    assert "--analysis-models and --profile-models" in "".join(capsys.readouterr())

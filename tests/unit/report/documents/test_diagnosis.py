@@ -18,6 +18,7 @@ from inferometer.diagnose.diagnosis import (
     Suggestion,
     Verdict,
 )
+from inferometer.report.document import Code
 from inferometer.report.documents.diagnosis import trial_words
 from inferometer.report.saved import document
 from inferometer.report.terminal import show
@@ -142,3 +143,21 @@ def test_a_prediction_that_was_off_says_what_it_taught():
     assert trial_words(trial).endswith(f"not kept. {lesson}")
     shown = text(replace(DIAGNOSIS, trials=(trial,), is_restored=True))
     assert f"first: instances 1 → 2: {lesson}." in " ".join(shown.split())
+
+
+def test_what_was_tried_comes_after_what_was_not():
+    other = replace(
+        SUGGESTION,
+        change=replace(SUGGESTION.change, kind="dynamic batching", settings={"dynamic_batching": None}),
+        text="do not let the server form batches",
+        gain=0.1,
+    )
+    disproved = ChangeTrial(SUGGESTION, 17.4, 230 * MS, 0.0, False, None)
+    told = replace(DIAGNOSIS, suggestions=(SUGGESTION, other), trials=(disproved,))
+    shown = " ".join(text(told).split())
+    first, _, rest = shown.partition("Tried already:")
+    assert "Do not let the server form batches" in first
+    assert trial_words(disproved) in rest
+    assert trial_words(disproved) not in first
+    blocks = [block for section in document(told).sections for block in section.blocks]
+    assert [block.text for block in blocks if isinstance(block, Code)] == ["# remove dynamic_batching"]

@@ -69,7 +69,7 @@ def too_strict(study: Study) -> Study:
         ),
         (
             lambda study: with_rates(study, lambda t: 104.0 if t.name.endswith("_2") else 100.0),
-            "; that cannot be told from no gain over the model's own configuration: +4.0 % (",
+            "its gain over the model's own configuration is +4.0 % (",
             Tone.WARNING,
         ),
         (

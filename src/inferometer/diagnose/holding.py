@@ -1,0 +1,122 @@
+"""Executions that hold each other up without a core or a GPU being the reason. Pure.
+
+Two things are told from the time of an execution alone, at the lightest load and under pressure: instances that take
+longer the more of them work, though they hardly use a core, and batches that take longer than their parts in turn.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inferometer.base.units import NS_PER_S
+from inferometer.diagnose.fit import GPU_DEVICE
+from inferometer.diagnose.observation import Observation, Step
+
+_ALONE = 1.2  # executions at a time: hardly anything to wait for
+_SEVERAL = 1.8  # executions at a time that could hold each other up
+_STRETCHED = 1.5  # an execution that takes so many times as long as alone
+_SAME_BATCH = 0.25
+_ON_CORES = 0.5  # of an execution on a core or waiting for one: the cores may be the reason
+_BATCH = 1.5  # inferences in an execution that is a batch
+_DEARER = 1.2  # an inference in a batch that costs so many times what it costs alone
+_TELLING = 3  # executions of a size; fewer may be the first ones
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """Instances that wait for each other: how many are in service, and how many of them get work done."""
+
+    in_service: float
+    working: float
+    cores: float  # that they use
+
+
+@dataclass(frozen=True, slots=True)
+class SlowBatches:
+    """An execution of a batch beside one of a single request."""
+
+    batch: float
+    batch_s: float
+    items: int  # in the single request
+    one_s: float
+
+
+def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:
+    """Of an execution of one request when hardly any other is in service; None where that was not seen."""
+    seen = [(step.service_s, step.batch) for row, step, count in _seen(rows, name) if count <= _ALONE]
+    least = min((batch for _, batch in seen), default=0.0)
+    return min((one_s for one_s, batch in seen if batch <= least * (1 + _SAME_BATCH)), default=None)
+
+
+def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
+    """None where instances do not slow each other down, or the cores may be why."""
+    seen = list(_seen(rows, name))
+    alone = min((row for row in seen if row[2] <= _ALONE), key=lambda row: row[1].service_s, default=None)
+    if alone is None:
+        return None
+    crowded = [
+        (row, step, count)
+        for row, step, count in seen
+        if count >= _SEVERAL and abs(step.batch / alone[1].batch - 1) <= _SAME_BATCH
+    ]
+    if not crowded:
+        return None
+    row, step, count = max(crowded, key=lambda found: found[2])
+    cores = _maybe_cores(row, name)
+    is_on_gpu = step.setup.device == GPU_DEVICE or step.members
+    if is_on_gpu or cores is None or cores > _ON_CORES * count:
+        return None
+    stretch = step.service_s / alone[1].service_s if alone[1].service_s else 0.0
+    if stretch < _STRETCHED:
+        return None
+    return SharedLimit(count, count / stretch, cores)
+
+
+def _maybe_cores(row: Observation, name: str) -> float | None:
+    """Cores that the step's executions hold or wait for; None where that is not known."""
+    host = row.host
+    if host is None:
+        return None
+    use = host.models.get(name)
+    if use is not None:
+        return use.cores + use.waiting
+    return None if host.server is None or host.is_full else host.server
+
+
+def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | None:
+    """None where batches cost no more than their parts, or the cores may be why."""
+    sized = list(_sizes(rows, name))
+    items = min((size for size, _, _ in sized), default=0.0)
+    ones = [one_s for size, one_s, _ in sized if size <= items * 1.05]
+    if not ones or round(items) < 1:
+        return None
+    one_s = min(ones)
+    large = [(size, batch_s) for size, batch_s, is_quiet in sized if size >= _BATCH * items and is_quiet]
+    if not large:
+        return None
+    size, batch_s = max(large)
+    if not one_s or batch_s / size < _DEARER * one_s / items:
+        return None
+    return SlowBatches(size, batch_s, round(items), one_s)
+
+
+def _sizes(rows: Sequence[Observation], name: str) -> Iterator[tuple[float, float, bool]]:
+    """Inferences in an execution, its seconds, and whether nothing else can have slowed it down."""
+    for row, step, count in _seen(rows, name):
+        cores = _maybe_cores(row, name)
+        is_quiet = count <= _ALONE or (cores is not None and cores <= _ON_CORES * count)
+        if step.members or step.setup.device == GPU_DEVICE:
+            continue
+        told = [size for size in step.sizes if size.count >= _TELLING]
+        if told:
+            for size in told:
+                yield float(size.size), size.total_ns / NS_PER_S, is_quiet
+        else:
+            yield step.batch, step.service_s, is_quiet
+
+
+def _seen(rows: Sequence[Observation], name: str) -> Iterator[tuple[Observation, Step, float]]:
+    """The step in every row that has it, with its executions in service at a time."""
+    for row in rows:
+        for step, calls, _ in row.walk():
+            if step.name == name and step.service_s and step.batch:
+                yield row, step, row.throughput * calls * step.service_s / step.batch

@@ -1,0 +1,118 @@
+"""The rule by which every command claims an effect: shown, not shown, or inconclusive.
+
+An effect is *shown* when its whole interval lies beyond the limit. It is *not shown* when the interval rules out every
+effect that matters; a figure that was not seen to change because it was measured too briefly does not qualify. All
+else is *inconclusive*, and the verdict carries the effect that the data could have shown.
+
+Percentages are changes of a ratio, so widths are compared on the scale of logarithms.
+"""
+
+import math
+from typing import Literal
+
+from inferometer.base.frozen import frozen
+from inferometer.stats.measurement import Estimate
+
+Ruling = Literal["shown", "not shown", "inconclusive"]
+SHOWN: Ruling = "shown"
+NOT_SHOWN: Ruling = "not shown"
+INCONCLUSIVE: Ruling = "inconclusive"
+
+EXIT_INCONCLUSIVE = 5  # of `compare` and `gate` 2, as documented since their first release
+MATTERS_PERCENT = 10.0  # the smallest difference that a comparison must be able to show
+LARGEST_ERROR = 0.2  # half of an interval, relative to its figure, up to which the figure is precise
+WIDEST = 10.0  # upper end over lower end of a ratio, beyond which the ends are not worth printing
+MOST_LONGER = 100  # times as long as was measured: beyond, advice on the time is a guess
+
+
+@frozen
+class ClaimVerdict:
+    """A ruling, with the smallest effect that data of this precision can show, in the unit of the estimate."""
+
+    ruling: Ruling
+    detectable: float | None = None  # None: no interval, so nothing can be shown
+
+
+def rule(
+    found: Estimate,
+    *,
+    limit: float = 0.0,
+    matters: float = 0.0,
+    is_above: bool = True,
+    detectable: float | None = None,
+) -> ClaimVerdict:
+    """Whether an effect lies beyond a limit; `matters` is how far beyond it an effect must be to be of interest.
+
+    `detectable` is the effect that would be shown, where a stricter test than the interval decides that.
+    """
+    if found.limits is None or not all(map(math.isfinite, (found.value, *found.limits))):
+        return ClaimVerdict(INCONCLUSIVE)
+    sign = 1.0 if is_above else -1.0
+    near, far = sorted(sign * (end - limit) for end in found.limits)
+    power = (far - near) / 2 if detectable is None else abs(detectable)
+    if near > 0:
+        return ClaimVerdict(SHOWN, power)
+    is_powerful = detectable is None or power <= matters
+    is_ruled_out = far < matters or (far == matters == 0)
+    return ClaimVerdict(NOT_SHOWN if is_ruled_out and is_powerful else INCONCLUSIVE, power)
+
+
+def rule_either_way(percent: Estimate, matters: float = MATTERS_PERCENT) -> ClaimVerdict:
+    """Whether a change in percent differs from none, in whichever direction."""
+    both = [rule(percent, matters=matters, is_above=is_above) for is_above in (True, False)]
+    return min(both, key=lambda verdict: (SHOWN, INCONCLUSIVE, NOT_SHOWN).index(verdict.ruling))
+
+
+def is_precise(found: Estimate) -> bool:
+    """Whether a figure is known well enough to be reported without a reservation."""
+    half = found.relative_half_width
+    return half is not None and half <= LARGEST_ERROR
+
+
+def times_longer(percent: Estimate, matters: float = MATTERS_PERCENT) -> float | None:
+    """How many times as long to measure until an effect that matters would show; None where nobody can say.
+
+    The width of an interval falls with the root of the time.
+    """
+    if percent.limits is None or is_too_wide(percent):
+        return None
+    low, high = (math.log1p(end / 100) for end in percent.limits)
+    times = ((high - low) / 2 / math.log1p(matters / 100)) ** 2
+    return times if 1 < times <= MOST_LONGER else None
+
+
+# --- changes in percent, in words
+
+
+def is_too_wide(percent: Estimate) -> bool:
+    """Whether the ends of an interval are so far apart that printing them would pretend to know something."""
+    if percent.limits is None:
+        return False
+    low, high = percent.limits
+    return not math.isfinite(high) or low <= -100 or (100 + high) / (100 + low) > WIDEST
+
+
+def percent_words(percent: Estimate) -> str:
+    """`+3.1 % (+1.9 to +4.4)`."""
+    words = f"{signed(percent.value)} %"
+    if percent.limits is None:
+        return words
+    if is_too_wide(percent):
+        return _wide_words(percent)
+    return f"{words} ({' to '.join(map(signed, percent.limits))})"
+
+
+def _wide_words(percent: Estimate) -> str:
+    """With the end that is known, if it lies on one side of no change."""
+    low, high = percent.limits or (0.0, 0.0)
+    if low > 0:
+        return f"{signed(low)} % or more"
+    if high < 0:
+        return f"{signed(high)} % or less"
+    return f"inconclusive (interval wider than a factor of {WIDEST:.0f})"
+
+
+def signed(value: float) -> str:
+    """With its sign and one decimal: `+3.1`, `-0.4`, `+1,200`."""
+    places = 0 if abs(value) >= 99.95 else 1
+    return f"{value:+,.{places}f}" if abs(value) >= 0.05 else "0.0"

@@ -1,0 +1,104 @@
+"""What people type first, in whole command lines: measured as it is meant, or answered with what to type."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Ended
+from tests.support.servers import FakeModel, FakeTriton, ScriptedServer, answer_json
+
+MODEL = FakeModel("simple", inputs=(("INPUT0", "INT32", (2,)),))
+NAMES = ("simple", "resnet50", "bert-base")
+
+GUESSES = (
+    # (what is typed, what the answer says, the exit code)
+    ("measure {url} simpel", "did you mean 'simple'?", 3),
+    ("measure {url} Simple", "did you mean 'simple'?", 3),
+    ("measure {url} bert_base", "did you mean 'bert-base'?", 3),
+    ("measure {url} nothing-like-it", "the server has bert-base, resnet50, simple", 3),
+    ("measure {url}/resnet50", "type inferometer measure {url} resnet50", 2),
+    ("view zzzz", "neither a file nor the id of a run", 2),
+    ("view zzzz", "`inferometer runs` lists", 2),
+    ("-c 4 {url} simple", "inferometer measure -c 4 {url} simple", 2),
+    ("--rate=5 {url} simple", "inferometer measure --rate=5 {url} simple", 2),
+    ("-d 3s find {url} simple", "inferometer find -d 3s {url} simple", 2),
+    ("measure {url} simple -c 1 2 4", "-c 1,2,4", 2),
+    ("measure {url} -c 1 2 4 simple", "-c 1,2,4", 2),
+    ("measure {url} simple -r 10 20", "-r 10,20", 2),
+    ("measure {url} simple -q 100", "-r 100", 2),
+    ("measure {url} simple --body {{}}", "type inferometer measure {url}/v2/models/simple/infer", 2),
+    ("measure {url} simple --slo p99=50ms", "write 'p99<50ms'", 2),
+    ("measure {url} simple --slo throughput:100", "write 'throughput>100'", 2),
+)
+
+
+def _index(request):
+    if request.path == "/v2/repository/index":
+        return answer_json([{"name": name, "version": "1", "state": "READY"} for name in NAMES])
+    return None
+
+
+@pytest.mark.parametrize(("line", "says", "code"), GUESSES, ids=[f"{row[0]} -> {row[1]}" for row in GUESSES])
+def test_answered_with_what_to_type(run: Callable[..., Ended], tmp_path: Path, monkeypatch, line, says, code):
+    monkeypatch.chdir(tmp_path)
+    with FakeTriton(model=MODEL, control=_index) as fake:
+        address = fake.server.address
+        ended = run("inferometer", *line.format(url=address).split())
+        assert fake.inferences == []
+    assert says.format(url=address) in ended.stderr
+    assert "has no model 'simple'" not in ended.stderr
+    assert ended.code == code, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "slo",
+    [
+        "p(99)<5s",
+        "p99 under 5s",
+        "error rate < 5%",
+        "http_req_duration p(95)<5s",
+        "throughput>1rps",
+        "rps > 1",
+    ],
+)
+def test_limits_in_the_words_of_others(slo):
+    from inferometer.stats.slo import parse_slo
+
+    assert parse_slo(slo).terms
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("/v1/models", ("--service-kind openai",)), ("/v2", ("--service-kind",))]
+)
+@pytest.mark.parametrize("model", [(), ("some-model",)])
+def test_a_server_whose_api_fails_is_described_by_what_it_answers(run, path, words, model):
+    def act(request):
+        return answer_json({"error": "no"}, 500 if request.path == path else 404)
+
+    with ScriptedServer(act) as server:
+        ended = run("inferometer", "measure", server.address, *model)
+    assert ended.code == 3, ended.stderr
+    assert f"it answers GET {path} with status 500" in ended.stderr
+    assert "has no model" not in ended.stderr
+    assert all(word in ended.stderr for word in words)
+
+
+def test_an_unquoted_limit_is_told_from_a_redirect(tmp_path, monkeypatch):
+    import subprocess
+    import sys
+
+    line = f"'{sys.executable}' -m inferometer.cli.main measure localhost:1 simple --slo throughput>10"
+    ended = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "quote the limit, --slo 'throughput>10', and remove the file '10'" in ended.stderr
+
+
+def test_serve_without_its_package_is_one_sentence(run, monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None)
+    ended = run("inferometer", "serve")
+    assert ended.code == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "pip install 'inferometer[triton]'" in ended.stderr

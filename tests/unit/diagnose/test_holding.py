@@ -1,0 +1,127 @@
+"""Planted locks, shared slots and batches that slow a step down: what is named, tried and kept."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from inferometer.diagnose.bottleneck import conclude
+from inferometer.diagnose.diagnosis import BATCHING, COMPUTE, DYNAMIC_BATCHING, INSTANCES, SHARED
+from inferometer.diagnose.investigation import Investigation
+from inferometer.diagnose.observation import Observation, Step, StepSetup
+from inferometer.diagnose.suggest import Circumstances
+from inferometer.stats.measurement import CoreUse, HostUse
+
+HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
+DRAWS = range(20)
+
+
+def observe(concurrency, alone_s, *, instances=1, slots=None, cpu=0.02, others=0.0, is_full=False):
+    """A step of so many instances, of which no more than `slots` get work done at a time."""
+    working = min(concurrency, instances, slots or instances)
+    throughput = working / alone_s
+    held = min(concurrency, instances)
+    step = Step(
+        "slow",
+        1.0,
+        held / throughput,
+        held / throughput,
+        max(0, concurrency - held) / throughput,
+        setup=StepSetup(instances=instances),
+    )
+    waiting = held - working if cpu > 0.5 else 0.0
+    busy = 2.0 if is_full else min(2.0, cpu * working + others)
+    host = HostUse(2, busy, cpu * working, {"slow": CoreUse(cpu * working, waiting)})
+    return Observation(concurrency, 1, throughput, concurrency / throughput, (step,), None, 0.1, 0.0001, host)
+
+
+def tried(alone_s, slots, *, begin=1, trials=8):
+    """The diagnosis of a server with so many slots, and how many instances it ends with."""
+    sweep = [observe(load, alone_s, instances=begin, slots=slots) for load in (1, 2, 4, 8)]
+    case, instances = Investigation(sweep, HERE), begin
+    while len(case.trials) < trials and (suggestion := case.next()) is not None:
+        assert suggestion.change.kind == INSTANCES
+        count = int(suggestion.change.after)
+        trial = case.learn(suggestion, observe(suggestion.concurrency, alone_s, instances=count, slots=slots))
+        instances = count if trial.is_kept else instances
+    return case, instances
+
+
+@pytest.mark.parametrize("seed", DRAWS)
+def test_a_lock_leads_to_something_shared(seed):
+    draw = random.Random(seed)
+    case, instances = tried(draw.uniform(0.003, 0.2), slots=1)
+    assert instances == 1
+    assert case.found.verdict.kind == SHARED
+    assert "They share something" in case.found.verdict.sentence
+    assert INSTANCES not in {row.change.kind for row in case.found.suggestions}
+
+
+@pytest.mark.parametrize("seed", DRAWS)
+def test_no_more_instances_are_kept_than_there_are_slots(seed):
+    draw = random.Random(seed)
+    slots = draw.choice((2, 3, 4))
+    case, instances = tried(draw.uniform(0.003, 0.2), slots=slots)
+    assert instances == slots
+    assert case.found.verdict.kind == SHARED
+
+
+def test_instances_that_all_work_are_all_kept():
+    case, instances = tried(0.05, slots=None)
+    assert instances == 8
+    assert case.found.verdict.kind != SHARED
+
+
+def test_a_lock_is_seen_without_trying_anything():
+    sweep = [observe(load, 0.02, instances=4, slots=1) for load in (1, 4, 8)]
+    found = conclude(sweep, HERE)
+    assert found.verdict.kind == SHARED
+    fewer = next(row for row in found.suggestions if row.change.kind == INSTANCES)
+    assert fewer.change.after == "1"
+
+
+@pytest.mark.parametrize("change", [{"cpu": 1.0}, {"is_full": True, "cpu": 0.9}])
+def test_busy_cores_are_not_called_a_lock(change):
+    sweep = [observe(load, 0.02, instances=4, slots=2, **change) for load in (1, 4, 8)]
+    assert conclude(sweep, HERE).verdict.kind != SHARED
+
+
+def test_without_a_look_at_the_host_nothing_is_called_shared():
+    sweep = [replace(observe(load, 0.02, instances=4, slots=1), host=None) for load in (1, 4, 8)]
+    assert conclude(sweep, HERE).verdict.kind != SHARED
+
+
+# --- batches
+
+
+def batched(concurrency, one_s, power, *, is_batching=True, most=8):
+    size = min(concurrency, most) if is_batching else 1
+    service_s = one_s * size**power
+    throughput = size / service_s
+    setup = StepSetup(max_batch=most, is_batching=is_batching)
+    step = Step("slow", 1.0, service_s, service_s, 0.0, float(size), setup)
+    host = HostUse(2, 0.1, 0.05, {"slow": CoreUse(0.02, 0.0)})
+    return Observation(concurrency, 1, throughput, concurrency / throughput, (step,), None, 0.1, 0.0001, host)
+
+
+@pytest.mark.parametrize("seed", DRAWS)
+def test_batches_that_slow_a_step_down_are_noticed_and_switched_off(seed):
+    draw = random.Random(seed)
+    one_s, power = draw.uniform(0.002, 0.1), draw.uniform(1.25, 2.2)
+    case = Investigation([batched(load, one_s, power) for load in (1, 4, 8)], replace(HERE, max_batch=8))
+    assert case.found.verdict.kind == BATCHING
+    assert "Batches make slow slower" in case.found.verdict.sentence
+    suggestion = case.next()
+    assert suggestion is not None
+    assert (suggestion.change.kind, suggestion.change.after) == (DYNAMIC_BATCHING, "off")
+    single = batched(8, one_s, power, is_batching=False)
+    assert suggestion.throughput == pytest.approx(single.throughput, rel=0.15)
+    assert case.learn(suggestion, single).is_kept
+    assert not any(row.change.kind == DYNAMIC_BATCHING for row in case.found.suggestions)
+
+
+@pytest.mark.parametrize("power", [0.3, 0.8, 1.0])
+def test_batches_that_cost_no_more_than_their_parts_are_left_alone(power):
+    found = conclude([batched(load, 0.01, power) for load in (1, 4, 8)], replace(HERE, max_batch=8))
+    assert found.verdict.kind == COMPUTE
+    assert not any(row.change.after == "off" for row in found.suggestions)

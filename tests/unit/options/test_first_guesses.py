@@ -1,0 +1,163 @@
+"""Values as people write them first: read as they are meant in our own commands, as ever in the classic script."""
+
+import pytest
+
+from inferometer.base.errors import UsageError
+from inferometer.base.units import NS_PER_S, parse_duration_ns
+from inferometer.dialects.perf_analyzer.options import parse_classic
+from inferometer.options.command_line import Command, read
+from inferometer.options.option import modern, rows
+from inferometer.options.options import Options
+from inferometer.options.values import Range
+
+COMMAND = Command("test", "", "", shared=modern(rows(Options)), takes_words=True)
+
+
+def given(*words):
+    found = read(words, COMMAND)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90), ("90s", 90), ("1.5m", 90), ("250ms", 0.25), ("1m30s", 90), ("1h2m3s", 3723), ("1m 30s", 90),
+        ("10 s", 10), ("10sec", 10), ("10 secs", 10), ("10seconds", 10), ("2min", 120), ("2 minutes", 120),
+        ("1hr", 3600), ("2hours", 7200), ("500us", 0.0005), ("500µs", 0.0005), ("500usec", 0.0005), ("10S", 10),
+        ("2Min", 120), ("1s500ms", 1.5), (".5s", 0.5), ("20msec", 0.02),
+    ],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert parse_duration_ns(text, "-d") == round(seconds * NS_PER_S)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("1:30", "write -d 1m30s"), ("00:01:30", "write -d 1m30s"), ("01:00:00", "write -d 1h"),
+        ("1,5s", "write -d 1.5s"), ("10M", "write -d 10m"),
+        ("", "1m30s"), ("s", "1m30s"), ("30s1m", "1m30s"), ("10 parsecs", "1m30s"), ("10s5", "1m30s"),
+        ("1m1m", "1m30s"), ("-5s", "1m30s"), ("ten", "1m30s"), ("10 20", "1m30s"), ("1d", "1m30s"),
+    ],
+)  # fmt: skip
+def test_durations_that_are_refused_say_what_to_write(text, remedy):
+    with pytest.raises(UsageError) as caught:
+        parse_duration_ns(text, "-d")
+    assert remedy in caught.value.remedy
+
+
+LEVELS = (
+    ("-c", "1-8", Range(1, 8)),
+    ("-c", "1..8", Range(1, 8)),
+    ("-c", "1...8", Range(1, 8)),
+    ("-c", "1–8", Range(1, 8)),
+    ("-c", "1 to 8", Range(1, 8)),
+    ("-c", "1 - 8", Range(1, 8)),
+    ("-c", "1 2 4", Range.of([1, 2, 4])),
+    ("-c", "1, 2, 4", Range.of([1, 2, 4])),
+    ("-c", "1;2;4", Range.of([1, 2, 4])),
+    ("-c", "[1,2,4]", Range.of([1, 2, 4])),
+    ("-c", "(1, 2)", Range.of([1, 2])),
+    ("-c", "1k", Range(1000)),
+    ("-c", "1:1k:x10", Range.of([1, 10, 100, 1000])),
+    ("-c", "=4", None),
+    ("-c=4", None, Range(4)),
+    ("-r", "100/s", Range(100)),
+    ("-r", "100/sec", Range(100)),
+    ("-r", "100/1s", Range(100)),
+    ("-r", "100rps", Range(100)),
+    ("-r", "100 QPS", Range(100)),
+    ("-r", "100 req/s", Range(100)),
+    ("-r", "100 requests per second", Range(100)),
+    ("-r", "6000/m", Range(100)),
+    ("-r", "6000/min", Range(100)),
+    ("-r", "7200/h", Range(2)),
+    ("-r", "1.5k", Range(1500)),
+    ("-r", "1k/s", Range(1000)),
+    ("-r", "10-100", Range(10, 100)),
+    ("-r", "10,20/s", Range.of([10, 20])),
+    ("-r", "0.5..2", Range(0.5, 2)),
+)
+
+
+@pytest.mark.parametrize(("option", "word", "levels"), LEVELS)
+def test_levels(option, word, levels):
+    words = [option] if word is None else [option, word]
+    if levels is None:
+        with pytest.raises(UsageError):
+            given(*words)
+        return
+    (found,) = given(*words).values()
+    assert found == levels
+
+
+@pytest.mark.parametrize("word", ["1k", "1K", "1_000", "1,000", "1e3", "1.0e3", "1 000", "1000"])
+def test_counts(word):
+    assert list(given("-n", word).values()) == [1000]
+
+
+@pytest.mark.parametrize("word", ["99", "p99", "P99", "99%", "99th"])
+def test_percentiles(word):
+    assert list(given("--percentile", word).values()) == [99]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-n", "10s"], "-d 10s"),
+        (["-c", "30s"], "-d 30s"),
+        (["-t", "10s"], "-d 10s"),
+        (["-z", "10s"], "-d 10s"),
+        (["-n", "1.5"], "whole number"),
+        (["-n", "1,5"], "whole number"),
+        (["-c", "8x"], "whole number"),
+        (["-c", "8-1"], "lowest first"),
+        (["-c", "1-"], "1-"),
+        (["\u2014c", "4"], "write -c"),
+        (["\u2013\u2013concurrency", "4"], "write --concurrency"),
+        (["\u2014duration=5s"], "write --duration=5s"),
+        (["--json", "--quiet"], "Missing value for option '--json'"),
+        (["-c", "-d", "10s"], "Missing value for option '-c'"),
+        (["--vus", "3"], "it is -c here"),
+        (["--arrival-rate", "3"], "it is --rate here"),
+        (["-R", "3"], "it is --rate here"),
+        (["--benchmark-duration", "3"], "it is --duration here"),
+        (["--spawn-rate", "3"], "it is --shape-load here"),
+        (["--headers", "A:b"], "did you mean --header?"),
+        (["--concurrencies", "1"], "did you mean --concurrency?"),
+        (["--request_timeout", "1"], "did you mean --"),
+    ],
+)
+def test_what_cannot_be_read_is_answered_with_what_to_write(words, says):
+    with pytest.raises(UsageError) as caught:
+        given(*words)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--concurrency-range", "1-8"],
+        ["--concurrency-range", "1..8"],
+        ["--concurrency-range", "1,2,4"],
+        ["--concurrency-range", "1k"],
+        ["--request-rate-range", "100/s"],
+        ["--request-count", "1k"],
+        ["--request-count", "1_000"],
+        ["--request-count", "1e3"],
+        ["--percentile", "p99"],
+        ["--percentile", "99%"],
+        ["-b", "1,000"],
+        ["-b=4"],
+    ],
+    ids=" ".join,
+)
+def test_the_classic_script_keeps_its_dialect(words):
+    with pytest.raises(UsageError) as caught:
+        parse_classic(["-m", "m", *words])
+    assert "-d" not in caught.value.remedy.split()
+
+
+def test_the_classic_script_takes_the_name_of_an_option_for_a_value_as_getopt_does():
+    assert parse_classic(["-m", "--percentile"]).model == "--percentile"

@@ -1,0 +1,140 @@
+"""Axes, tables and texts of the pages of a trend, a twin, a capacity plan, a diagnosis and a saturated server."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from inferometer.report.document import Bars, Chart, Code, Document, Table
+from inferometer.report.page import render
+from inferometer.report.saved import document, to_html
+from inferometer.store.store import Store
+from inferometer.tune.model_config import parse_text
+from inferometer.ui.trends import document_of, trend_view
+from tests.support.capacity_plans import sample_capacity
+from tests.support.planted_store import planted_history
+from tests.support.reports import sample_diagnosis, sample_latency, sample_result
+from tests.support.twins import sample_twin
+
+CUT = "The axis does not begin at 0."
+
+
+def blocks(found: Document, kind: type) -> list:
+    return [block for section in found.sections for block in section.blocks if isinstance(block, kind)]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_cut"),
+    [
+        ([1000.0, 1010.0, 990.0, 1005.0], True),
+        ([1.0, 90.0, 40.0, 100.0], False),
+        ([0.5, 3.0, 2.0, 5.0], False),
+    ],
+)
+def test_a_trend_says_that_its_axis_is_cut_only_where_it_is(tmp_path: Path, values, is_cut) -> None:
+    planted_history(tmp_path, {"throughput": values})
+    view = trend_view(Store(tmp_path), {})
+    page = render(document_of(view, Store(tmp_path).shorts(view.runs), "us"))
+    assert (CUT in page) == is_cut
+    assert "2026-10-02" in re.search(r"<svg.*?</svg>", page, re.S)[0]
+    assert ">0</text>" not in re.search(r"<svg.*?run, the oldest", page, re.S)[0].partition("tick middle")[2]
+
+
+def test_a_twin_has_one_confidence_level_and_no_cell_that_breaks_inside_a_number() -> None:
+    page = to_html(sample_twin())
+    assert set(re.findall(r"(\d\d) % interval|, (\d\d) %", page)) <= {("90", ""), ("", "90")}
+    for table in blocks(document(sample_twin()), Table):
+        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+            has_numbers = any(re.search(r"\d", cell) for cell in cells)
+            assert column.is_number or column.is_name or not has_numbers, (table.caption, column.name)
+
+
+def test_a_plan_for_a_constant_rate_draws_how_busy_replicas_are() -> None:
+    plan = sample_capacity()
+    busiest = plan.stretches[plan.peak]
+    options = tuple(
+        replace(option, over_time=(option.replicas,) if option.replicas else (), autoscaling=None)
+        for option in plan.options
+    )
+    flat = replace(plan, form="rate", stretches=(busiest,), options=options)
+    (chart,) = blocks(document(flat), Chart)
+    drawn = {line.name: {point.x: point for point in line.runs[0]} for line in chart.series}
+    for option in options[:2]:
+        points = drawn[option.name]
+        assert points[option.replicas].y == pytest.approx(option.whole.utilisation.value, rel=0.02)
+        assert not points[option.fewest.replicas].is_doubtful
+        assert all(point.is_doubtful for count, point in points.items() if count < option.fewest.replicas)
+
+
+def test_a_diagnosis_keeps_to_the_diagnosed_concurrency() -> None:
+    found = sample_diagnosis()
+    elsewhere = replace(found.suggestions[0], concurrency=64, throughput=7777.0)
+    page = document(replace(found, suggestions=(*found.suggestions, elsewhere)))
+    assert not any("7,777" in row.text for bars in blocks(page, Bars) for row in bars.rows)
+    assert any("at concurrency 64" in str(block) for section in page.sections for block in section.blocks)
+    assert any(
+        section.title == f"Where the time goes at concurrency {found.concurrency}"
+        for section in page.sections
+    )
+    (steps,) = (table for table in blocks(page, Table) if table.caption == "The steps in numbers")
+    place = [column.name for column in steps.columns].index("Share")
+    assert [row[place] for row in steps.rows] == ["93 %", "5.0 %", "1.0 %"]
+
+
+def test_suggested_settings_can_be_pasted_into_config_pbtxt() -> None:
+    found = sample_diagnosis()
+    settings = {
+        "instance_group": [{"count": 3, "kind": "KIND_CPU"}],
+        "dynamic_batching": {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": "500"},
+    }
+    change = replace(found.suggestions[0].change, settings=settings)
+    page = document(replace(found, suggestions=(replace(found.suggestions[0], change=change),)))
+    (code,) = blocks(page, Code)
+    assert "config.pbtxt" in code.caption
+    assert parse_text(code.text, "a page") == settings
+
+
+def test_the_text_at_the_end_of_a_bar_has_room() -> None:
+    page = to_html(sample_diagnosis())
+    for figure in re.findall(r'<figure class="bars".*?</figure>', page, re.S):
+        longest = max(map(len, re.findall(r'<div class="bar-text">([^<]*)', figure)))
+        assert int(re.search(r"--room:(\d+)ch", figure)[1]) >= longest
+
+
+def levels(rates: dict[int, float]):
+    result = sample_result()
+    model = result.levels[-1]
+    rows = tuple(
+        replace(
+            model,
+            value=float(load),
+            measurement=replace(
+                model.measurement,
+                infer_per_s=replace(
+                    model.measurement.infer_per_s, value=rate, low=rate * 0.99, high=rate * 1.01
+                ),
+                latency=sample_latency(1000 * load / rate),
+                latency_intervals=(),
+            ),
+        )
+        for load, rate in rates.items()
+    )
+    return document(replace(result, levels=rows))
+
+
+@pytest.mark.parametrize(
+    ("rates", "is_over_load"),
+    [
+        ({1: 25.0, 2: 50.0, 4: 100.0, 8: 99.0, 16: 98.5, 32: 99.5, 64: 98.0}, True),
+        ({1: 25.0, 2: 50.0, 4: 90.0, 8: 130.0}, False),
+    ],
+)
+def test_levels_of_a_saturated_server_do_not_crowd_at_the_right_edge(rates, is_over_load) -> None:
+    (section,) = (row for row in levels(rates).sections if row.name == "throughput")
+    for chart in section.blocks:
+        xs = sorted(point.x for point in chart.series[0].runs[0])
+        assert chart.x.title.startswith("concurrency") == is_over_load
+        gaps = [two / one for one, two in pairwise(xs)]
+        assert min(gaps) > 1.2, chart.title

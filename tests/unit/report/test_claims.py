@@ -1,0 +1,170 @@
+"""No command claims more than its interval supports, and each exits as docs/exit-codes.md says."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferometer.cli.find import find_code
+from inferometer.cli.reporting import allowed, exit_code, ruling_code
+from inferometer.compare.comparison import SLOWER, Comparison, Contrast, Difference, LevelDifference, Variant
+from inferometer.compare.differences import difference_verdict, overall
+from inferometer.compare.gates import judge, parse_gates
+from inferometer.compare.regression import RunsToJudge, judged
+from inferometer.report.document import Tone
+from inferometer.report.documents.speed import verdict
+from inferometer.report.documents.tuning import tuning_document
+from inferometer.report.saved import document
+from inferometer.stats.figures import named
+from inferometer.stats.history import FigureHistory
+from inferometer.stats.measurement import Estimate, PromiseOutcome
+from inferometer.stats.result import Finding, JudgedLoad
+from inferometer.stats.trend import TrendPoint
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, rule
+from inferometer.tune.study import recommend
+from tests.support.reports import sample_interference, sample_result, sample_study
+
+DOCS = Path(__file__).parents[3] / "docs" / "exit-codes.md"
+RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
+SLO_VERDICTS = {"broken": SHOWN, "kept": NOT_SHOWN, "undecided": INCONCLUSIVE}
+OUTCOMES = {"regression": SHOWN, "fine": NOT_SHOWN, "inconclusive": INCONCLUSIVE}
+ABSURD = re.compile(r"\d{1,3}(,\d{3}){2,} ?%|\d{1,3}(,\d{3}){2,}\)")
+
+
+def documented() -> dict[str, dict[str, int]]:
+    rows = re.findall(r"^\| `([^`]+)` \|[^|]*\| (\d+) \| (\d+) \| (\d+) \|$", DOCS.read_text(), re.MULTILINE)
+    return {name: dict(zip(RULINGS, map(int, codes), strict=True)) for name, *codes in rows}
+
+
+CODES = documented()
+ENDS = st.one_of(st.floats(-30, 30), st.floats(-99.9, 1e12))
+PERCENTS = st.one_of(
+    st.tuples(ENDS, ENDS, ENDS).map(sorted).map(lambda row: Estimate(row[1], row[0], row[2])),
+    ENDS.map(Estimate),
+)
+
+
+def row(metric: str, percent: Estimate) -> Difference:
+    return Difference(metric, 100.0, 100.0, percent, difference_verdict(named(metric), percent), "")
+
+
+def test_the_table_has_every_command_with_a_verdict():
+    assert set(CODES) == {
+        *("measure --slo", "find", "compare --fail-if", "gate", "interfere", "tune", "diagnose --apply")
+    }
+    assert all(codes[INCONCLUSIVE] not in (codes[SHOWN], codes[NOT_SHOWN]) for codes in CODES.values())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PERCENTS, min_size=2, max_size=2), st.sampled_from(("concurrency", "request_rate")))
+def test_interfere(percents, mode):
+    found = sample_interference()
+    rows = (row("throughput", percents[0]), row("p99", percents[1]))
+    model = replace(found.models[0], differences=rows)
+    found = replace(found, models=(model,), mode=mode)
+    made, (first,) = (
+        document(found),
+        [r for r in rows if (r.metric == "throughput") == (mode == "concurrency")],
+    )
+    limits = first.percent.limits
+    assert ruling_code(found.ruling) == CODES["interfere"][found.ruling]
+    assert ("slower" in made.verdict) == any(r.verdict == SLOWER for r in rows) == (found.ruling == SHOWN)
+    if "is not slowed" in made.verdict:
+        assert limits is not None
+        assert (limits[0] > -10) if first.metric == "throughput" else (limits[1] < 10)
+    assert (made.tone is Tone.GOOD) <= ("is not slowed" in made.verdict)
+    assert ("inconclusive" in made.verdict) == (found.ruling == INCONCLUSIVE) == (made.tone is Tone.WARNING)
+    assert not ABSURD.search(made.verdict)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PERCENTS, st.sampled_from(("", "throughput < -3%", "throughput > +5%")))
+def test_compare(percent, condition):
+    levels = (LevelDifference("concurrency", 1, (row("throughput", percent),)),)
+    contrast = Contrast("new", levels, overall(levels))
+    gates = parse_gates(condition) if condition else ()
+    made = Comparison("it", "2024", True, 0.98, "old", (), (contrast,))
+    outcomes = judge(gates, (contrast,), (Variant("new", sample_result()),))
+    found = replace(made, gates=outcomes)
+    assert found.exit_code == CODES["compare --fail-if"][OUTCOMES[found.outcome]]
+    words, _ = verdict(found)
+    assert percent.limits is None or not ABSURD.search(words)
+    for gate in gates:
+        ruling = rule(percent, limit=gate.limit, is_above=gate.is_above).ruling
+        assert OUTCOMES[found.outcome] == ruling
+    if "No difference shown" in words:
+        assert percent.limits is not None
+        assert -10 < percent.limits[0] <= 0 <= percent.limits[1] < 10
+    if "times faster" in words or "times slower" in words:
+        assert percent.limits is not None
+        assert percent.limits[0] > 0 or percent.limits[1] < 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1, 1), min_size=6, max_size=22), st.floats(0.001, 0.5))
+def test_gate(noise, spread):
+    values = [100 * (1 + spread) ** part for part in noise]
+    points = tuple(TrendPoint(str(n), f"2026-01-{n + 1:02}", value) for n, value in enumerate(values))
+    histories = [FigureHistory("throughput", "concurrency", 4.0, part) for part in (points[-1:], points[:-1])]
+    found = judged(RunsToJudge("measure", "m", "host", (histories[0],), (histories[1],)))
+    (judgement,) = found.judgements
+    assert found.exit_code == CODES["gate"][OUTCOMES[found.outcome]]
+    words = document(found).verdict
+    if found.outcome == "fine":
+        assert "no regression" in words
+        assert abs(judgement.visible_percent) <= 20
+        assert judgement.percent.low > -20
+    if found.outcome == "regression":
+        assert judgement.percent.high < 0
+    assert not ABSURD.search(words)
+
+
+@pytest.mark.parametrize("kept", SLO_VERDICTS)
+def test_slo(kept):
+    result = sample_result()
+    levels = tuple(
+        replace(level, promise=PromiseOutcome("p99<5ms", kept, ()), remarks=()) for level in result.levels[:1]
+    )
+    found = replace(result, levels=levels, remarks=())
+    assert exit_code(found, 1.0) == CODES["measure --slo"][SLO_VERDICTS[kept]]
+
+
+@pytest.mark.parametrize(
+    ("value", "lightest", "ruling"),
+    [(10.0, "kept", SHOWN), (0.0, "broken", NOT_SHOWN), (0.0, "undecided", INCONCLUSIVE)],
+)
+def test_find(value, lightest, ruling):
+    finding = Finding(
+        "p99<5ms", "request_rate", value, value, None, "p99", 0.0, 0.95, (JudgedLoad(10.0, lightest),)
+    )
+    found = replace(sample_result(), finding=finding)
+    assert find_code(found) == CODES["find"][ruling]
+    assert ("could not be decided" in document(found).verdict) == (ruling == INCONCLUSIVE)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PERCENTS, st.booleans())
+def test_tune(percent, is_repeated):
+    found = replace(recommend(sample_study()), gain=percent, is_repeated=is_repeated)
+    expected = rule(percent, matters=10.0).ruling
+    assert found.ruling == (INCONCLUSIVE if expected == SHOWN and not is_repeated else expected)
+    assert ruling_code(found.ruling) == CODES["tune"][found.ruling]
+
+
+def test_tune_recommends_nothing_that_it_did_not_show(monkeypatch):
+    study = sample_study()
+    wide = replace(recommend(study), gain=Estimate(95.9, -100.0, 570_920_956_967.0))
+    monkeypatch.setattr("inferometer.report.documents.tuning.recommend", lambda _: wide)
+    made = tuning_document(study)
+    assert made.verdict.startswith("Inconclusive: ")
+    assert not ABSURD.search(made.verdict)
+    assert made.tone is Tone.WARNING
+
+
+def test_an_inconclusive_verdict_can_be_allowed():
+    assert allowed(5, is_allowed=True) == 0
+    assert allowed(4, is_allowed=True) == 4
+    assert allowed(5, is_allowed=False) == 5

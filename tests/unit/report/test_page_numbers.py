@@ -1,0 +1,63 @@
+"""Every throughput and latency on a page is one of the answer file, written the same everywhere."""
+
+import dataclasses
+import html
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from inferometer.report.format import duration, quantity
+from inferometer.report.saved import to_html
+from tests.support import reports
+
+TIME = re.compile(r"(?<![\w.,±<≤])(\d[\d,]*(?:\.\d+)?) (ns|µs|ms)(?!\w)")
+NAMED_TIME = re.compile(r"(?<=p50 |p90 |p95 |p99 |avg )(\d[\d,]*(?:\.\d+)?) (ns|µs|ms)(?!\w)")
+RATE = re.compile(r"(?<![\w.,±])(\d[\d,]*(?:\.\d+)?) infer/s")
+
+
+def numbers(value: object) -> Iterator[float]:
+    """Every number of an answer, however deep."""
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from numbers(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from numbers(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from numbers(part)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def shown(page: str) -> str:
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    text = re.sub(r"<[^>]+>", "|", body.replace("<title>", " ").replace("</title>", " "))
+    return html.unescape(text).replace("\u00a0", " ")
+
+
+SAMPLES = {
+    "comparison": (reports.sample_comparison, TIME),
+    "gate": (reports.sample_regression, TIME),
+    "interference": (reports.sample_interference, TIME),
+    # These also show parts of a latency, which are differences of figures.
+    "measurement": (reports.sample_result, NAMED_TIME),
+    "search": (reports.sample_search, NAMED_TIME),
+    "text": (reports.sample_text, NAMED_TIME),
+    "scenario": (reports.sample_scenario, NAMED_TIME),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_figure_of_a_page_is_in_its_answer(kind):
+    make, time = SAMPLES[kind]
+    answer = make()
+    text = shown(to_html(answer))
+    known = set(numbers(answer))
+    rates = {quantity(value) for value in known}
+    times = {duration(value * scale) for value in known for scale in (1, 1e3, 1e6, 1e9) if 0 <= value < 1e13}
+    strange = [f"{n} infer/s" for n in RATE.findall(text) if n not in rates]
+    strange += [f"{n} {unit}" for n, unit in time.findall(text) if f"{n} {unit}" not in times]
+    assert RATE.search(text) or time.search(text) or kind == "gate"
+    assert not strange, strange[:20]
