@@ -131,7 +131,6 @@ def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def scenario(
     scenario: str | Path | Mapping[str, Any],
     *,
@@ -210,7 +209,6 @@ def scenario(
     input_format: str = ...,
     output_format: str = ...,
 ) -> Result: ...
-
 def interfere(
     *models: str,
     duration_s: float | str = ...,
@@ -292,7 +290,6 @@ def interfere(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Interference: ...
-
 def find(
     model: str = ...,
     *,
@@ -381,7 +378,6 @@ def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 def tune(
     model: str = ...,
     *,
@@ -451,7 +447,6 @@ def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -548,7 +543,6 @@ def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 def diagnose(
     model: str = ...,
     *,
@@ -634,7 +628,6 @@ def diagnose(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Diagnosis: ...
-
 def capacity(
     *options: str | Path | Result,
     traffic: str | Path,
@@ -647,12 +640,10 @@ def capacity(
     startup_s: float | str | None = ...,
     seed: int = ...,
 ) -> CapacityPlan: ...
-
 def twin_fit(
     *results: Result | Diagnosis,
     cores: float | None = ...,
 ) -> Twin: ...
-
 def twin_predict(
     twin: Twin | str | Path,
     *,
@@ -662,7 +653,6 @@ def twin_predict(
     arrivals: str = ...,
     settings: str | Sequence[str] = ...,
 ) -> Twin: ...
-
 def twin_check(
     twin: Twin | str | Path,
     *results: Result,
@@ -674,27 +664,22 @@ def twin_check(
     duration_s: float | None = ...,
     watcher: Watcher | None = ...,
 ) -> Twin: ...
-
 def inspect(
     path: str | Path,
     *,
     tokenizer: str | Path | None = ...,
     prompt_column: str | None = ...,
 ) -> Inspection: ...
-
 def load(
     path: str | Path,
 ) -> Result: ...
-
 def save(
     answer: Report,
     path: str | Path,
 ) -> None: ...
-
 def to_html(
     report: Report,
 ) -> str: ...
-
 def to_markdown(
     report: Report,
 ) -> str: ...

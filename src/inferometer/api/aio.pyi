@@ -126,7 +126,6 @@ async def measure(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def scenario(
     scenario: str | Path | Mapping[str, Any],
     *,
@@ -205,7 +204,6 @@ async def scenario(
     input_format: str = ...,
     output_format: str = ...,
 ) -> Result: ...
-
 async def interfere(
     *models: str,
     duration_s: float | str = ...,
@@ -287,7 +285,6 @@ async def interfere(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Interference: ...
-
 async def find(
     model: str = ...,
     *,
@@ -376,7 +373,6 @@ async def find(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Result: ...
-
 async def tune(
     model: str = ...,
     *,
@@ -446,7 +442,6 @@ async def tune(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Study: ...
-
 async def compare(
     *variants: str | Result,
     urls: Sequence[str] = ...,
@@ -543,7 +538,6 @@ async def compare(
     trace_count: int | None = ...,
     log_frequency: int | None = ...,
 ) -> Comparison: ...
-
 async def diagnose(
     model: str = ...,
     *,
