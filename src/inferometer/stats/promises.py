@@ -6,6 +6,9 @@ requests take longer, and few requests can already be far too many (binomial tes
 to the share of an exponential distribution that is beyond its mean. Requests wait together: where sections of a run
 differ more than independent requests would, they count as fewer. Of throughput sections of the time are counted, half
 of which may be below it. Where nothing failed, errors are kept, however few requests there were.
+
+A limit far above the slowest request needs fewer of them: the share of requests beyond a duration is taken to fall at
+least as fast as the duration grows (a Pareto tail of index 1, heavier than any with a mean).
 """
 
 import math
@@ -24,6 +27,7 @@ from inferometer.stats.slo import SHARES, Slo, Term
 from inferometer.stats.windows import Window
 
 MEAN_SHARE = 1 / math.e
+LARGEST_SHARE = 0.5  # however far the limit: six requests are the least that decide it
 SECTIONS = 16
 TOO_FEW = "too few requests"
 INSIDE = "the limit lies inside the interval"
@@ -103,6 +107,9 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
         parts, noun = _sections(term, durations), "gaps" if term.figure == "gap" else "requests"
         share = MEAN_SHARE if term.share is None else term.share
     counted = f"{int(parts.beyond.sum()):,} of {int(parts.sizes.sum()):,} {noun} beyond the limit"
+    if is_within and durations is not None and not parts.beyond.any():
+        slowest = max(1, durations.sorted().at(durations.count - 1))
+        share = max(share, min(LARGEST_SHARE, share * term.limit / slowest))
     if not _is_proven(parts, share, is_within=is_within):
         return "undecided", f"{TOO_FEW}: {counted}"
     return ("kept" if is_within else "broken"), counted
