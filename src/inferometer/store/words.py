@@ -16,11 +16,17 @@ def kept_words(name: str, argv: Sequence[str], command: Command) -> tuple[str, .
 
 def _words(argv: Sequence[str], command: Command) -> Iterator[str]:
     for row, word in words_given(argv, command):
-        if row.field != WORDS:
-            names = (*row.names, *row.aliases)  # of one that is understood and not shown only these
-            yield next((name for name in names if name.startswith("--")), names[0])
-        if row.field == WORDS or row.values is not None:
+        if row.field == WORDS:
             yield _word(row, word)
+            continue
+        names = (*row.names, *row.aliases)  # of one that is understood and not shown only these
+        name = next((name for name in names if name.startswith("--")), names[0])
+        if row.values is None:
+            yield name
+        elif word.startswith("-") and name.startswith("--"):  # alone it could be taken for another option
+            yield f"{name}={_word(row, word)}"
+        else:
+            yield from (name, _word(row, word))
 
 
 def _word(row: Option, word: str) -> str:

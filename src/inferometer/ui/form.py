@@ -40,6 +40,7 @@ _NOT_OFFERED = {
         for name in ("model_repository", "install_path", "journal", "study", "output", "folder")
     ),
     *(f"{OWN}{name}" for name in ("write_config", "force", "launch_mode", "scenario", "schema")),
+    f"{OWN}allow_inconclusive",
     *("store", "no_store", "ui", "prometheus", "otlp"),
 }
 """Fields of options that write files, load code, or mean nothing in a browser: the store keeps every result anyway."""
@@ -214,7 +215,12 @@ def _words(startable: Startable, filled: Filled) -> Iterator[str]:
                 yield row.names[0]
         else:
             for value in _values(row, given):
-                yield from (row.names[0], value)
+                yield from _option(row, value)
+
+
+def _option(row: Option, value: str) -> tuple[str, ...]:
+    """With its value as one word where that could be taken for another option."""
+    return (f"{row.names[-1]}={value}",) if value.startswith("-") else (row.names[0], value)
 
 
 def _target(startable: Startable, url: str, models: Sequence[str]) -> Iterator[str]:
@@ -223,10 +229,11 @@ def _target(startable: Startable, url: str, models: Sequence[str]) -> Iterator[s
     if is_plain and all(_PLAIN_MODEL.fullmatch(model) for model in models) and len(models) < 2:
         yield from (url, *models)
         return
+    rows = startable.command.by_name
     if url:
-        yield from ("-u", url)
+        yield from _option(rows["-u"], url)
     for model in models:
-        yield from ("-m", model)
+        yield from _option(rows["-m"], model)
 
 
 def _lines(given: str | bool | None) -> list[str]:

@@ -23,12 +23,16 @@ from inferometer.base.answer_file import write
 from inferometer.base.errors import UsageError
 from inferometer.cli.main import CLASSIC_TUNER, COMMANDS
 from inferometer.compare.interfere import interfere
+from inferometer.compare.interference import Interference
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.run import Outcome
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
 from inferometer.selftest.one_worker import Exchanged, OneWorker
+from inferometer.stats.verdict import INCONCLUSIVE
 from inferometer.store.run import FINISHED, Run
 from inferometer.store.run_folder import RunFolder
+from inferometer.tune.study import Recommendation
 from inferometer.ui.place import UiPlace
 from inferometer.ui.server import UiRequest
 from tests.support.certificates import write_certificate
@@ -249,22 +253,25 @@ OWN_LINES = {
     "find": (
         "HTTP fake --slo p99<200ms --by concurrency -d 2s",
         "HTTP fake --slo p99<200ms --start 30 -d 2s",
+        "HTTP fake --slo p99<5.5ms -d 1s --allow-inconclusive",
     ),
     "compare": (
         "-m fake -m fake -u HTTP --compare-outputs 3 --fail-if p99>+5% -c 1 -d 250ms",
         "base.json new.json --fail-if p99<+5% --force",
+        "base.json new.json --fail-if p99>+5% --force --allow-inconclusive",
     ),
     "measure": (
         "HTTP fake --scenario one.yaml -d 300ms",
         "HTTP fake --scenario list",
         "HTTP fake --schema",
         "HTTP -m fake -m fake2:3 -n 4 --dry-run",
+        "HTTP fake -n 3 --slo p99<70ms --allow-inconclusive",
     ),
-    "interfere": ("-m fake -m fake -u HTTP -c 1",),
+    "interfere": ("-m fake -m fake -u HTTP -c 1 --allow-inconclusive",),
     "diagnose": ("HTTP fake --cores 64",),
     "tune": (
         f"-m fake --url HTTP --slo p99<5s --objective p99 {TRIALS}",
-        f"GRPC fake -i grpc {TRIALS}",
+        f"GRPC fake -i grpc --allow-inconclusive {TRIALS}",
         "fake -u HTTP --seed 3 --search smart --shape TEXT:1 --budget 5s --max-batch 4 --json study.json",
         f"fake -u HTTP --delays 100,200 --output config.pbtxt --journal j.sqlite {TRIALS}",
         f"fake -u HTTP --journal old.sqlite --fresh {TRIALS}",
@@ -300,6 +307,7 @@ OWN_LINES = {
         "--store worse --no-tags",
         "--store history --accept 9e37",
         "--store history -q",
+        "--store history --matters 0.001% --allow-inconclusive",
         "--store history --config other.yaml",
     ),
     "twin": (
@@ -475,7 +483,7 @@ def usable(command: Command) -> Iterator[Option]:
         yield from (row for row in members if row.is_built and not row.instead)
 
 
-APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs"
+APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs --allow-inconclusive"
 
 
 def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
@@ -553,6 +561,8 @@ def test_every_option_shows_or_is_refused(
     monkeypatch.setattr("inferometer.cli.ui.show_live", lambda folder, run: observer.hand(folder))
     if name not in LOADING:
         silence(monkeypatch, observer)
+    for ruled in (Recommendation, Diagnosis, Interference):  # what is ruled, and why, their own tests say
+        monkeypatch.setattr(ruled, "ruling", INCONCLUSIVE)
     if name == "diagnose":
         with monkeypatch.context() as patch:
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))

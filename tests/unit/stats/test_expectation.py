@@ -87,7 +87,7 @@ def test_false_failures_are_as_rare_as_promised(noise: str) -> None:
     """benchmarks/trend.py prints the rates of all kinds of noise."""
     _, alone, together = gated(noise, 0.015, 20, sample(50, 300), 3, 0.0)
     assert alone <= 3 * FALSE_FAILURES
-    assert together <= FALSE_FAILURES
+    assert together <= sample(1 / 50, FALSE_FAILURES)
 
 
 @pytest.mark.sampled

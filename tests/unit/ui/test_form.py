@@ -48,7 +48,7 @@ def test_the_options_that_matter_most_come_first():
             "measure localhost:8000 simple -c 1,2,4 --grpc --tag nightly",
         ),
         ("measure", {"url": "https://a/b", "model": "x:1"}, "measure -u https://a/b -m x:1"),
-        ("measure", {"url": "localhost:8000", "model": "-m"}, "measure -u localhost:8000 -m -m"),
+        ("measure", {"url": "localhost:8000", "model": "-m"}, "measure -u localhost:8000 --model=-m"),
         (
             "measure",
             {"url": "h:1", "model": "m", "--header": "A: b c\nD: e"},

@@ -406,6 +406,7 @@ def _trials_section(diagnosis: Diagnosis) -> Section | None:
             _said("Predictions that were off, and what they taught the model:"),
             Messages(lessons),
         )
+    blocks = (*blocks, *_settings([row.suggestion for row in diagnosis.trials if row.is_kept]))
     return Section("trials", "What was tried", " ".join(_story(diagnosis)), blocks)
 
 

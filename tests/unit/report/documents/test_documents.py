@@ -203,10 +203,11 @@ def test_a_diagnosis_shows_what_was_predicted_and_measured():
         "88.0 infer/s, +76.0 % (+72.5 to +87.8)."
     )
     assert tables(page)["Predicted against measured"].rows == (
-        ("as it was", "", "50.0", "", "", "80.0 ms", ""),
-        ("decode: instances 1 → 2", "90.0", "88.0", "98 %", "+76 %", "45.0 ms", "kept"),
+        ("as it was", "4", "", "50.0", "", "", "80.0 ms", ""),
+        ("decode: instances 1 → 2", "4", "90.0", "88.0", "98 %", "+76 %", "45.0 ms", "kept"),
         (
             "network: dynamic batching off → size 4",
+            "4",
             "53.0",
             "-",
             "-",

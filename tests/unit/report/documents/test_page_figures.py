@@ -71,7 +71,7 @@ def test_a_plan_for_a_constant_rate_draws_how_busy_replicas_are() -> None:
 def test_a_diagnosis_keeps_to_the_diagnosed_concurrency() -> None:
     found = sample_diagnosis()
     elsewhere = replace(found.suggestions[0], concurrency=64, throughput=7777.0)
-    page = document(replace(found, suggestions=(*found.suggestions, elsewhere)))
+    page = document(replace(found, suggestions=(*found.suggestions, elsewhere), trials=()))
     assert not any("7,777" in row.text for bars in blocks(page, Bars) for row in bars.rows)
     assert any("at concurrency 64" in str(block) for section in page.sections for block in section.blocks)
     assert any(
@@ -90,10 +90,15 @@ def test_suggested_settings_can_be_pasted_into_config_pbtxt() -> None:
         "dynamic_batching": {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": "500"},
     }
     change = replace(found.suggestions[0].change, settings=settings)
-    page = document(replace(found, suggestions=(replace(found.suggestions[0], change=change),)))
-    (code,) = blocks(page, Code)
-    assert "config.pbtxt" in code.caption
-    assert parse_text(code.text, "a page") == settings
+    suggestion = replace(found.suggestions[0], change=change)
+    kept = replace(found.trials[0], suggestion=suggestion)
+    for page in (
+        document(replace(found, suggestions=(suggestion,), trials=())),
+        document(replace(found, suggestions=(), trials=(kept,))),
+    ):
+        (code,) = blocks(page, Code)
+        assert "config.pbtxt" in code.caption
+        assert parse_text(code.text, "a page") == settings
 
 
 def test_the_text_at_the_end_of_a_bar_has_room() -> None:

@@ -58,12 +58,12 @@ def too_strict(study: Study) -> Study:
             confirmed,
             "Run it with 2 CPU instances, batches up to 8, dynamic batching (config 2): 1,558 infer/s (1,430 to 1,747) "
             "with p99 16.8 ms "
-            "at concurrency 16, +377 % (+350 to +406) against the model's own configuration.",
+            "at concurrency 16, +377 % (+349 to +407) against the model's own configuration.",
             Tone.GOOD,
         ),
         (
             lambda study: study,
-            "at concurrency 16; +377 % (+233 to +522) against the model's own configuration is of one run, which may "
+            "at concurrency 16; +377 % (+299 to +471) against the model's own configuration is of one run, which may "
             "have been lucky: measure it again before relying on it.",
             Tone.WARNING,
         ),
