@@ -95,7 +95,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 ) -> None:
     before = configs(planted, pipeline)
     found: Diagnosis = api.diagnose(
-        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=15.0
+        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=60.0
     )
     culprit = pipeline.culprit
     if pipeline.kind == CPU and "busy with other programs" in found.verdict.sentence:
@@ -109,7 +109,9 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
     trial = found.trials[0]
     assert trial.suggestion.change.model == pipeline.culprit
     assert 1 / GENEROUS < trial.ratio < GENEROUS
-    assert len(found.results) == 1 + len(found.trials)
+    numbers = [row.result for row in found.trials if row.result is not None]
+    assert len({0, *numbers}) == 1 + len(numbers)
+    assert max(numbers) < len(found.results)
     assert found.is_restored is True
     assert configs(planted, pipeline) == before
 

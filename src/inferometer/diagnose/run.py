@@ -84,13 +84,14 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     error = None
     try:
         with ending(budget), server:
+            longest_ns = 0  # however short the budget, one trial is made; another one has to fit into the rest
             while not watcher.is_interrupted():
                 suggestion = trials.investigation.next()
-                if suggestion is None:
+                begun_ns = monotonic_ns()
+                if suggestion is None or (longest_ns and begun_ns + longest_ns >= end_ns):
                     break
                 trials.attempt(suggestion, server)
-                if monotonic_ns() >= end_ns:  # asked after a trial: however short the time, one is made
-                    break
+                longest_ns = max(longest_ns, monotonic_ns() - begun_ns)
             won = server.changed
             server.keep = asked.keep
     except PeerError as found_error:
