@@ -84,7 +84,9 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     error = None
     try:
         with ending(budget), server:
-            longest_ns = 0  # however short the budget, one trial is made; another one has to fit into the rest
+            longest_ns = (
+                0  # however short the budget, one trial is made; another one has to fit into the rest
+            )
             while not watcher.is_interrupted():
                 suggestion = trials.investigation.next()
                 begun_ns = monotonic_ns()

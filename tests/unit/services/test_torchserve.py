@@ -1,5 +1,6 @@
 """TorchServe: forms and bodies, as they go out."""
 
+import dataclasses
 import email
 import email.policy
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from inferometer.base.errors import UsageError
 from inferometer.model.numbers import encode
 from inferometer.model.spec import ModelSpec, Tensor
-from inferometer.options.options import Options
+from inferometer.options.options import Options, Tls
 from inferometer.services.endpoint import Connection, Endpoint
 from inferometer.services.torchserve import TorchServe, counters
 
@@ -133,3 +134,13 @@ def test_each_version_is_a_row() -> None:
 def test_a_page_without_the_model_has_no_rows() -> None:
     assert counters(PAGE, "nobody") == []
     assert counters("", "m") == []
+
+
+@pytest.mark.parametrize("management", [None, "other.example.com:8081", "https://other.example.com"])
+def test_management_and_metrics_ports_get_no_credentials(management: str | None) -> None:
+    tls = Tls(certificate_file="client.pem", key_file="client.key")
+    own = Connection(Endpoint("models.example.com", 8080, tls=tls), (("Authorization", "Bearer secret"),))
+    service = TorchServe(own, dataclasses.replace(Options(), management_url=management))
+    for found in (service._management, service._neighbour(None, 2)):
+        assert found.headers == ()
+        assert found.endpoint.tls in (None, Tls())
