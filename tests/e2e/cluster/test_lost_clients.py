@@ -149,7 +149,7 @@ def test_a_worker_that_was_killed_takes_its_client_with_it():
 
 
 def test_a_client_that_does_not_answer_is_lost(monkeypatch):
-    monkeypatch.setattr(controller, "ANSWER_S", 1.5)
+    monkeypatch.setattr(controller, "ANSWER_S", 5.0)
     with (
         ScriptedServer(lambda request: answer(b"good")) as server,
         clients(ClientJob(traffic_to(server.port)), (None, None)) as load,
@@ -157,7 +157,7 @@ def test_a_client_that_does_not_answer_is_lost(monkeypatch):
         load.apply(Closed(2))
         processes(load)[1].is_mute = True
         assert len(load.collect(load.clock()).records)
-        assert load.members[1].loss.why == "it did not answer for 1.5 s"
+        assert load.members[1].loss.why == "it did not answer for 5 s"
         assert load.members[0].loss is None
 
 
