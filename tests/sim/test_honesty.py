@@ -17,6 +17,7 @@ from inferometer.measure.points import LastOutcome, points
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
+from inferometer.stats.measurement import CoreUse, HostUse
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply
@@ -56,6 +57,42 @@ def test_fast_start_is_counted_and_named(rig, level_settings):
     assert level.start is None
     assert level.measurement.duration_ns == 10 * NS_PER_S
     assert level.doubt.kind == "faster start"
+
+
+class StarvedHost:
+    """A machine on which this tool waits 4 ms for a core, each time that it needs one."""
+
+    gpu_share = None
+
+    def begin(self):
+        pass
+
+    look = begin
+
+    def end(self):
+        return HostUse(
+            2, 2.0, 0.1, ours=CoreUse(0.05, 0.4, 100), seconds=10.0, crowded_s=10.0, crowded_cores=1.5
+        )
+
+    def ended(self):
+        return ""
+
+
+@pytest.mark.parametrize(
+    "plan", [LoadPoint("concurrency", 1, Closed(1)), LoadPoint("request_rate", 100, Open(Constant(100)))]
+)
+def test_a_starved_client_says_nothing_about_the_server(rig, level_settings, plan):
+    """What it sees change may be its own doing, and so may be requests that wait."""
+
+    def fast(number, sent):
+        return Reply(round((2 if sent < BEGIN_NS + 1.4 * NS_PER_S else 5) * varied(number) * NS_PER_MS))
+
+    instrument = replace(rig(fast, servers=1).instrument, host=StarvedHost())
+    level = measure_level(instrument, level_settings(**TEN_SECONDS), plan)
+    (limit,) = (remark for remark in level.remarks if remark.note is Note.CLIENT_LIMITED)
+    assert "in the run queue for a core 89 % of the time that it needed one, 4.00 ms at a time" in limit.text
+    assert not level.has_remark(Note.OVERLOADED)
+    assert level.doubt.kind == "client-limited"
 
 
 def test_drift_is_named_also_where_the_mean_is_sure(rig, level_settings):
