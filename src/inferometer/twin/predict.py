@@ -124,7 +124,7 @@ def _slower(
 
 
 def _service_error(twin: Twin, model: str) -> float:
-    """How far the fitted service times may be off: what the fit does not explain, and what its runs varied by chance."""
+    """How far fitted service times may be off: what the fit leaves unexplained, and what its runs vary by chance."""
     anchors = [row for row in twin.anchors if row.model == model]
     noise = _usual_noise(anchors).get(THROUGHPUT, 0.0) / math.sqrt(max(len(anchors), 1))
     return math.hypot(twin.errors[model][THROUGHPUT].base, noise)
