@@ -17,6 +17,8 @@ from inferometer.measure.points import LastOutcome, points
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 from inferometer.records.records import COLUMNS, NO_TIMES, from_rows
+from inferometer.report.sentences import verdict_words
+from inferometer.stats.measurement import CoreUse, HostUse
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply
@@ -56,6 +58,42 @@ def test_fast_start_is_counted_and_named(rig, level_settings):
     assert level.start is None
     assert level.measurement.duration_ns == 10 * NS_PER_S
     assert level.doubt.kind == "faster start"
+
+
+class StarvedHost:
+    """A machine on which this tool waits 4 ms for a core, each time that it needs one."""
+
+    gpu_share = None
+
+    def begin(self):
+        pass
+
+    look = begin
+
+    def end(self):
+        return HostUse(
+            2, 2.0, 0.1, ours=CoreUse(0.05, 0.4, 100), seconds=10.0, crowded_s=10.0, crowded_cores=1.5
+        )
+
+    def ended(self):
+        return ""
+
+
+@pytest.mark.parametrize(
+    "plan", [LoadPoint("concurrency", 1, Closed(1)), LoadPoint("request_rate", 100, Open(Constant(100)))]
+)
+def test_a_starved_client_says_nothing_about_the_server(rig, level_settings, plan):
+    """What it sees change may be its own doing, and so may be requests that wait."""
+
+    def fast(number, sent):
+        return Reply(round((2 if sent < BEGIN_NS + 1.4 * NS_PER_S else 5) * varied(number) * NS_PER_MS))
+
+    instrument = replace(rig(fast, servers=1).instrument, host=StarvedHost())
+    level = measure_level(instrument, level_settings(**TEN_SECONDS), plan)
+    (limit,) = (remark for remark in level.remarks if remark.note is Note.CLIENT_LIMITED)
+    assert "in the run queue for a core 89 % of the time that it needed one, 4.00 ms at a time" in limit.text
+    assert not level.has_remark(Note.OVERLOADED)
+    assert level.doubt.kind == "client-limited"
 
 
 def test_drift_is_named_also_where_the_mean_is_sure(rig, level_settings):
@@ -283,3 +321,27 @@ def test_memory_does_not_grow_with_the_requests(rig, level_settings, plan, shape
 
     few, many = 1_000_000, 1_600_000
     assert peak(many) - peak(few) < 16 << 20  # sketches fill until each of their bins has a request
+
+
+@pytest.mark.parametrize("count", [3, 10, 40, 400])
+def test_a_few_requests_are_called_precise_only_where_their_intervals_are_narrow(rig, level_settings, count):
+    """Twenty servers with tails of every kind, each measured by as many requests as the user asked for."""
+    said = set()
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        times_ms = 5 * chance.lognormal(0, chance.uniform(0.01, 1.5), 1000)
+        script = lambda number, sent, times_ms=times_ms: Reply(round(times_ms[number % 1000] * NS_PER_MS))  # noqa: E731
+        settings = level_settings(
+            rule=Precision(0.0, 60 * NS_PER_S), window_ns=None, window_count=count, is_whole=True
+        )
+        level = measure_level(rig(script).instrument, settings, LoadPoint("concurrency", 1, Closed(1, count)))
+        found = level.measurement
+        halves = [
+            found.infer_per_s.relative_half_width,
+            dict(found.latency_intervals)["mean"].relative_half_width,
+        ]
+        is_precise = all(half is not None and half <= 0.2 for half in halves)
+        assert level.has_remark(Note.NOT_PRECISE) <= (not is_precise)
+        assert (verdict_words(level) == "ok") <= is_precise, halves
+        said.add(is_precise)
+    assert said == ({False} if count <= 10 else {True, False})

@@ -654,3 +654,38 @@ def test_the_server_is_looked_for_while_no_request_counts(
     level = measure_level(replace(made.instrument, host=host), level_settings(**more), closed(4, count))
     assert host.sent_before == sent_before
     assert {window.infer_per_s for window in level.windows} == {2000}
+
+
+class SlowEnd:
+    """Watches this machine; a last look at it takes a while."""
+
+    gpu_share = None
+
+    def __init__(self, rig):
+        self.rig = rig
+
+    def begin(self):
+        pass
+
+    look = begin
+
+    def end(self):
+        self.rig.instrument.load.wait(self.rig.clock() + 300 * NS_PER_MS)
+
+    def ended(self):
+        return ""
+
+
+@pytest.mark.parametrize(("ends_load", "is_extra"), [(True, False), (False, True)])
+def test_a_level_that_ends_the_load_sends_nothing_while_it_is_concluded(
+    rig, level_settings, constant, ends_load, is_extra
+):
+    made = rig(constant(2))
+    rule = Precision(0.0, 2 * NS_PER_S)
+    settings = level_settings(rule=rule, window_ns=NS_PER_S, is_timed=True, ends_load=ends_load)
+    level = measure_level(replace(made.instrument, host=SlowEnd(made)), settings, closed(4))
+    measured = level.measurement.request_count
+    assert measured == 4000
+    assert (
+        made.server.number > measured + 8
+    ) == is_extra  # four were in flight when it began and when it ended

@@ -63,9 +63,9 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
 
 def find_code(result: "Result") -> int:
-    """0 where a load meets the SLO, 1 where none does, and another where the lightest load is not decided."""
+    """0 where a load meets the SLO, 1 where none does, and another where the lightest load is undecided."""
     finding = result.finding
     if finding is not None and finding.value > 0:
         return 0
-    is_open = finding is not None and finding.judged and not finding.is_broken_at_once
+    is_open = finding is not None and not (finding.judged and finding.is_broken_at_once)
     return EXIT_INCONCLUSIVE if is_open else NOT_FOUND

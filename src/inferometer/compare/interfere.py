@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 import inferometer
 from inferometer.base.errors import LocalError, UsageError
@@ -273,11 +274,11 @@ class _Session:
     def models(self) -> tuple[SharedModel, ...]:
         """All of them, each with what it contends for."""
         found = [self._model(number) for number in range(len(self.setups))]
-        use, work = _use(self.together.hosts), more_work(found, _use(self.together.hosts))
+        seen = evidence(found, _use(self.together.hosts))
         rows = []
         for row in found:
-            seen = Evidence(use, work, sum(other.url == row.url for other in found) > 1)
-            resource, reason = contention(row, seen)
+            is_shared = sum(other.url == row.url for other in found) > 1
+            resource, reason = contention(row, replace(seen, shares_server=is_shared))
             rows.append(replace(row, contends_for=resource, reason=reason))
         return tuple(rows)
 
@@ -350,25 +351,54 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
     )
 
 
-def more_work(models: Sequence[SharedModel], use: SharedUse | None) -> float | None:
-    """Cores that the servers used together beyond what the same requests cost alone; None where it cannot be seen."""
-    if use is None or use.server_cores is None:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen while all models were loaded together, beside the figures of one of them.
+
+    The excesses are cores beyond what the same requests took while each model was alone; None where that is unknown.
+    """
+
+    use: SharedUse | None
+    more_work: float | None = None  # that the servers used
+    more_waiting: float | None = None  # that the servers waited for
+    more_client_waiting: float | None = None  # that this tool waited for
+    shares_server: bool = True  # another model is at the same address
+    extra: float = 0.0  # requests in flight, of all models, beyond those that the same throughput takes alone
+
+
+def evidence(models: Sequence[SharedModel], use: SharedUse | None) -> Evidence:
+    """What the turns with all models loaded show about all of them."""
+    return Evidence(
+        use,
+        more_work=_excess(models, use, "server_cores"),
+        more_waiting=_excess(models, use, "waiting"),
+        more_client_waiting=_excess(models, use, "client_waiting"),
+        extra=sum(max(0.0, _extra(row)) for row in models),
+    )
+
+
+def _excess(
+    models: Sequence[SharedModel],
+    use: SharedUse | None,
+    name: Literal["server_cores", "waiting", "client_waiting"],
+) -> float | None:
+    """Cores beyond what the same requests took alone: other programs make a model wait then as well."""
+    seen: float | None = None if use is None else getattr(use, name)
+    if seen is None:
         return None
     expected = 0.0
     for row in models:
-        if row.use is None or row.use.server_cores is None or not row.alone.infer_per_s.value:
+        alone: float | None = None if row.use is None else getattr(row.use, name)
+        if alone is None or not row.alone.infer_per_s.value:
             return None
-        expected += row.use.server_cores * row.together.infer_per_s.value / row.alone.infer_per_s.value
-    return use.server_cores - expected
+        expected += alone * row.together.infer_per_s.value / row.alone.infer_per_s.value
+    return seen - expected
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was seen while all models were loaded together, beside the figures of one of them."""
-
-    use: SharedUse | None
-    more_work: float | None = None  # cores that the servers used beyond what the same requests cost alone
-    shares_server: bool = True  # another model is at the same address
+def _extra(found: SharedModel) -> float:
+    """Requests of a model in flight longer than alone, on average (Little's law): comparable with waits for cores."""
+    slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
+    return slower_ns * found.together.infer_per_s.value / found.together.batch / NS_PER_S
 
 
 def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
@@ -383,8 +413,6 @@ def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
     slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
     if slower_ns <= 0:
         return UNKNOWN, "requests take no longer on average"
-    # Requests in flight longer than alone, on average (Little's law): comparable with cores that were waited for.
-    extra = slower_ns * found.together.infer_per_s.value / found.together.batch / NS_PER_S
     words = f"{time_words(slower_ns)} more per request"
     alone, together = found.server_alone, found.server_together
     largest = ""
@@ -395,7 +423,7 @@ def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
         words = f"of {words} {_part_words(largest, parts[largest])}"
         if largest == "queue" and queue_ns >= MOST * slower_ns and compute_ns < queue_ns / 2:
             return QUEUE, f"{words}: requests wait for a free instance while each takes as long as before"
-    resource, reason = _by_machine(found.use, seen, extra)
+    resource, reason = _by_machine(replace(seen, extra=max(seen.extra, _extra(found))))
     if resource != UNKNOWN:
         return resource, f"{words}; {reason}"
     if largest == "rest" and seen.shares_server:
@@ -414,8 +442,8 @@ def _part_words(part: str, ns: int) -> str:
     return f"{time_words(max(ns, 0))} {names[part]}"
 
 
-def _by_machine(alone: SharedUse | None, seen: Evidence, extra: float) -> tuple[str, str]:
-    """What the models ran out of on this machine; `extra` is how many more requests are in flight for it."""
+def _by_machine(seen: Evidence) -> tuple[str, str]:
+    """What the models ran out of on this machine."""
     together = seen.use
     if together is None:
         return UNKNOWN, ""
@@ -426,13 +454,11 @@ def _by_machine(alone: SharedUse | None, seen: Evidence, extra: float) -> tuple[
                 f"the GPU's memory was busy for {share(together.gpu_memory_share or 0.0)} of the time",
             )
         return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
-    least = max(WAITING, MOST * extra)
-    ours = together.client_waiting - (0.0 if alone is None else alone.client_waiting)
-    if ours >= least:
-        return CLIENT, f"this tool waited for {quantity(ours)} cores more than alone"
-    waited = together.waiting - (0.0 if alone is None else alone.waiting)
-    if waited >= least:
-        return CORES, f"models waited for {quantity(waited)} cores more than alone"
+    least = max(WAITING, MOST * seen.extra)
+    if seen.more_client_waiting is not None and seen.more_client_waiting >= least:
+        return CLIENT, f"this tool waited for {quantity(seen.more_client_waiting)} cores more than alone"
+    if seen.more_waiting is not None and seen.more_waiting >= least:
+        return CORES, f"models waited for {quantity(seen.more_waiting)} cores more than alone"
     is_full = together.busy >= FULL * together.cores
     if is_full and (together.server_cores or 0.0) >= MOST * together.busy:
         busy, cores = quantity(together.server_cores or 0.0), together.cores

@@ -503,11 +503,14 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     if found is None or not found.request_count:
         return None
     counted = raw.figures[0 if raw.cold is None else raw.cold.number :]
-    started = fast_start(counted) if raw.settings.finds_warm_up else None
+    capped, ours = is_capped(raw.settings, raw.point.plan), None if raw.host is None else raw.host.ours
+    # What a client that is the limit sees change may be its own doing.
+    is_seen = raw.settings.finds_warm_up and client_limit(found, is_capped=capped, ours=ours) is None
+    started = fast_start(counted) if is_seen else None
     if started is not None:
         return started
     if not _is_unsure(raw):
-        return moving_figure(counted) if raw.settings.finds_warm_up else None
+        return moving_figure(counted) if is_seen else None
     rule, chosen = raw.settings.rule, raw.settings.percentile
     evidence = DoubtEvidence(
         windows=counted,
@@ -516,6 +519,7 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
         latency=dict(found.latency_intervals)["mean" if chosen is None else f"p{chosen}"],
         slow_ends_us=slow_ends(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
-        is_capped=is_capped(raw.settings, raw.point.plan),
+        is_capped=capped,
+        ours=ours,
     )
     return explain(evidence)

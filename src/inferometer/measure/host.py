@@ -30,6 +30,7 @@ class Used(NamedTuple):
     core_s: float = 0.0
     wait_s: float = 0.0
     model: str | None = None
+    runs: int = 0  # times that one of its threads was given a core
 
 
 class ProcessTable:
@@ -49,10 +50,11 @@ class ProcessTable:
 
     def used(self, pids: Iterable[int]) -> dict[int, Used]:
         """Without those that ended."""
-        return {
-            pid: Used(row.core_s, _waited_s(pid), maybe_stub(command_line(pid)))
-            for pid, row in self.cores(pids).items()
-        }
+        found = dict[int, Used]()
+        for pid, row in self.cores(pids).items():
+            wait_s, runs = _scheduled(pid)
+            found[pid] = Used(row.core_s, wait_s, maybe_stub(command_line(pid)), runs)
+        return found
 
     def cores(self, pids: Iterable[int]) -> dict[int, Used]:
         """The same without waits and models: a server has hundreds of threads, and each has a file of its own."""
@@ -60,17 +62,18 @@ class ProcessTable:
         return {process.pid: Used(process.core_s) for process in processes}
 
 
-def _waited_s(pid: int) -> float:
-    """Time its threads were ready and had no core; 0 where the kernel does not tell."""
-    total_ns = 0
+def _scheduled(pid: int) -> tuple[float, int]:
+    """Seconds that its threads waited for a core, and how often one was given to them; zeros if the kernel hides it."""
+    total_ns = runs = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with (
                 contextlib.suppress(OSError, IndexError, ValueError),
                 open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file,
             ):
-                total_ns += int(file.read().split()[1])
-    return total_ns / NS_PER_S
+                _, waited_ns, times = map(int, file.read().split())
+                total_ns, runs = total_ns + waited_ns, runs + times
+    return total_ns / NS_PER_S, runs
 
 
 def maybe_stub(words: list[str]) -> str | None:
@@ -160,7 +163,9 @@ class _Look(NamedTuple):
             if now is not None:
                 then = before.used.get(pid, Used())
                 total += CoreUse(
-                    (now.core_s - then.core_s) / elapsed_s, (now.wait_s - then.wait_s) / elapsed_s
+                    (now.core_s - then.core_s) / elapsed_s,
+                    (now.wait_s - then.wait_s) / elapsed_s,
+                    (now.runs - then.runs) / elapsed_s,
                 )
         return total
 
@@ -319,6 +324,7 @@ def together(uses: Iterable[HostUse | None]) -> HostUse | None:
         ours=CoreUse(
             sum(use.ours.cores * use.seconds for use in known) / seconds,
             sum(use.ours.waiting * use.seconds for use in known) / seconds,
+            sum(use.ours.runs * use.seconds for use in known) / seconds,
         ),
         is_local=known[0].is_local,
         server_cores=known[0].server_cores,

@@ -65,6 +65,7 @@ class LevelSettings:
     follows_work: bool = (
         False  # throughput by work done, which requests in flight are asked for at window ends
     )
+    ends_load: bool = False  # nothing follows it, so nothing is sent while it is being concluded
     ramp: Ramp | None = None  # of a closed load without a count; None starts all users at once
 
 

@@ -1,6 +1,6 @@
 """One level of load: warm it up, measure its windows until the rule is content, and draw the conclusion."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from inferometer.base import status
@@ -74,6 +74,9 @@ def measure_level_windows(
         clients.start(run.start_ns)
     with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
+        if settings.ends_load:
+            with suppress(LocalError):  # a lost worker is reported when the load is stopped
+                instrument.load.apply(Closed(0))
     raw = run.raw(decision)
     if clients is not None:
         found = clients.end(

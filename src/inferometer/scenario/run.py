@@ -14,7 +14,6 @@ from inferometer.base.errors import LocalError, PeerError, UsageError
 from inferometer.base.notes import Note, Remark
 from inferometer.base.secrets import redacted_document
 from inferometer.base.threads import users_environment
-from inferometer.load.plan import Closed
 from inferometer.measure.groups import class_level_settings, group_instrument, start_groups
 from inferometer.measure.instrument import Instrument
 from inferometer.measure.level import measure_level, warm_up
@@ -157,10 +156,6 @@ def run_scenario(setup: ScenarioSetup, watcher: Watcher) -> Iterator[Result]:
             for phase in setup.phases:
                 commands.start(phase)
                 level = _measured(setup, instrument, phase)
-                if (
-                    phase is setup.phases[-1]
-                ):  # before anything is written: no request is sent that nobody counts
-                    load.apply(Closed(0))
                 if level is not None:
                     result = replace(result, levels=(*result.levels, level))
                     yield result
@@ -187,6 +182,7 @@ def _measured(setup: ScenarioSetup, instrument: Instrument, phase: PlannedPhase)
         return None
     names = [row.name for row in setup.classes]
     settings = class_level_settings(setup.setups, names, phase.length_ns)
+    settings = replace(settings, ends_load=phase is setup.phases[-1])
     return measure_level(instrument, settings, phase.point)
 
 

@@ -20,8 +20,8 @@ MEAN = "mean latency"
 TOKENS = "tokens/s"
 BUSY = 0.9  # share of a core above which a worker is taken for the limit
 RUN_QUEUE_SHARE = 0.3  # of the time in which this tool was ready to run, that it waited for a core
-RUN_QUEUE_FELT = 0.2  # of the median latency that may be such waits
-RUN_QUEUE_NS = NS_PER_MS // 10  # such waits per request that no latency shows
+RUN_QUEUE_FELT = 0.1  # of the median latency that may be such a wait
+RUN_QUEUE_NS = NS_PER_MS // 10  # the longest such wait that is never called a limit
 STARVED = 0.3  # cores that streams needed and did not get
 LATE_SHARE = 0.1  # of the median latency, or time to the first response, that may be our own lateness
 SLOW = 5  # times the median: a request that met a stall
@@ -52,6 +52,7 @@ class DoubtEvidence:
     slow_ends_us: NDArray[np.int64]  # of requests that took long, see `slow_ends`
     precision: float | None  # asked for; None with the classic rule
     is_capped: bool  # by rate, with a limit of outstanding requests
+    ours: CoreUse | None = None  # of this machine's cores, by this tool
 
 
 def explain(evidence: DoubtEvidence) -> Doubt:
@@ -78,7 +79,7 @@ def _rate(evidence: DoubtEvidence) -> Estimate:
 
 def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     found = evidence.found
-    limit = client_limit(found, is_capped=evidence.is_capped)
+    limit = client_limit(found, is_capped=evidence.is_capped, ours=evidence.ours)
     if limit is not None:
         return "client-limited", limit
     moving = moving_figure(evidence.windows)
@@ -166,21 +167,19 @@ def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse |
 def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
     """How long this tool was ready to run and had no core, where that is a part of the latencies; None where it is not.
 
-    A reply that lies in the socket while its reader waits counts as latency. Waits are those of all our threads, so
-    they are held against the requests in flight (Little's law), and against what the tool would have used in all.
+    A reply lies in the socket until its reader has a core, and that counts as latency. One wait delays every reply
+    that comes in meanwhile, so it is the mean wait, not the waits per request, that latencies contain.
     """
-    if ours is None or ours.waiting <= 0 or not found.request_count:
+    if ours is None or ours.waiting <= 0 or ours.runs <= 0 or not found.request_count:
         return None
-    per_s = found.ended_count * NS_PER_S / max(found.duration_ns, 1)
-    each_ns = ours.waiting / per_s * NS_PER_S
-    median_ns = found.latency.percentile_ns(50)
+    each_ns = ours.waiting / ours.runs * NS_PER_S
     part = ours.waiting / (ours.cores + ours.waiting)
-    is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * median_ns)
+    is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * found.latency.percentile_ns(50))
     # By rate a backlog makes latencies long, so that waits seem short beside them.
     is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers
     if part < RUN_QUEUE_SHARE or not (is_felt or is_behind):
         return None
-    return f"{share(part)} of the time that it needed one ({duration(each_ns)} per request)"
+    return f"{share(part)} of the time that it needed one, {duration(each_ns)} at a time"
 
 
 def slow_ends(ends: Groups, median_ns: int) -> NDArray[np.int64]:

@@ -89,9 +89,10 @@ class CoreUse:
 
     cores: float = 0.0
     waiting: float = 0.0
+    runs: float = 0.0  # times per second that one of its threads was given a core; 0 where that is not known
 
     def __add__(self, other: "CoreUse") -> "CoreUse":
-        return CoreUse(self.cores + other.cores, self.waiting + other.waiting)
+        return CoreUse(self.cores + other.cores, self.waiting + other.waiting, self.runs + other.runs)
 
 
 CROWDED = 0.3  # of all cores, kept busy by others

@@ -1,20 +1,24 @@
 """What a twin says of a load. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import NormalDist
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest as nearest_name
 from inferometer.diagnose.pipeline import Cores, Pipeline, with_station
 from inferometer.twin.errors import Guess, band, nearest, spot
 from inferometer.twin.sharing import is_short, sharing
-from inferometer.twin.simulate import MeasuredAs, PartPlan, simulate
+from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import (
     BATCHING,
     COMMAND,
+    CONFIDENCE,
     DELAY_US,
     FIGURES,
     INSTANCES,
+    LATENCIES,
     MAX_BATCH,
     THROUGHPUT,
     Anchor,
@@ -29,6 +33,7 @@ from inferometer.twin.twin import (
 
 _US_PER_S = 1_000_000
 _FEWEST = 400  # requests of a load that is predicted: what a p99 needs
+_SURE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # standard deviations in an interval
 _LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
 
 
@@ -52,8 +57,9 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
         for part, row in zip(load.parts, simulated, strict=True)
     ]
     shared = sharing(plans, simulated, measured)
+    slower = _slower(twin, plans, simulated, measured)
     found = []
-    for part, row, own, beside in zip(load.parts, simulated, flying, shared, strict=True):
+    for part, row, own, beside, by_service in zip(load.parts, simulated, flying, shared, slower, strict=True):
         place = spot(load, part.model, own, sum(flying) - own)
         mine = [anchor for anchor in twin.anchors if anchor.model == part.model]
         noise = _usual_noise(mine)
@@ -64,7 +70,7 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
                     value,
                     max(row.chance[name], noise.get(name, 0.0)),
                     row.is_overloaded,
-                    beside.unsure.get(name, 0.0),
+                    math.hypot(beside.unsure.get(name, 0.0), by_service.get(name, 0.0)),
                 ),
                 place,
                 twin.anchors,
@@ -85,6 +91,43 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
             )
         )
     return tuple(found)
+
+
+def _slower(
+    twin: Twin, plans: Sequence[PartPlan], simulated: Sequence[SimulatedFigures], measured: MeasuredAs
+) -> list[Mapping[str, float]]:
+    """By how much latencies of each part differ where service takes as much longer as its fit may be off; logarithms.
+
+    By rate the wait grows with 1 / (1 - utilisation), so near saturation a small error of the service time is a large
+    one of the latency. Service that takes 2 % longer is the same as requests that come 2 % sooner, in other units.
+    """
+    if all(plan.load.mode == "concurrency" for plan in plans):
+        return [{} for _ in plans]
+    longer = 1 + max(_service_error(twin, plan.load.model) for plan in plans) * _SURE
+    sooner = [
+        replace(plan, load=replace(plan.load, value=plan.load.value * longer))
+        if plan.load.mode == "request_rate"
+        else plan
+        for plan in plans
+    ]
+    shorter = replace(measured, seconds=measured.seconds / longer, skipped_s=measured.skipped_s / longer)
+    return [
+        {
+            name: abs(math.log(late.figures[name] * longer / row.figures[name]))
+            for name in LATENCIES
+            if row.figures.get(name) and late.figures.get(name)
+        }
+        if plan.load.mode == "request_rate"
+        else {}
+        for plan, row, late in zip(plans, simulated, simulate(sooner, shorter), strict=True)
+    ]
+
+
+def _service_error(twin: Twin, model: str) -> float:
+    """How far fitted service times may be off: what the fit leaves unexplained, and what its runs vary by chance."""
+    anchors = [row for row in twin.anchors if row.model == model]
+    noise = _usual_noise(anchors).get(THROUGHPUT, 0.0) / math.sqrt(max(len(anchors), 1))
+    return math.hypot(twin.errors[model][THROUGHPUT].base, noise)
 
 
 def _usual_noise(anchors: Sequence[Anchor]) -> Mapping[str, float]:

@@ -77,7 +77,9 @@ def simulate(
         count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
         traffic = _all_traffic(plans, cut, [seed or 0] * len(plans))
         repeats = [_blocks(traffic, cut, number, is_even) for number in range(2)]
-        if not all(_is_sure([one[place][0] for one in repeats]) for place in range(len(plans))):
+        # By rate a queue comes and goes: two runs may agree by chance.
+        is_open = any(plan.load.mode == "request_rate" for plan in plans)
+        if is_open or not all(_is_sure([one[place][0] for one in repeats]) for place in range(len(plans))):
             repeats += [_blocks(traffic, cut, number, is_even) for number in range(2, count)]
         return [
             _figures(plan, _Blocks([one[place][0] for one in repeats], cut, traffic[place]), seconds)
@@ -195,7 +197,7 @@ def _figures(plan: PartPlan, blocks: _Blocks, seconds: float) -> SimulatedFigure
         figures,
         {name: value * shrink for name, value in chance.items()},
         per_s * mean_s,
-        plan.load.mode != "concurrency" and _is_behind(blocks, per_s),
+        plan.load.mode != "concurrency" and _is_behind(blocks, per_s, is_random=_is_random(plan.load)),
     )
 
 
@@ -203,11 +205,14 @@ def _is_sure(runs: Sequence[Sequence[EndedRequest]]) -> bool:
     return all(runs) and _deviation([_named(run)["p99"] for run in runs]) < _SURE
 
 
-def _is_behind(blocks: _Blocks, per_s: float) -> bool:
+def _is_behind(blocks: _Blocks, per_s: float, *, is_random: bool) -> bool:
     """Whether more is due than is answered, so that the queue grows as long as it goes on."""
-    if per_s > _BEHIND * blocks.due_per_s:
-        return False
     latencies = [row.latency_s for row in blocks.in_a_row()]
+    missing = 1 - _BEHIND
+    if is_random and latencies:  # both arrivals and service times vary by chance
+        missing = max(missing, 2 * math.sqrt(2 / len(latencies)))
+    if per_s > (1 - missing) * blocks.due_per_s:
+        return False
     third = max(1, len(latencies) // 3)
     return sum(latencies[-third:]) > _GROWING * sum(latencies[:third])
 

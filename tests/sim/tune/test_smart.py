@@ -58,6 +58,20 @@ def test_a_quarter_of_the_time_gives_most_of_the_answer(loading):
     assert quarter - 0.05 <= half <= whole + 0.05, rows
 
 
+@pytest.mark.sampled
+def test_where_a_load_takes_twelve_seconds_a_minute_gives_most_of_what_three_do():
+    """There is time for two or three configurations: those with the largest expected gain are measured well."""
+
+    def found(seed, budget_s):
+        landscape, scope = Landscape.varied(seed), scope_of(seed, budget_s=budget_s)
+        trials, names, _ = search(scope, SimulatedTrials(landscape, seed, loading=12.0))
+        leader = rank(scope.goals, trials)[0]
+        return landscape.truth(names.known[leader.name], leader.best.load)[0]
+
+    shares = [found(seed, 60.0) / found(seed, 180.0) for seed in range(sample(3, 20))]
+    assert min(shares) > 0.85, shares
+
+
 def test_no_load_far_beyond_the_knee_is_tried_and_costs_are_learned():
     scope = scope_of(5, bounds=SearchBounds())
     landscape = Landscape.drawn(5)

@@ -118,3 +118,30 @@ def test_a_rate_that_is_kept_up_with_is_the_throughput(twin: Twin, rate: float) 
     assert found.low < rate <= found.high < 1.2 * rate
     alone = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", 0.01),)))[0].bands["p99"].value
     assert row.bands["p99"].value == pytest.approx(alone, rel=0.4)
+
+
+FOUR = KnownServer("four", (KnownStep("four_model", exponential(40), 4),))
+FOUR_PER_S = 100.0
+
+
+@pytest.fixture(scope="module")
+def four() -> Twin:
+    return fit_twin([FOUR.measured([in_flight(number) for number in FITTED], SECONDS)])
+
+
+def test_near_saturation_a_small_error_of_the_service_time_is_a_large_one_of_the_wait(four: Twin) -> None:
+    """By rate; the same service times at half of the load have hardly any wait."""
+    parts = [LoadPart("four", "request_rate", FOUR_PER_S * busy, "poisson") for busy in (0.5, 0.9)]
+    rows = [forecast(four, TwinLoad((part,)))[0] for part in parts]
+    assert not any(row.is_overloaded for row in rows)
+    light, heavy = (row.bands["p99"] for row in rows)
+    assert heavy.high / heavy.value > 1.15 * light.high / light.value
+
+
+@pytest.mark.sampled
+def test_random_arrivals_at_ninety_percent_are_inside_their_intervals(four: Twin) -> None:
+    """M/M/4, each measured with other arrivals: the intervals are 90 % ones."""
+    point = by_rate(0.9 * FOUR_PER_S, is_random=True)
+    seeds = range(100, sample(104, 130))
+    rows = [row for seed in seeds for row in checked_result(four, FOUR.measured([point], SECONDS, seed=seed))]
+    assert sum(bool(row.is_covered("p99")) for row in rows) >= sample(0.7, 0.87) * len(rows)

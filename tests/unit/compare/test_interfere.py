@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from inferometer.base.errors import UsageError
-from inferometer.compare.interfere import Evidence, InterfereRequest, check_interfere, contention, more_work
+from inferometer.compare.interfere import Evidence, InterfereRequest, check_interfere, contention, evidence
 from inferometer.compare.interference import (
     BANDWIDTH,
     CLIENT,
@@ -49,11 +49,15 @@ def shared(alone, together, *, slower_ns=2_000_000):
     )
 
 
-def seen(*, more_work=0.0, shares_server=True, **use):
-    return Evidence(replace(IDLE, **use), more_work, shares_server)
-
-
 COMPUTE = shared((0, 5e6), (0, 7e6))
+
+
+def seen(*, more_work=0.0, shares_server=True, **use):
+    return replace(
+        evidence([COMPUTE], replace(IDLE, **use)), more_work=more_work, shares_server=shares_server
+    )
+
+
 FULL = {"busy": 7.9, "server_cores": 7.0}
 CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
 
@@ -84,27 +88,67 @@ def test_what_they_contend_for(found, evidence, resource, words):
     assert words in reason
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_planted_lock_is_never_a_resource(seed):
-    """Two servers that sleep in turns under one lock, on a machine that other programs keep more or less busy."""
-    chance = random.Random(seed)
-    cores = chance.choice((2, 4, 16, 64))
-    others = chance.uniform(0, cores)
-    each = chance.uniform(0.01, 0.1)  # cores that a server uses
-    slower_ns = chance.randint(5, 80) * 1_000_000
-    alone = SharedUse(cores, others + each, each, chance.uniform(0, 0.02), others=others)
-    use = SharedUse(cores, others + 2 * each, 2 * each, chance.uniform(0, 0.05), others=others)
-    locked = shared((0, 5e6), (0, 5e6), slower_ns=slower_ns)
-    rate = Estimate(chance.uniform(0.6, 1.0) * 1e9 / (10_000_000 + slower_ns))
-    locked = replace(
-        locked,
-        use=alone,
-        together=replace(locked.together, infer_per_s=rate),
+def pair(chance, cores, *, each, alone_wait_ms, together_wait_ms, slower_ms, others):
+    """Two servers with one request in flight each, whose processes wait so long for a core for each request."""
+
+    def waiting(per_s, wait_ms):
+        return per_s * wait_ms / 1000 * chance.uniform(0.85, 1.15)
+
+    service_ms = chance.uniform(10, 60)
+    alone_per_s = 1000 / (service_ms + alone_wait_ms)
+    together_per_s = 1000 / (service_ms + alone_wait_ms + slower_ms)
+    found = shared((0, 5e6), (0, 5e6), slower_ns=round(slower_ms * 1e6))
+    found = replace(
+        found,
+        use=SharedUse(cores, others + each, each, waiting(alone_per_s, alone_wait_ms), others=others),
+        alone=replace(found.alone, infer_per_s=Estimate(alone_per_s), batch=1),
+        together=replace(found.together, infer_per_s=Estimate(together_per_s)),
         server_alone=None,
         server_together=None,
     )
-    resource, _ = contention(locked, Evidence(use, chance.uniform(-0.05, 0.05), shares_server=False))
-    assert resource in (HIDDEN, UNKNOWN)
+    used = 2 * each * together_per_s / alone_per_s
+    use = SharedUse(cores, others + used, used, waiting(2 * together_per_s, together_wait_ms), others=others)
+    return found, replace(evidence([found, found], use), shares_server=False)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_planted_lock_is_never_a_resource(seed):
+    """Two servers that sleep in turns under one lock while other programs keep the cores busy.
+
+    For each request they wait for a core, alone as well as together."""
+    chance = random.Random(seed)
+    cores = chance.choice((2, 4, 16, 64))
+    wait_ms = chance.uniform(0, 15)
+    found, seen = pair(
+        chance,
+        cores,
+        each=chance.uniform(0.01, 0.1),
+        alone_wait_ms=wait_ms,
+        together_wait_ms=wait_ms,
+        slower_ms=chance.uniform(8, 60),
+        others=chance.uniform(0.8, 1) * cores,
+    )
+    resource, reason = contention(found, seen)
+    assert resource == HIDDEN
+    assert "a lock or a queue" in reason
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_planted_contention_for_cores_is_named(seed):
+    """The models wait for cores only when both are loaded."""
+    chance = random.Random(seed)
+    slower_ms = chance.uniform(8, 60)
+    found, seen = pair(
+        chance,
+        2,
+        each=chance.uniform(0.5, 0.9),
+        alone_wait_ms=0.1,
+        together_wait_ms=slower_ms,
+        slower_ms=slower_ms,
+        others=0.1,
+    )
+    resource, _ = contention(found, seen)
+    assert resource == CORES
 
 
 def test_a_machine_that_others_keep_busy_is_named():
@@ -116,8 +160,8 @@ def test_a_machine_that_others_keep_busy_is_named():
 
 def test_more_work_is_beyond_what_the_same_requests_cost_alone():
     rows = [replace(SLOWED, together=SLOWED.alone, use=replace(IDLE, server_cores=1.0))] * 2
-    assert more_work(rows, replace(IDLE, server_cores=2.6)) == pytest.approx(0.6)
-    assert more_work(rows, replace(IDLE, server_cores=None)) is None
+    assert evidence(rows, replace(IDLE, server_cores=2.6)).more_work == pytest.approx(0.6)
+    assert evidence(rows, replace(IDLE, server_cores=None)).more_work is None
 
 
 def request(**given):

@@ -117,6 +117,15 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
 
 
+def test_waits_for_a_core_are_counted_with_the_number_of_them():
+    """A thread that sleeps is given a core when it wakes up."""
+    before = ProcessTable().used((os.getpid(),))[os.getpid()]
+    time.sleep(0.001)
+    after = ProcessTable().used((os.getpid(),))[os.getpid()]
+    assert after.runs > before.runs
+    assert after.wait_s >= before.wait_s
+
+
 def test_a_server_that_is_kept_to_other_cores_than_ours_is_watched_there_too():
     ours = frozenset(os.sched_getaffinity(0))
     machine = Machine(allowed=frozenset({4000, 4001}))

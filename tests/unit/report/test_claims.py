@@ -1,8 +1,10 @@
 """No command claims more than its interval supports, and each exits as docs/exit-codes.md says."""
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from inferometer.compare.comparison import SLOWER, Comparison, Contrast, Differe
 from inferometer.compare.differences import difference_verdict, overall
 from inferometer.compare.gates import judge, parse_gates
 from inferometer.compare.regression import RunsToJudge, judged
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.document import Tone
 from inferometer.report.documents.speed import verdict
 from inferometer.report.documents.tuning import tuning_document
@@ -23,9 +26,9 @@ from inferometer.stats.history import FigureHistory
 from inferometer.stats.measurement import Estimate, PromiseOutcome
 from inferometer.stats.result import Finding, JudgedLoad
 from inferometer.stats.trend import TrendPoint
-from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, rule
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.tune.study import recommend
-from tests.support.reports import sample_interference, sample_result, sample_study
+from tests.support.reports import sample_diagnosis, sample_interference, sample_result, sample_study
 
 DOCS = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
@@ -152,6 +155,63 @@ def test_tune(percent, is_repeated):
     expected = rule(percent, matters=10.0).ruling
     assert found.ruling == (INCONCLUSIVE if expected == SHOWN and not is_repeated else expected)
     assert ruling_code(found.ruling) == CODES["tune"][found.ruling]
+
+
+@settings(max_examples=100, deadline=None)
+@given(PERCENTS, st.booleans())
+def test_the_sentence_of_a_study(percent, is_repeated):
+    study = sample_study()
+    found = replace(recommend(study), gain=percent, is_repeated=is_repeated)
+    with patch("inferometer.report.documents.tuning.recommend", return_value=found):
+        made = tuning_document(study)
+    assert (made.tone is Tone.GOOD) == (found.ruling == SHOWN)
+    assert (made.tone is Tone.WARNING) == (found.ruling == INCONCLUSIVE)
+    assert made.verdict.startswith("No gain that matters") == (found.ruling == NOT_SHOWN)
+    assert ("Run it with" in made.verdict) <= (percent.low is not None and percent.low > 0)
+    assert is_repeated or found.ruling != INCONCLUSIVE or re.search("Inconclusive|one run", made.verdict)
+    assert not is_too_wide(percent) or not ABSURD.search(made.verdict)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(PERCENTS, st.none()))
+def test_diagnose(percent):
+    with patch.object(Diagnosis, "measured_gain", property(lambda _: percent)):
+        found = sample_diagnosis()
+        made = document(found)
+        assert found.best is not None
+        assert found.ruling == (INCONCLUSIVE if percent is None else rule(percent, matters=10.0).ruling)
+    assert ruling_code(found.ruling) in CODES["diagnose --apply"].values()
+    assert ("brought it from" in made.verdict) == (made.tone is Tone.GOOD)
+    assert ("inconclusive" in made.verdict) == (made.tone is Tone.WARNING)
+    if "brought it from" in made.verdict:
+        assert percent.low > 0
+    if "no gain that matters" in made.verdict:
+        assert percent.high < 10
+    assert percent is None or not is_too_wide(percent) or not ABSURD.search(made.verdict)
+
+
+JUDGED = st.lists(
+    st.tuples(st.integers(1, 9), st.sampled_from(("kept", "broken", "undecided"))),
+    unique_by=lambda row: row[0],
+    max_size=5,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(JUDGED)
+def test_find_claims_only_what_loads_showed(judged):
+    rows = tuple(JudgedLoad(float(load), verdict) for load, verdict in sorted(judged))
+    kept = [row.load for row in itertools.takewhile(lambda row: row.verdict != "broken", rows)]
+    value = max((row.load for row in rows if row.verdict == "kept" and row.load in kept), default=0.0)
+    finding = Finding("p99<5ms", "request_rate", value, value, None, "p99", 0.0, 0.95, rows)
+    found = replace(sample_result(), finding=finding)
+    verdict = document(found).verdict
+    lightest = rows[0].verdict if rows else "undecided"
+    ruling = SHOWN if value else NOT_SHOWN if lightest == "broken" else INCONCLUSIVE
+    assert find_code(found) == CODES["find"][ruling]
+    assert ("up to" in verdict.partition(";")[0]) <= (ruling == SHOWN)
+    assert ("is not kept at any load" in verdict) == (ruling == NOT_SHOWN)
+    assert ("could not be decided" in verdict) == (ruling == INCONCLUSIVE)
 
 
 def test_tune_recommends_nothing_that_it_did_not_show(monkeypatch):

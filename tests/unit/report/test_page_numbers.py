@@ -10,6 +10,8 @@ import pytest
 from inferometer.report.format import duration, quantity
 from inferometer.report.saved import to_html
 from tests.support import reports
+from tests.support.capacity_plans import sample_capacity
+from tests.support.twins import sample_twin
 
 TIME = re.compile(r"(?<![\w.,±<≤])(\d[\d,]*(?:\.\d+)?) (ns|µs|ms)(?!\w)")
 NAMED_TIME = re.compile(r"(?<=p50 |p90 |p95 |p99 |avg )(\d[\d,]*(?:\.\d+)?) (ns|µs|ms)(?!\w)")
@@ -31,6 +33,17 @@ def numbers(value: object) -> Iterator[float]:
         yield float(value)
 
 
+def texts(value: object) -> Iterator[str]:
+    """Every text of an answer: sentences are kept with the figures that they name."""
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from texts(part)
+
+
 def shown(page: str) -> str:
     body = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
     text = re.sub(r"<[^>]+>", "|", body.replace("<title>", " ").replace("</title>", " "))
@@ -46,6 +59,10 @@ SAMPLES = {
     "search": (reports.sample_search, NAMED_TIME),
     "text": (reports.sample_text, NAMED_TIME),
     "scenario": (reports.sample_scenario, NAMED_TIME),
+    "tuning": (reports.sample_study, NAMED_TIME),
+    "diagnosis": (reports.sample_diagnosis, NAMED_TIME),
+    "twin": (sample_twin, TIME),
+    "capacity": (sample_capacity, TIME),
 }
 
 
@@ -55,8 +72,10 @@ def test_every_figure_of_a_page_is_in_its_answer(kind):
     answer = make()
     text = shown(to_html(answer))
     known = set(numbers(answer))
-    rates = {quantity(value) for value in known}
+    said = " ".join(texts(answer))
+    rates = {quantity(value) for value in known} | set(RATE.findall(said))
     times = {duration(value * scale) for value in known for scale in (1, 1e3, 1e6, 1e9) if 0 <= value < 1e13}
+    times |= {" ".join(row) for row in TIME.findall(said)}
     strange = [f"{n} infer/s" for n in RATE.findall(text) if n not in rates]
     strange += [f"{n} {unit}" for n, unit in time.findall(text) if f"{n} {unit}" not in times]
     assert RATE.search(text) or time.search(text) or kind == "gate"

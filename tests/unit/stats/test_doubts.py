@@ -186,11 +186,13 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
 @pytest.mark.parametrize(
     ("latency_ms", "ours", "lag_ms", "is_limited"),
     [
-        (18.9, CoreUse(0.02, 0.08), 0, True),  # 8 ms of each: 10 ms is true
-        (18.9, CoreUse(0.02, 0.001), 0, False),
-        (18.9, CoreUse(0.9, 0.1), 0, False),  # busy, not starved
-        (500, CoreUse(0.3, 0.65), 0.5, True),  # by rate, with a backlog
-        (500, CoreUse(0.3, 0.65), 0, False),  # each request waits for a reply that is far off
+        (18.9, CoreUse(0.02, 0.08, 10), 0, True),  # 8 ms of each: 10 ms is true
+        (14.3, CoreUse(0.02, 0.08, 20), 0, True),  # 4 ms, for several replies at a time
+        (10.1, CoreUse(0.02, 0.08, 800), 0, False),  # 0.1 ms
+        (18.9, CoreUse(0.9, 0.1, 10), 0, False),  # busy, not starved
+        (500, CoreUse(0.3, 0.65, 40), 0.5, True),  # by rate, with a backlog
+        (500, CoreUse(0.3, 0.65, 40), 0, False),  # each request waits for a reply that is far off
+        (18.9, CoreUse(0.02, 0.08), 0, False),  # a kernel that does not count
         (18.9, None, 0, False),
     ],
 )

@@ -69,11 +69,12 @@ from inferometer.report.format import (
 )
 from inferometer.stats.measurement import GpuFigures
 from inferometer.stats.result import Result
-from inferometer.stats.verdict import SHOWN, rule
+from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN
 from inferometer.tune import model_config
 
 BUSY, BUSIER = 0.7, 0.9  # of a step's instances: worth a look, and the limit
 _TONES = {LIGHT: Tone.GOOD, CLIENT: Tone.BAD, UNKNOWN: Tone.BAD}  # of verdicts; the others warn
+_RULING_TONES = {SHOWN: Tone.GOOD, NOT_SHOWN: Tone.PLAIN, INCONCLUSIVE: Tone.WARNING}
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
@@ -92,7 +93,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         title=diagnosis.model,
         facts=(when(diagnosis.started_at),) if first is None else facts(first),
         verdict=_verdict(diagnosis),
-        tone=Tone.GOOD if diagnosis.best is not None else _TONES.get(diagnosis.verdict.kind, Tone.WARNING),
+        tone=_tone(diagnosis),
         figures=tuple(_figures(diagnosis)),
         sections=tuple(section for section in sections if section is not None),
     )
@@ -113,6 +114,13 @@ def _measured_sections(result: Result, concurrency: int) -> Iterator[Section]:
             yield replace(section, is_detail=True)
 
 
+def _tone(diagnosis: Diagnosis) -> Tone:
+    """Of the changes that were kept if there are some, else of what limits the model."""
+    if diagnosis.best is None:
+        return _TONES.get(diagnosis.verdict.kind, Tone.WARNING)
+    return _RULING_TONES[diagnosis.ruling]
+
+
 def _verdict(diagnosis: Diagnosis) -> str:
     sentence = diagnosis.verdict.sentence.strip()
     best = diagnosis.best
@@ -121,10 +129,13 @@ def _verdict(diagnosis: Diagnosis) -> str:
     before, after = quantity(diagnosis.throughput), quantity(best.throughput)
     change = f"{before} to {after} infer/s"
     gain = diagnosis.measured_gain
-    if gain is None or rule(gain).ruling != SHOWN:
-        found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
-        return f"{sentence.rstrip('.')}; inconclusive whether the changes helped: {change}, {found}."
-    return f"{sentence.rstrip('.')}; what was changed brought it from {change}, {difference(gain)}."
+    found = change_text(_gain(diagnosis, best)) if gain is None else difference(gain)
+    said = {
+        SHOWN: f"what was changed brought it from {change}",
+        NOT_SHOWN: f"the changes bring no gain that matters: {change}",
+        INCONCLUSIVE: f"inconclusive whether the changes helped: {change}",
+    }
+    return f"{sentence.rstrip('.')}; {said[diagnosis.ruling]}, {found}."
 
 
 def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
@@ -140,9 +151,7 @@ def _figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     best = diagnosis.best
     if best is not None:
         text = f"{change_text(_gain(diagnosis, best))}, measured at concurrency {best.suggestion.concurrency}"
-        gain = diagnosis.measured_gain
-        tone = Tone.GOOD if gain is not None and rule(gain).ruling == SHOWN else Tone.WARNING
-        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, tone)
+        yield Figure("After", f"{quantity(best.throughput)} infer/s", text, _RULING_TONES[diagnosis.ruling])
     elif diagnosis.untried:
         first = next(iter(_alike(diagnosis)), diagnosis.untried[0])
         text = f"{change_text(first.gain)}, predicted at concurrency {first.concurrency}"

@@ -157,7 +157,7 @@ def _verdict(result: Result) -> str:
         words += [promise_sentence(result) if finding is None else "", _nothing_good(result)]
     else:
         words += _answers(result) if finding is None else []
-        words += [_busy_host(found[0]) or slowest_step(found[1])]
+        words += [_client_limit(found[0]), _busy_host(found[0]) or slowest_step(found[1])]
         if finding is None and result.failed_share:
             words += [f"{share(result.failed_share)} of all requests failed."]
     return " ".join(word for word in (*words, *_reservations(result)) if word)
@@ -213,6 +213,12 @@ def _reservations(result: Result) -> Iterator[str]:
 def _has_lost_worker(result: Result) -> bool:
     remarks = chain(result.remarks, *(level.remarks for level in result.levels))
     return any(remark.note is Note.WORKER_LOST for remark in remarks)
+
+
+def _client_limit(level: Level) -> str:
+    """That the figures are not those of the server, and why."""
+    said = next((remark.text for remark in level.remarks if remark.note is Note.CLIENT_LIMITED), "")
+    return f"The client is the limit: {said.removeprefix('client-limited: ')}." if said else ""
 
 
 def _busy_host(level: Level) -> str:

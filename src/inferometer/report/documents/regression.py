@@ -81,13 +81,13 @@ def _verdict(check: RegressionCheck, names: Mapping[str, str]) -> str:
         said = "; ".join(f"{row.figure}: {row.found}" for row in undecided)
         return f"Inconclusive: {who[0].lower()}{who[1:]} against {good}: {said}."
     least = [abs(row.visible_percent) for row in check.judgements if row.visible_percent is not None]
-    seen = f"; {_range(least)} would fail" if least else ""
-    return f"{who} show{'s' if len(check.new_ids) == 1 else ''} no regression against {good}{seen}."
+    seen = f" of {_range(least)}" if least else ""
+    return f"{who} show{'s' if len(check.new_ids) == 1 else ''} no regression{seen} against {good}."
 
 
 def _range(least: list[float]) -> str:
     low, high = (share(end / 100) for end in (min(least), max(least)))
-    return f"a change of {low}" if low == high else f"a change of {low} to {high}, depending on the figure,"
+    return f"{low} or more" if low == high else f"{low} or more ({high} in the least steady figure)"
 
 
 def _listed(ids: tuple[str, ...], names: Mapping[str, str]) -> str:

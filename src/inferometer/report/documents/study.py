@@ -19,7 +19,7 @@ from inferometer.report.document import (
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.documents.study_charts import curves, line, predicted_chart, rising
 from inferometer.report.documents.study_facts import effect_sentence, main_effects
-from inferometer.report.format import plain_number, plural
+from inferometer.report.format import plain_number, plural, quantity
 from inferometer.stats.figures import BY_TAG, LATENCY_P99, THROUGHPUT
 from inferometer.tune.scoring import RankedVariant, passes, pool
 from inferometer.tune.study import Recommendation, Study, recommend
@@ -78,7 +78,7 @@ def _figures(study: Study) -> Iterator[Figure]:
     yield Figure("Best configuration", name, facts.load_text(best))
     rate, p99 = best.combined(THROUGHPUT), best.combined(LATENCY_P99)
     if rate is not None:
-        yield Figure("Throughput", f"{rate:,.1f} infer/s", facts.gain_text(study))
+        yield Figure("Throughput", f"{quantity(rate)} infer/s", facts.gain_text(study))
     if p99 is not None:
         limits = [
             row for goal in study.goals for row in goal.constraints if row.tag.startswith("perf_latency")
@@ -107,7 +107,7 @@ def effects_section(study: Study) -> Iterator[Section]:
         tag = study.goals[0].objectives[0][0]
         heads = ("Knob", "Value", "Variants", f"Mean {BY_TAG[tag].header}", f"Best {BY_TAG[tag].header}")
         cells = tuple(
-            (row.knob, row.value, str(row.variants), f"{row.mean:,.1f}", f"{row.best:,.1f}")
+            (row.knob, row.value, str(row.variants), quantity(row.mean), quantity(row.best))
             for row in effects
         )
         lead = f"Each variant counts with its best load. {effect_sentence(effects)}"

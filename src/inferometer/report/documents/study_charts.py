@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from inferometer.report.document import Chart, ChartAxis, ChartLine, ChartPoint, Span
 from inferometer.report.documents.levels import error_bar, line_colour
 from inferometer.report.documents.study_facts import estimate, load_text
-from inferometer.report.format import plain_number
+from inferometer.report.format import plain_number, quantity
 from inferometer.stats.figures import BY_TAG, THROUGHPUT, known_tag
 from inferometer.tune.scoring import RankedVariant
 from inferometer.tune.study import Study
@@ -81,7 +81,7 @@ def curves(
 
 def _point(name: str, row: Place, x: str, y: str) -> ChartPoint:
     a, b, trial = row
-    tip = f"{name}, {load_text(trial)}: {header(y)} {b:,.1f}, {header(x)} {a:,.2f}"
+    tip = f"{name}, {load_text(trial)}: {header(y)} {quantity(b)}, {header(x)} {quantity(a)}"
     return ChartPoint(a, b, tip, y_limits=_limits(trial, y))
 
 
@@ -105,7 +105,7 @@ def predicted_chart(study: Study) -> Chart | None:
     for trial in study.measured:
         expected, found = dict(trial.predicted).get(THROUGHPUT), trial.combined(THROUGHPUT)
         if expected is not None and found is not None:
-            tip = f"{trial.name}, {load_text(trial)}: expected {expected:,.1f}, measured {found:,.1f} infer/s"
+            tip = f"{trial.name}, {load_text(trial)}: expected {quantity(expected)}, measured {quantity(found)} infer/s"
             points.append(ChartPoint(expected, found, tip, y_limits=_limits(trial, THROUGHPUT)))
     if not points:
         return None
