@@ -91,8 +91,10 @@ def tune(tmp_path, models, *words) -> Ended:
 
 
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
-    words = ("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt")
-    words = (*words, "--allow-inconclusive")  # so little time does not show a gain
+    words = (
+        *("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt"),
+        "--allow-inconclusive",  # so little time does not show a gain
+    )
     done = tune(tmp_path, models, *words)
     assert done.code == 0, done.stderr
     assert re.search(r"\d+ measurements? of \d+ configurations?", " ".join(done.stdout.split()))
