@@ -26,6 +26,10 @@ from tests.support.reports import (
 from tests.support.samples import sample
 
 NASTY = "</title></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
+LONG_NAME = "a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"
+CUT_IN_BARS = """[...document.querySelectorAll('.segment span')].filter(
+    text => getComputedStyle(text).visibility == 'visible' && text.scrollWidth > text.clientWidth
+).map(text => text.textContent)"""
 KINDS = PAGES
 COMPLAINTS = (
     "Runtime.exceptionThrown",
@@ -77,14 +81,63 @@ def marks(tab, section, chart=0):
     return [tuple(pair) for pair in found]
 
 
+# --- what holds for the page of every kind of report, seen on one page of each: to open one is most of the work
+
+
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_goes_wrong_on_the_page(kind, shown):
-    tab = shown(KINDS[kind]())
-    assert complaints(tab) == []
+def test_the_page_of_every_kind_is_whole_on_any_screen(kind, shown):
+    report = KINDS[kind](f"{NASTY}{LONG_NAME}")
+    tab = shown(report)
+    assert_text_of_others_stays_text(tab)
     assert evaluate(tab, "document.querySelectorAll('.plot.wide, .differences').length") > 0
     assert evaluate(
         tab, "[...document.querySelectorAll('.plot.wide')].every(plot => plot.getBBox().width > 500)"
     )
+    assert evaluate(tab, CUT_IN_BARS) == []
+    assert_download_is(tab, report)
+    evaluate(tab, "document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    # What is where follows from the style alone, so the page need not be loaded anew.
+    for width in sample((320, 390, 768), (320, 375, 390, 600, 768)):
+        tab.resize(width, 900)
+        assert_fits(tab, width)
+        assert evaluate(tab, CUT_IN_BARS) == [], width
+    assert complaints(tab) == []
+
+
+def assert_text_of_others_stays_text(tab):
+    assert complaints(tab) == []
+    assert NASTY in evaluate(tab, "document.querySelector('h1').textContent")
+    assert NASTY in evaluate(tab, "document.title")
+    assert evaluate(tab, "document.scripts.length") == 2
+    assert evaluate(tab, "document.images.length") == 0
+
+
+def assert_download_is(tab, report):
+    """The button gives the file back."""
+    taken = evaluate(
+        tab,
+        "new Promise(done => {"
+        " URL.createObjectURL = blob => { blob.text().then(done); return '#'; };"
+        " document.getElementById('download').click(); })",
+    )
+    assert from_json(taken, "it.json", type(report)) == report
+    assert json.loads(taken)
+
+
+def assert_fits(tab, width):
+    assert evaluate(tab, "innerWidth") == width
+    assert evaluate(tab, "document.documentElement.scrollWidth") <= width
+    may_scroll = "part.closest('.sheet')" if width > 700 else "false"  # a wide table, in its own frame
+    outside = (
+        "[...document.querySelectorAll('main *')].filter(part => part.getBoundingClientRect().right > "
+        f"innerWidth + 1 && getComputedStyle(part).position !== 'absolute' && !{may_scroll})"
+        ".map(part => part.outerHTML.slice(0, 80))"
+    )
+    assert evaluate(tab, outside) == [], width
+
+
+# --- single pages
 
 
 def test_the_charts_have_the_numbers_of_the_result(shown):
@@ -176,35 +229,6 @@ def test_the_diagnosis_draws_model_and_measurement(shown):
     assert found == predicted + seen
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_from_outside_stay_text(kind, shown):
-    tab = shown(KINDS[kind](NASTY))
-    assert complaints(tab) == []
-    assert NASTY in evaluate(tab, "document.querySelector('h1').textContent")
-    assert NASTY in evaluate(tab, "document.title")
-    assert evaluate(tab, "document.scripts.length") == 2
-    assert evaluate(tab, "document.images.length") == 0
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_screen_is_too_narrow(kind, shown):
-    tab = shown(KINDS[kind]("a-model-with-quite-a-long-name_that_has_no_blank_anywhere_in_it"), width=320)
-    evaluate(tab, "document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    # What is where follows from the style alone, so the page need not be loaded anew.
-    for width in sample((320, 768), (320, 375, 600, 768)):
-        tab.resize(width, 900)
-        assert evaluate(tab, "innerWidth") == width
-        assert evaluate(tab, "document.documentElement.scrollWidth") <= width
-        may_scroll = "part.closest('.sheet')" if width > 700 else "false"  # a wide table, in its own frame
-        outside = (
-            "[...document.querySelectorAll('main *')].filter(part => part.getBoundingClientRect().right > "
-            f"innerWidth + 1 && getComputedStyle(part).position !== 'absolute' && !{may_scroll})"
-            ".map(part => part.outerHTML.slice(0, 80))"
-        )
-        assert evaluate(tab, outside) == [], width
-
-
 def test_letters_keep_their_size_on_a_phone(shown):
     tab = shown(sample_result(), width=375)
     assert evaluate(tab, "getComputedStyle(document.querySelector('.plot.wide')).display") == "none"
@@ -242,20 +266,6 @@ def test_what_is_pointed_at_is_explained(shown):
     assert evaluate(tab, "document.getElementById('tip').textContent").startswith(
         "concurrency 1: 40.0 infer/s ±3.0 %"
     )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_button_gives_the_file_back(kind, shown):
-    report = KINDS[kind]("name with <angles>")
-    tab = shown(report)
-    taken = evaluate(
-        tab,
-        "new Promise(done => {"
-        " URL.createObjectURL = blob => { blob.text().then(done); return '#'; };"
-        " document.getElementById('download').click(); })",
-    )
-    assert from_json(taken, "it.json", type(report)) == report
-    assert json.loads(taken)
 
 
 def test_a_configuration_is_copied_and_can_be_selected_without_a_script(shown, chromium):
@@ -320,18 +330,6 @@ def test_pictures_in_the_documentation_have_the_size_of_their_page(kind, chromiu
 
 def test_every_kind_of_answer_has_a_picture():
     assert {type(make()) for make in PAGES.values()} == set(ANSWERS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_text_in_a_bar_is_whole_or_not_there(kind, shown):
-    tab = shown(PAGES[kind](), width=390)
-    cut = """[...document.querySelectorAll('.segment span')].filter(
-        text => getComputedStyle(text).visibility == 'visible' && text.scrollWidth > text.clientWidth
-    ).map(text => text.textContent)"""
-    for width in (390, 1280):
-        tab.resize(width, 900)
-        assert evaluate(tab, "innerWidth") == width
-        assert evaluate(tab, cut) == [], width
 
 
 def test_no_card_of_figures_is_left_alone_in_its_row(shown):

@@ -67,6 +67,8 @@ elif command == "profile":
     put("2s", "--budget")
 elif command == "capacity":
     put("p99<5s", "--slo")
+elif command == "twin" and "check" in words:
+    put("500ms", "-d")
 elif is_load and not is_shown and not (command == "compare" and any(is_saved(word) for word in words[1:])):
     if not has("triton_c_api") and not any("localhost:" in word for word in words):
         words += ["-u", os.environ["DOC_GRPC" if "grpc" in [word.lower() for word in words] else "DOC_HTTP"]]
@@ -76,8 +78,10 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
     if name == "perf_analyzer":
         words += ["-p", "150", "-r", "3", "-s", "999999"]
     elif not has("--scenario", "-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
-        short = "100ms" if has("simple") and not has("-q") else "200ms"
-        put("3s" if command == "find" else "1s" if has("ensemble_image") else short, "-d")
+        short = "100ms" if has("simple") else "200ms"
+        put("3s" if command == "find" else "500ms" if has("ensemble_image") else short, "-d")
+    elif has("--scenario"):
+        put("500ms", "-d")
     if command == "diagnose" and has("ensemble_image"):
         put("1:2", "-c")
     if has("--shape-load"):

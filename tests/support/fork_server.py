@@ -93,6 +93,7 @@ def _import_all() -> None:
         importlib.import_module(name)
     # A plan of the documentation takes seconds; what it says is tested elsewhere.
     keeping.ALL_REQUESTS, keeping.THOROUGH = 1_000, 2_000
+    keeping.MOST_REQUESTS, keeping.BEYOND = 500, 5
 
 
 def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

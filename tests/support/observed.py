@@ -213,6 +213,7 @@ def observer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     monkeypatch.setattr(Workers, "__exit__", lambda self, *_: None)
     monkeypatch.setattr(RayProcess, "__enter__", cluster)
     monkeypatch.setattr(measure, "_host_watch", lambda *_: None)
+    monkeypatch.setattr("inferometer.measure.groups.HostWatch", lambda *_: None)
     monkeypatch.setattr(measure, "Poller", poller)
     monkeypatch.setattr(session, "open_deployment", deployment)
     monkeypatch.setattr("inferometer.server.in_process.asked_host", asked_host)

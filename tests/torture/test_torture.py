@@ -5,7 +5,7 @@ import pytest
 from tests.support.commands import fork_server_address
 from tests.torture.run import run
 
-SEED, RUNS, PARTS = 1, 48, 12
+SEED, RUNS, PARTS = 1, 20, 5
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -15,6 +15,7 @@ from inferometer.cluster import clients as controller
 from inferometer.cluster.messages import ClientJob
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from tests.support.cluster import clients, collect_all, traffic_to
+from tests.support.samples import sample
 from tests.support.servers import ScriptedServer, answer
 
 DEADLINE_S = 10.0
@@ -56,7 +57,8 @@ def pids_of(load):
     return [pid for member in load.members for pid in (member.client.process.pid, *member.client.workers)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(sample(2, 10)))
 def test_an_open_plan_goes_on_without_the_client_that_was_killed(seed):
     draw = random.Random(seed)
     schedule = Poisson(RATE, seed) if seed % 2 else Constant(RATE)
@@ -89,7 +91,8 @@ def test_an_open_plan_goes_on_without_the_client_that_was_killed(seed):
     assert survivors == sum(member.all_totals().good for member in load.members if member is not victim)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(sample(2, 10)))
 def test_of_a_closed_plan_the_share_of_the_client_that_was_killed_is_missing(seed):
     draw = random.Random(100 + seed)
     with ScriptedServer(lambda request: answer(b"good")) as server:

@@ -568,8 +568,8 @@ def test_every_option_shows_or_is_refused(
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
     if name == "capacity":  # how exact a plan is does not depend on its options
-        monkeypatch.setattr("inferometer.capacity.keeping.ALL_REQUESTS", 400)
-        monkeypatch.setattr("inferometer.capacity.keeping.THOROUGH", 800)
+        for limit, requests in (("ALL_REQUESTS", 400), ("THOROUGH", 800), ("MOST_REQUESTS", 200), ("BEYOND", 2)):
+            monkeypatch.setattr(f"inferometer.capacity.keeping.{limit}", requests)
     if name == "interfere":
         monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
