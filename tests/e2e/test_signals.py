@@ -86,10 +86,7 @@ def test_our_own_command_says_by_its_exit_code_that_it_was_interrupted(number: s
     assert "interrupted" in stdout
 
 
-@BOTH
-def test_levels_that_were_complete_are_in_summary_and_csv(
-    number: signal.Signals, start: Callable, tmp_path: Path
-) -> None:
+def test_levels_that_were_complete_are_in_summary_and_csv(start: Callable, tmp_path: Path) -> None:
     with FakeTriton() as fake:
         process = start(
             *("-m", "fake", "-u", fake.server.address, "-p", "100", "-s", "999999", "-r", "3"),
@@ -98,7 +95,7 @@ def test_levels_that_were_complete_are_in_summary_and_csv(
         for line in process.stdout:
             if line == "Request concurrency: 2\n":
                 break
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, stderr
     assert re.findall(r"^Concurrency: (\d+), throughput: ", stdout, re.M) == ["1"]
@@ -165,8 +162,9 @@ def test_the_second_signal_ends_at_once(number: signal.Signals, start: Callable)
     assert ended(workers)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("words", [("measure", "fake"), ("find", "fake", "--slo", "p99<5s")])
+@pytest.mark.parametrize(
+    ("words", "count"), [(("measure", "fake"), 2), (("find", "fake", "--slo", "p99<5s"), 1)]
+)
 def test_our_commands_say_that_they_were_interrupted(words: tuple[str, ...], count: int) -> None:
     """The first signal reports what was measured, the second nothing; the exit code is the same."""
     command, *rest = words
@@ -192,8 +190,10 @@ def test_our_commands_say_that_they_were_interrupted(words: tuple[str, ...], cou
     assert bool(stdout) == (count == 1)
 
 
-@BOTH
-@pytest.mark.parametrize("command", ["perf_analyzer", "measure"])
+@pytest.mark.parametrize(
+    ("number", "command"),
+    [(signal.SIGINT, "perf_analyzer"), (signal.SIGINT, "measure"), (signal.SIGTERM, "measure")],
+)
 def test_a_signal_before_the_load_ends_the_command(number: signal.Signals, command: str) -> None:
     """Also where the shell had Ctrl-C ignored, as for what a script starts in the background."""
     words = {"perf_analyzer": script(), "measure": [sys.executable, "-m", "inferometer.cli.main", "measure"]}
@@ -282,7 +282,7 @@ def test_a_worker_that_waits_for_room_ends_with_its_controller(start: Callable) 
         assert ended(workers)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@BOTH
 def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start: Callable) -> None:
     """A signal to the group reaches both; as a worker alone gets it here, the load goes on."""
     with FakeTriton() as fake:

@@ -18,7 +18,8 @@ from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
-LOOKED_AT = (("light", 1280), ("dark", 390))  # by axe-core, which takes a second: both colours, both layouts
+# Screens that axe-core looks at, which takes a second each: both colours, both layouts. The suite has one of them.
+LOOKED_AT = sample((("dark", 390),), (("light", 1280), ("dark", 390)))
 SCREENS = sample(LOOKED_AT, tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 390)))
 LIVE = "location.pathname.endsWith('/live')"
 FOCUSED = (
@@ -226,7 +227,8 @@ def test_a_planted_regression_is_seen_in_the_trend_and_where_there_is_none_none_
         shown.visit(path)
         assert evaluate(shown.tab, "document.querySelectorAll('.trend-runs li').length") == 20
         report = evaluate(shown.tab, "document.querySelector('iframe.report').getAttribute('src')")
-        check_page(shown, path, wait="document.querySelector('iframe.report').style.height")
+        if is_said:
+            check_page(shown, path, wait="document.querySelector('iframe.report').style.height")
         shown.visit(report)
         text = evaluate(shown.tab, "document.body.innerText")
         assert (between in text, "between runs" in text) == (is_said, is_said)
