@@ -48,7 +48,8 @@ def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest
 
             def ours() -> Sample:
                 with _Relay(server_address) as relay:
-                    return _spent([our_script(script), *words, relay.address], relay, Path(folder))
+                    command = [our_script(script), *words, relay.address]
+                    return _spent(command, relay, _environment(Path(folder), keeps=not setting.is_smoke))
 
             if not setting.is_smoke:
                 ours()  # the first start compiles what is imported
@@ -57,23 +58,20 @@ def startup_cpu(name: str) -> Callable[[Setting], AbstractContextManager[Contest
     return opened
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """That of an installed program: bytecode is kept, and nobody else has limited the threads."""
+def _environment(folder: Path, *, keeps: bool) -> dict[str, str]:
+    """That of an installed program: nobody else has limited the threads, and bytecode is kept, in the folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    return {
-        **inherited,
-        "INFEROMETER_STORE": str(folder / "store"),
-        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
-    }
+    bytecode = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")} if keeps else {}
+    return {**inherited, "INFEROMETER_STORE": str(folder / "store"), **bytecode}
 
 
-def _spent(command: list[str], relay: "_Relay", folder: Path) -> Sample:
+def _spent(command: list[str], relay: "_Relay", environment: dict[str, str]) -> Sample:
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=_environment(folder),
+        env=environment,
         cwd=ROOT,
         start_new_session=True,
     )

@@ -40,6 +40,9 @@ _VARYING = re.compile(
 _RUN = re.compile(r"(?<=/runs/)[0-9a-f]{8}")
 
 
+_Stamp = tuple[int, int, int]
+
+
 class LoadReached(BaseException):
     """Here the first request would be sent."""
 
@@ -65,10 +68,12 @@ class Observer:
     servers: tuple[Any, ...]  # that keep the requests or calls that came
     is_halted: bool = False  # at the first request
     handed: list[str] = field(default_factory=list)
-    _found: dict[Path, bytes] | None = None
+    _found: dict[Path, tuple[_Stamp, bytes]] | None = None
 
     def run(self, *words: str, is_halted: bool = False) -> Seen:
-        before = self._found = _contents() if self._found is None else self._found
+        if self._found is None:
+            self._found = {path: (stamp, path.read_bytes()) for path, stamp in _stamps().items()}
+        before = self._found
         marks = [len(_all_asked(server)) for server in self.servers]
         self.handed.clear()
         self.is_halted = is_halted
@@ -77,13 +82,16 @@ class Observer:
         with contextlib.suppress(LoadReached):
             code = main(list(words))
         said, complaint = (_VARYING.sub("", text) for text in self.capsys.readouterr())
-        changed = [path for path, content in _contents().items() if before.get(path) != content]
+        after = _stamps()
+        touched = [path for path, stamp in after.items() if path not in before or before[path][0] != stamp]
+        changed = [path for path in touched if path not in before or before[path][1] != path.read_bytes()]
         files = {_RUN.sub("ID", str(path)): _content(path) for path in changed}
-        for path in changed:
+        for path in touched:
             path.unlink()
-        for path, content in before.items():
-            if not path.exists():
-                path.write_bytes(content)
+        for path in {*touched, *(before.keys() - after.keys())} & before.keys():
+            content = before[path][1]
+            path.write_bytes(content)
+            before[path] = _stamp(path), content
         asked = [
             row
             for server, mark in zip(self.servers, marks, strict=True)
@@ -100,9 +108,15 @@ class Observer:
         return _VARYING.sub("", text)
 
 
-def _contents() -> dict[Path, bytes]:
+def _stamps() -> dict[Path, _Stamp]:
+    """What tells whether a file was written, without reading it."""
     names = sorted(os.path.join(folder, name) for folder, _, files in os.walk(".") for name in files)
-    return {path: path.read_bytes() for path in map(Path, names) if path.is_file()}
+    return {path: _stamp(path) for path in map(Path, names) if path.is_file()}
+
+
+def _stamp(path: Path) -> _Stamp:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _all_asked(server: Any) -> list[Any]:
