@@ -88,18 +88,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Until each test that needs it has a mark with a reason of its own.
-REAL_PROCESSES = ("tests/live/", "tests/peers/", "tests/e2e/", "tests/torture/")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
-        if item.nodeid.startswith(REAL_PROCESSES) and item.get_closest_marker("machine") is None:
-            item.add_marker(
-                pytest.mark.machine(reason="starts real processes, which share the machine's cores")
-            )
         allow_retries(item)
     items.sort(key=lambda item: start_order(item.nodeid))
 

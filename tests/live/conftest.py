@@ -8,6 +8,7 @@ import pytest
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
 from tests.support.commands import Ended
+from tests.support.retries import allow_retry_after_crash
 
 FIXTURE_MODELS = Path(__file__).parent / "models"
 W_CONFIG = """backend: "python"
@@ -30,10 +31,15 @@ def triton() -> Iterator[EmbeddedTriton]:
         yield server
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            allow_retry_after_crash(item, "triton")
+
+
 @pytest.fixture(autouse=True)
 def _running_servers(request: pytest.FixtureRequest) -> None:
-    """Triton's python backend ends with signal 11 once in many thousand requests: one test is tried again then, not all
-    that follow it."""
+    """A server that has crashed is started again: one test fails then, not all that follow it."""
     for server in _servers(request.node.funcargs.values()):
         if not server.is_running():
             print(f"Triton ended by itself: {server.end_words()}")

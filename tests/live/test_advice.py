@@ -47,6 +47,7 @@ def texts(result: Result, note: Note) -> list[str]:
     return [remark.text for level in result.levels for remark in level.remarks if remark.note is note]
 
 
+@pytest.mark.machine(reason="reads how busy the cores are, which other processes change")
 def test_a_busy_machine_is_named_with_the_cores_and_the_time(triton: EmbeddedTriton, tmp_path: Path) -> None:
     words = ("-m", "ens", "-u", triton.http_address, "--duration", "1s", "--json", str(tmp_path / "r.json"))
     with busy_loops():
@@ -66,6 +67,7 @@ def test_a_busy_machine_is_named_with_the_cores_and_the_time(triton: EmbeddedTri
     assert "Slowest step" not in done.stdout
 
 
+@pytest.mark.machine(reason="reads how busy the cores are, which other processes change")
 def test_no_step_is_blamed_on_a_busy_machine(triton: EmbeddedTriton, tmp_path: Path) -> None:
     data = DataOptions(sources=(str(write_input(tmp_path)),))
     with busy_loops():

@@ -74,6 +74,7 @@ def call(server: EmbeddedTriton, *words: str, protocol: str = "http") -> int:
     return main(["compare", "-i", protocol, "-u", address, *words])
 
 
+@pytest.mark.machine(reason="real latencies are compared, and other load in one turn can hide the difference")
 def test_a_much_slower_variant_is_a_regression(
     server: EmbeddedTriton, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,9 @@ def test_a_much_slower_variant_is_a_regression(
     assert "| slow |" in Path(files[2]).read_text()
 
 
+@pytest.mark.machine(
+    reason="real latencies are compared, and other load in one turn can look like a difference"
+)
 def test_the_same_model_twice_is_no_regression(server: EmbeddedTriton, tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     code = call(

@@ -90,6 +90,7 @@ def tune(tmp_path, models, *words) -> Ended:
     )
 
 
+@pytest.mark.machine(reason="the best of several configurations is found by their real throughput")
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
     words = (
         *("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt"),

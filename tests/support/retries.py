@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 RETRIES = 2
+CRASH = "Triton's python backend ends with signal 11 once in many thousand requests"
 PROPERTY = "machine"  # of the report of a test, with its reason
 
 
@@ -23,6 +24,24 @@ def allow_retries(item: pytest.Item) -> None:
         raise pytest.UsageError(f'{item.nodeid}: the mark machine needs a reason: machine(reason="...")')
     item.user_properties.append((PROPERTY, reason))
     item.add_marker(pytest.mark.flaky(reruns=RETRIES, reruns_delay=1))
+
+
+class ServerEnded:
+    """Whether the server that a test was given has ended by itself; asked only after the test has failed."""
+
+    def __init__(self, item: pytest.Item, fixture: str) -> None:
+        self._item, self._fixture = item, fixture
+
+    def __bool__(self) -> bool:
+        server = getattr(self._item, "funcargs", {}).get(self._fixture)
+        return server is not None and not server.is_running()
+
+
+def allow_retry_after_crash(item: pytest.Item, fixture: str) -> None:
+    """Let a test without the mark be retried if the server that this fixture gives it has crashed meanwhile."""
+    if item.get_closest_marker("machine") is None and fixture in getattr(item, "fixturenames", ()):
+        item.user_properties.append((PROPERTY, CRASH))
+        item.add_marker(pytest.mark.flaky(reruns=1, condition=ServerEnded(item, fixture)))
 
 
 def retried(reports: Iterable[pytest.TestReport]) -> Iterator[str]:

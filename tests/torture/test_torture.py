@@ -8,6 +8,7 @@ from tests.torture.run import run
 SEED, RUNS, PARTS = 1, 20, 5
 
 
+@pytest.mark.machine(reason="real processes meet deadlines of milliseconds only with a core that is free")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_request_that_the_server_saw_is_in_the_result(part: int) -> None:
     wrong = {

@@ -568,7 +568,12 @@ def test_every_option_shows_or_is_refused(
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
     if name == "capacity":  # how exact a plan is does not depend on its options
-        for limit, requests in (("ALL_REQUESTS", 400), ("THOROUGH", 800), ("MOST_REQUESTS", 200), ("BEYOND", 2)):
+        for limit, requests in (
+            ("ALL_REQUESTS", 400),
+            ("THOROUGH", 800),
+            ("MOST_REQUESTS", 200),
+            ("BEYOND", 2),
+        ):
             monkeypatch.setattr(f"inferometer.capacity.keeping.{limit}", requests)
     if name == "interfere":
         monkeypatch.setattr("inferometer.compare.interfere.interfere", partial(shared, observer))
