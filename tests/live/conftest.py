@@ -8,7 +8,7 @@ import pytest
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.server.repository import example_repository
 from tests.support.commands import Ended
-from tests.support.retries import allow_retry_after_crash
+from tests.support.retries import SERVER, allow_retry_after_crash
 
 FIXTURE_MODELS = Path(__file__).parent / "models"
 W_CONFIG = """backend: "python"
@@ -33,13 +33,14 @@ def triton() -> Iterator[EmbeddedTriton]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            allow_retry_after_crash(item, "triton")
+        if item.path.is_relative_to(Path(__file__).parent) and "triton" in getattr(item, "fixturenames", ()):
+            allow_retry_after_crash(item)
 
 
 @pytest.fixture(autouse=True)
 def _running_servers(request: pytest.FixtureRequest) -> None:
     """A server that has crashed is started again: one test fails then, not all that follow it."""
+    request.node.stash[SERVER] = request.node.funcargs.get("triton")
     for server in _servers(request.node.funcargs.values()):
         if not server.is_running():
             print(f"Triton ended by itself: {server.end_words()}")

@@ -6,11 +6,13 @@ miss when others hold the cores; the reason names it. What flickers for any othe
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 RETRIES = 2
 CRASH = "Triton's python backend ends with signal 11 once in many thousand requests"
+SERVER = pytest.StashKey[Any]()  # of a test: the server of the session that it uses
 PROPERTY = "machine"  # of the report of a test, with its reason
 
 
@@ -27,21 +29,21 @@ def allow_retries(item: pytest.Item) -> None:
 
 
 class ServerEnded:
-    """Whether the server that a test was given has ended by itself; asked only after the test has failed."""
+    """Whether the server of a test has ended by itself; asked only after the test has failed."""
 
-    def __init__(self, item: pytest.Item, fixture: str) -> None:
-        self._item, self._fixture = item, fixture
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
 
     def __bool__(self) -> bool:
-        server = getattr(self._item, "funcargs", {}).get(self._fixture)
+        server = self._item.stash.get(SERVER, None)
         return server is not None and not server.is_running()
 
 
-def allow_retry_after_crash(item: pytest.Item, fixture: str) -> None:
-    """Let a test without the mark be retried if the server that this fixture gives it has crashed meanwhile."""
-    if item.get_closest_marker("machine") is None and fixture in getattr(item, "fixturenames", ()):
+def allow_retry_after_crash(item: pytest.Item) -> None:
+    """Let a test without the mark be retried if the server in its stash has crashed."""
+    if item.get_closest_marker("machine") is None:
         item.user_properties.append((PROPERTY, CRASH))
-        item.add_marker(pytest.mark.flaky(reruns=1, condition=ServerEnded(item, fixture)))
+        item.add_marker(pytest.mark.flaky(reruns=1, condition=ServerEnded(item)))
 
 
 def retried(reports: Iterable[pytest.TestReport]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.retries import CRASH, RETRIES, allow_retries, allow_retry_after_crash, retried
+from tests.support.retries import CRASH, RETRIES, SERVER, allow_retries, allow_retry_after_crash, retried
 
 
 class FakeItem:
@@ -13,8 +13,7 @@ class FakeItem:
     def __init__(self, *marks: pytest.MarkDecorator) -> None:
         self.marks = [mark.mark for mark in marks]
         self.user_properties: list[tuple[str, str]] = []
-        self.fixturenames = ["triton"]
-        self.funcargs: dict[str, object] = {}
+        self.stash = pytest.Stash()
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return next((mark for mark in self.marks if mark.name == name), None)
@@ -48,7 +47,7 @@ def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator) -> None:
 
 def test_a_test_is_retried_only_if_its_server_has_crashed() -> None:
     item = FakeItem()
-    allow_retry_after_crash(item, "triton")
+    allow_retry_after_crash(item)
     flaky = item.get_closest_marker("flaky")
     assert flaky is not None
     assert flaky.kwargs["reruns"] == 1
@@ -56,17 +55,13 @@ def test_a_test_is_retried_only_if_its_server_has_crashed() -> None:
     condition = flaky.kwargs["condition"]
     assert not condition  # it has no server yet
     for is_running in (True, False):
-        item.funcargs["triton"] = SimpleNamespace(is_running=lambda answer=is_running: answer)
+        item.stash[SERVER] = SimpleNamespace(is_running=lambda answer=is_running: answer)
         assert bool(condition) is not is_running
 
 
-@pytest.mark.parametrize(
-    ("item", "fixture"),
-    [(FakeItem(), "another"), (FakeItem(pytest.mark.machine(reason="it needs a free core")), "triton")],
-    ids=["without the server", "with a mark of its own"],
-)
-def test_other_tests_are_not_retried_after_a_crash(item: FakeItem, fixture: str) -> None:
-    allow_retry_after_crash(item, fixture)
+def test_a_mark_of_its_own_says_how_often_a_test_is_retried() -> None:
+    item = FakeItem(pytest.mark.machine(reason="it needs a free core"))
+    allow_retry_after_crash(item)
     assert item.get_closest_marker("flaky") is None
 
 
