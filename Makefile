@@ -114,7 +114,7 @@ fuzz: $(STAMP)  ## every reader of foreign bytes against random ones: FUZZ_CASES
 
 samples: export INFEROMETER_SAMPLES := 1
 samples: $(STAMP) $(BROWSER)  ## the statistical tests and the browser's matrix with whole samples, half an hour
-	$(PYTHON) -m pytest -m sampled -n 3 --dist loadscope
+	$(PYTHON) -m pytest -m 'sampled or only_sampled' -n 3 --dist loadscope
 
 pictures: $(STAMP)  ## every kind of page for docs/reports.md, taken anew by Chromium
 	PYTHONPATH=. $(PYTHON) -m tests.support.pictures

@@ -13,6 +13,7 @@ from inferometer.load import workers
 from tests.support.commands import SHARED, fork_server_address
 from tests.support.fork_client import fork_worker
 from tests.support.retries import allow_retries, retried
+from tests.support.samples import IS_WHOLE
 from tests.support.scheduling import UnitScheduling, start_order
 
 # A busy machine makes any case slow: time is no reason to fail. The suite draws the same cases every time, so that a
@@ -88,7 +89,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not IS_WHOLE:
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("only_sampled")]
+        )
+        items[:] = [item for item in items if not item.get_closest_marker("only_sampled")]
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -75,7 +76,7 @@ def exported(path: Path) -> list[int]:
         [(load, protocol) for load in LOADS for protocol in ("http", "grpc")],
     ),
 )
-def test_four_nodes_measure_as_one_client(
+def test_all_nodes_measure_as_one_client(
     load: str, protocol: str, ray: RayProcess, triton: EmbeddedTriton, tmp_path: Path
 ) -> None:
     export = tmp_path / "requests.json"
@@ -117,6 +118,7 @@ def test_perf_analyzer_takes_the_cluster(machines: RayMachines, triton: Embedded
     machines.wait_until_free()
 
 
+@pytest.mark.only_sampled
 def test_both_variants_of_a_comparison_are_loaded_from_the_same_nodes(
     machines: RayMachines, triton: EmbeddedTriton
 ) -> None:
@@ -129,11 +131,11 @@ def test_both_variants_of_a_comparison_are_loaded_from_the_same_nodes(
 # --- what is lost in the middle of a run
 
 
-@pytest.fixture
-def run(machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path) -> Iterator[RayRun]:
-    """A command that measures by rate, from four nodes."""
+@contextmanager
+def started(machines: RayMachines, triton: EmbeddedTriton, folder: Path, *, clients: int) -> Iterator[RayRun]:
+    """A command that measures by rate."""
     words = (triton.http_address, "simple", "-r", "200", "-d", "4s")
-    run = RayRun(machines, words, tmp_path, lambda: inferences(triton))
+    run = RayRun(machines, words, folder, lambda: inferences(triton), clients)
     try:
         run.wait_until_loaded()
         yield run
@@ -142,16 +144,22 @@ def run(machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path) -> Iterat
         run.process.wait()
 
 
-def test_nothing_is_left_when_the_command_is_killed(run: RayRun) -> None:
-    run.kill("command", random.Random(1))
-    run.check_nothing_left()
+def test_nothing_is_left_when_the_command_is_killed(
+    machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path
+) -> None:
+    with started(machines, triton, tmp_path, clients=1) as run:
+        run.kill("command", random.Random(1))
+        run.check_nothing_left()
 
 
-def test_who_is_lost_is_named_and_nothing_is_left(run: RayRun) -> None:
+def test_who_is_lost_is_named_and_nothing_is_left(
+    machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path
+) -> None:
     chosen = random.Random(1)
-    run.kill("client", chosen)
-    while len(run.machines.actors()) == NODES:
-        assert run.process.poll() is None
-    run.kill("node", chosen)
-    run.check_result(lost=2)
-    run.check_nothing_left()
+    with started(machines, triton, tmp_path, clients=NODES) as run:
+        run.kill("client", chosen)
+        while len(machines.actors()) == NODES:
+            assert run.process.poll() is None
+        run.kill("node", chosen)
+        run.check_result(lost=2)
+        run.check_nothing_left()

@@ -12,11 +12,12 @@ from inferometer.base.notes import Note
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.stats.result import Result
 from tests.support.commands import script
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
 ABOUT_COUNTS = (Note.OTHER_CLIENTS, Note.NOT_COUNTED)
-QUICK = {"duration_s": None, "measurement_interval_ms": 150, "stability_percentage": 999_999.0}
+QUICK = {"duration_s": None, "measurement_interval_ms": 60, "stability_percentage": 999_999.0}
 
 
 def address(triton: EmbeddedTriton, protocol: str) -> str:
@@ -45,11 +46,21 @@ def beside(triton: EmbeddedTriton, request: pytest.FixtureRequest) -> Iterator[N
     process.wait()
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-@pytest.mark.parametrize("model", ["simple", "ens_nested", "bls", "cached"])
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("model", "protocol"),
+    sample(
+        [("simple", "http"), ("simple", "grpc"), ("ens_nested", "grpc"), ("bls", "http"), ("cached", "http")],
+        [
+            (model, protocol)
+            for model in ("simple", "ens_nested", "bls", "cached")
+            for protocol in ("http", "grpc")
+        ],
+    ),
+)
 def test_without_other_clients_nothing_is_said(model: str, protocol: str, triton: EmbeddedTriton) -> None:
     result = api.measure(
-        model, url=address(triton, protocol), protocol=protocol, concurrency=(1, 17, 8), **QUICK
+        model, url=address(triton, protocol), protocol=protocol, concurrency=(1, 9, 8), **QUICK
     )
     assert said(result) == []
 

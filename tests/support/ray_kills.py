@@ -26,19 +26,20 @@ from tests.support.ray_machines import RayMachines
 from tests.support.servers import FakeTriton
 
 DEADLINE_S = 180.0
-NODES = 4
+NODES = 3
 VICTIMS = ("client", "node", "command")
 LOADS = (("-r", "160"), ("-c", "8"), ("-r", "120", "--arrivals", "poisson"))
 
 
 @dataclass
 class RayRun:
-    """A command that measures from all nodes of a cluster. `counted` is how many requests the server has had."""
+    """A command that measures from a cluster. `counted` is how many requests the server has had."""
 
     machines: RayMachines
     words: tuple[str, ...]  # address, model and load
     folder: Path
     counted: Callable[[], int]
+    clients: int = NODES
     before: int = 0
     helpers: list[psutil.Process] = field(default_factory=list)  # processes that the command has started
 
@@ -53,7 +54,7 @@ class RayRun:
             "--precision",
             "0.1%",
         )
-        outputs = ("--ray", self.machines.address, "--clients", str(NODES), "--json", str(self.saved))
+        outputs = ("--ray", self.machines.address, "--clients", str(self.clients), "--json", str(self.saved))
         with open(self.said, "wb") as said:
             self.process = subprocess.Popen((*command, *outputs), stdout=said, stderr=said)
 
@@ -66,9 +67,9 @@ class RayRun:
         return self.folder / "said.txt"
 
     def wait_until_loaded(self, requests: int = 100) -> None:
-        """Until every node sends and the server has had so many requests."""
+        """Until every client sends and the server has had so many requests."""
         deadline = time.monotonic() + DEADLINE_S
-        while self.counted() < self.before + requests or len(self.machines.actors()) < NODES:
+        while self.counted() < self.before + requests or len(self.machines.actors()) < self.clients:
             assert self.process.poll() is None, self.said.read_text()
             assert time.monotonic() < deadline, self.said.read_text()
             time.sleep(0.05)
@@ -96,7 +97,10 @@ class RayRun:
         assert level["measurement"]["request_count"] > 0, "no numbers"
         assert level["measurement"]["failed_count"] == 0, "requests failed"
         served = self.counted() - self.before
-        assert 0 <= served - result["account"]["sent"] <= lost * served // NODES, (served, result["account"])
+        assert 0 <= served - result["account"]["sent"] <= lost * served // self.clients, (
+            served,
+            result["account"],
+        )
         remarks = [remark["text"] for row in (level, result) for remark in row["remarks"]]
         named = [text for text in remarks if re.search(r"client \d+\b.*\blost\b", text)]
         assert len(named) == lost, f"not named: {remarks}"

@@ -1,6 +1,7 @@
 """Sizes of statistical samples: small and fixed in the suite, whole in `make samples`.
 
-Mark a test that draws such a sample with `pytest.mark.sampled`, which is what `make samples` runs.
+Mark a test that draws such a sample with `pytest.mark.sampled`, which is what `make samples` runs. It also runs what is
+marked `pytest.mark.only_sampled`: repetitions on other parts of what the suite has tested, too long for it.
 """
 
 import os
