@@ -14,6 +14,7 @@ from inferometer.capacity.replica import replica_of
 from inferometer.capacity.traffic import ExpectedTraffic, Stretch
 from inferometer.stats.slo import parse_slo
 from tests.support.replicas import exponential, fixed, measured, replicas_it_takes, spread
+from tests.support.samples import sample
 
 SECONDS = 6.0
 ONE = fixed("one instance", 1, 20.0)
@@ -44,8 +45,11 @@ def planned(result, rate, limit_ms, balancer, seconds=SECONDS):
     return Simulator(replica_of(result, ""), traffic, promise, balancer=balancer, seed=1).surely_needed(0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("server", "rate", "limit_ms", "balancer"), CASES, ids=lambda value: getattr(value, "name", str(value))
+    ("server", "rate", "limit_ms", "balancer"),
+    sample(CASES[3:], CASES),
+    ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_right_or_one_too_many(server, rate, limit_ms, balancer):
     said = planned(measured_once(server, LOADS), rate, limit_ms, balancer)
@@ -54,7 +58,8 @@ def test_right_or_one_too_many(server, rate, limit_ms, balancer):
     assert truth > 1
 
 
-@pytest.mark.parametrize("server", [TWO, UNEVEN], ids=lambda server: server.name)
+@pytest.mark.sampled
+@pytest.mark.parametrize("server", sample([TWO], [TWO, UNEVEN]), ids=lambda server: server.name)
 def test_rates_say_it_too(server):
     """A result of rates up to more than it can do, as `find` makes them, with the instances of its configuration."""
     result = measured(server, (5, 20, 40, 100), by_rate=True)
