@@ -57,6 +57,7 @@ def tenth(word):
     return word[:-1] + "00ms" if word.endswith("s") and word[:-1].isdigit() else word
 
 is_shown = has("--schema", "list")
+is_judging = command in ("find", "tune", "interfere", "diagnose") or command == "measure" and has("--slo")
 is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose", "interfere")
 if command == "serve":
     words = ["serve", "--help"]
@@ -93,6 +94,8 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
         put("p50<5s", "--slo")  # which a few requests decide
     elif has("--slo"):
         put("p99<5s", "--slo")
+if is_judging and not has("--allow-inconclusive"):
+    words.append("--allow-inconclusive")  # in so short a time
 os.execv({python!r}, [{python!r}, "-IS", {client!r}, {fork_server!r}, name, *words])
 """
 

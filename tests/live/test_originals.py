@@ -19,12 +19,13 @@ from inferometer.services.http_control import HttpControl
 from inferometer.services.triton_http import TritonHttp
 from inferometer.tune import model_config
 from tests.support.commands import call
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
 MODELS = Path(__file__).parent / "models"
 MOMENTS = int(os.environ.get("MOMENTS", "1"))  # of each model
-BOUNDS = ("--instances", "1:2", "--max-batch", "4:8", "--load", "1:4", "--seed", "1")
+BOUNDS = ("--instances", "1:2", "--max-batch", "4:8", "--load", "1:4", "--seed", "1", "--allow-inconclusive")
 
 
 class Remote:
@@ -78,10 +79,11 @@ def remote() -> Iterator[Remote]:
         yield found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("model", "with_guard"),
-    [("addsub", False), ("addsub_b", True), ("ens", False)],
-    ids=["addsub", "addsub_b", "ens"],
+    sample([("addsub_b", True), ("ens", False)], [("addsub", False), ("addsub_b", True), ("ens", False)]),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_original_is_back_after_a_kill_at_any_moment(home, remote, model, with_guard):
     """`with_guard` is of the first kill; those after it take turns."""

@@ -152,14 +152,16 @@ def test_nothing_is_left_when_the_command_is_killed(
         run.check_nothing_left()
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("victims", sample([["node"]], [["client", "node"]]), ids=" ".join)
 def test_who_is_lost_is_named_and_nothing_is_left(
-    machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path
+    victims: list[str], machines: RayMachines, triton: EmbeddedTriton, tmp_path: Path
 ) -> None:
     chosen = random.Random(1)
     with started(machines, triton, tmp_path, clients=NODES) as run:
-        run.kill("client", chosen)
-        while len(machines.actors()) == NODES:
-            assert run.process.poll() is None
-        run.kill("node", chosen)
-        run.check_result(lost=2)
+        for count, victim in enumerate(victims):
+            while len(machines.actors()) > NODES - count:
+                assert run.process.poll() is None
+            run.kill(victim, chosen)
+        run.check_result(lost=len(victims))
         run.check_nothing_left()

@@ -160,7 +160,7 @@ def test_a_run_is_started_watched_stopped_read_and_compared(shown, triton):
     type_text(tab, "20s")
     tab_to(tab, "[name='--tag']")
     type_text(tab, "by-form")
-    tab_to(tab, "details:nth-of-type(3) summary")
+    tab_to(tab, "details:has([name='--precision']) summary")
     press(tab, "Enter")
     tab_to(tab, "[name='--precision']")
     type_text(tab, "0.01%")

@@ -23,10 +23,11 @@ from typing import Any
 import psutil
 
 from tests.support.ray_machines import RayMachines
+from tests.support.samples import sample
 from tests.support.servers import FakeTriton
 
 DEADLINE_S = 180.0
-NODES = 3
+NODES = sample(2, 3)
 VICTIMS = ("client", "node", "command")
 LOADS = (("-r", "160"), ("-c", "8"), ("-r", "120", "--arrivals", "poisson"))
 
