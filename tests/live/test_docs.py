@@ -80,7 +80,10 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
         words += ["-p", "150", "-r", "3", "-s", "999999"]
     elif not has("--scenario", "-n", "--fixed-schedule", "--replay", "--shape-load", "--session-concurrency"):
         short = "100ms" if has("simple") else "200ms"
-        put("3s" if command == "find" else "500ms" if has("ensemble_image") else short, "-d")
+        if command == "measure" and has("simple") and not has("-d", "-r", "--json", "--slo"):
+            put("40", "-n")  # which takes a fifth of the shortest duration
+        else:
+            put("3s" if command == "find" else "500ms" if has("ensemble_image") else short, "-d")
     elif has("--scenario"):
         put("500ms", "-d")
     if command == "diagnose" and has("ensemble_image"):

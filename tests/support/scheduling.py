@@ -14,8 +14,9 @@ from xdist.workermanage import WorkerController
 LIVE = "tests/live/"
 # Files of tests/live whose tests start the servers that they need.
 OWN_SERVERS = (
-    *("test_compare.py", "test_in_process.py", "test_model_analyzer.py", "test_originals.py", "test_tune.py"),
-    *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
+    *("test_benchmarks.py", "test_compare.py", "test_in_process.py", "test_model_analyzer.py"),
+    *("test_originals.py", "test_tune.py", "test_tune_composed.py", "test_tune_in_process.py"),
+    "test_tune_ray.py",
 )
 # What the first lane takes of the tests on the session's server; the second takes all others.
 FIRST_LANE = (
@@ -29,11 +30,17 @@ SPREAD = ("tests/unit/cli/test_walk.py", "tests/torture/test_torture.py")
 
 # What takes longest, longest first, after the two lanes.
 LONG = (
-    *("live/test_tune.py", "live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
+    *("live/test_benchmarks.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_compare.py"),
+    "unit/cli/test_walk.py",
     *("live/test_tune_ray.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
     *("live/test_originals.py", "live/test_in_process.py", "e2e/test_ui_kills.py", "torture/test_torture.py"),
-    *("e2e/cluster/test_lost_clients.py", "e2e/test_signals.py", "sim/tune/test_smart.py", "sim/test_gpu.py"),
-    *("sim/test_find.py", "unit/stats/test_intervals.py", "sim/twin/test_known.py"),
+    *(
+        "e2e/cluster/test_lost_clients.py",
+        "e2e/test_signals.py",
+        "e2e/test_pages.py",
+        "sim/tune/test_smart.py",
+    ),
+    *("sim/test_gpu.py", "sim/test_find.py", "sim/capacity/test_replicas.py", "sim/twin/test_known.py"),
 )
 
 
