@@ -57,7 +57,8 @@ def tenth(word):
     return word[:-1] + "00ms" if word.endswith("s") and word[:-1].isdigit() else word
 
 is_shown = has("--schema", "list")
-is_judging = command in ("find", "tune", "interfere", "diagnose") or command == "measure" and has("--slo")
+is_judging = command in ("find", "tune", "interfere", "diagnose")
+is_judging |= command == "measure" and has("--slo", "--scenario") and not is_shown
 is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "diagnose", "interfere")
 if command == "serve":
     words = ["serve", "--help"]
@@ -149,7 +150,12 @@ def repeated_lines():
 
 def blocks_to_run(document):
     """Without what is run in another place. A document that repeats the guides runs only what they do not say."""
-    known = said_in_guides() if document.name in REPEATING else repeated_lines().get(document.name, set())
+    known = repeated_lines().get(document.name, set())
+    if document.name in REPEATING:
+        known = said_in_guides()
+        loads = {_load(line)[0] for line in known}  # perhaps with outputs besides
+        own = {line for block in blocks(document) for line in block.splitlines() if _is_whole(line)}
+        known |= {line for line in own if _load(line)[0] in loads and not _load(line)[1]}
     for block in blocks(document):
         lines = [
             line

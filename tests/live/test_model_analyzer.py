@@ -67,7 +67,7 @@ REPORT = (
 )
 # The shape as in the tutorial; the rest makes the search small and its ports free.
 YAML = """
-perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 60, max-trials: 3, stability-percentage: 999999}}
+perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 150, max-trials: 3, stability-percentage: 999999}}
 triton_http_endpoint: localhost:{http}
 triton_grpc_endpoint: localhost:{grpc}
 triton_metrics_url: http://localhost:{metrics}/metrics

@@ -23,7 +23,7 @@ def test_two_servers_with_cores_of_their_own_measure_at_the_same_time(tmp_path: 
     words = [
         *COMMAND.split(),
         "--budget",
-        "20s",
+        "30s",
         "--allow-inconclusive",
         "--journal",
         str(tmp_path / "j"),
