@@ -96,7 +96,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
 ) -> None:
     before = configs(planted, pipeline)
     found: Diagnosis = api.diagnose(
-        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=30.0
+        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=60.0
     )
     culprit = pipeline.culprit
     if pipeline.kind == CPU and "busy with other programs" in found.verdict.sentence:

@@ -56,7 +56,7 @@ def test_the_server_counts_the_steps_of_visits(triton, protocol):
     flow, code = level.classes
     assert (
         flow.rates.due_per_s > 0
-    )  # on a busy machine the phase takes longer; sim/test_visits.py has the figure
+    )  # a phase takes longer on a busy machine; sim/test_visits.py has the figure
     for row in (flow, code):
         assert row.measurement.request_count > 10
         assert not row.measurement.failed_count, row.measurement.failures
