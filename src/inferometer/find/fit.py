@@ -1,0 +1,266 @@
+"""The load at which an SLO begins to be missed, from one fit over all loads that were measured.
+
+The model. An SLO about a percentile limits a share: p99<40ms says that fewer than 1 % of the requests take 40 ms or
+longer. Around its limit L the share s grows with the load as a power, and it cannot exceed one:
+
+    -ln(1 - share) = -ln(1 - s) * (load / L) ** slope
+
+In a queue near its capacity C, d ln share / d load is ln(1 / share) / (C - load): the slope is 1 to 3 for pauses, about 5
+for random service times, 25 near saturation, and without bound for a server that is exact. It is a parameter of the fit
+with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is a share as it is.
+
+Requests wait in the same queue and meet the same pauses, so they are not independent. Each run is cut into sections of
+equal time. The dispersion, how many times as much sections differ as those of independent requests would, divides the
+log-likelihood (quasi-likelihood). It is taken from sections within runs, with the correlation of neighbours, and from
+runs against the fitted curve: a queue that remembers for longer than a run lasts only shows there.
+
+The curve is only trusted near the limit: a run far away from it counts for less, the more the further (`CURVATURE`).
+
+The check. Where runs lie further from the curve than any dispersion within them explains (`MISFIT`), the model is wrong
+for this server, and the interval is the bracket of loads that are proven to meet or to miss the SLO (keeping.py).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inferometer.base.frozen import frozen
+
+Floats = NDArray[np.float64]
+
+SLOPES = np.exp(np.linspace(math.log(0.7), math.log(3000.0), 32))
+USUAL_SLOPE = 5.0
+# Of the logarithm of the slope about that of a queue: most servers are like one, some less so, and some not at all.
+SPREADS = ((0.80, 0.35), (0.15, 0.9), (0.05, 3.0))
+MOST_USED = 0.95
+LEAST_SLOPE = 3.0
+MOST_SLOPE = 60.0
+CAP_MARGIN = 1.05
+COARSE_POINTS = 120
+POINTS = 200
+REACH = 30.0  # times below the lowest and above the highest load that a limit is looked for
+CAP_SPREAD = 0.02
+CURVATURE = 0.25  # relative error of the slope that is allowed for between a run and the limit
+FIRST_DISPERSION = 0.8  # before any was seen, with the weight of so many sections:
+FIRST_WEIGHT = 4.0
+MOST_ALIKE = 0.9
+OVERRUN_COUNT = 20.0  # requests that a run whose queue grows without end counts for, all of them beyond
+ROUNDS = 4
+MOST_DOUBT = 1.0
+ALIKE_WEIGHT = 1.0
+MERGED = (1, 4)
+MISFIT = 4.0
+
+
+@frozen
+class Observed:
+    """One run's sections in the light of one term: how many requests, and how many of them are beyond the limit.
+
+    Of a mean, `beyond` are durations in units of the limit.
+    """
+
+    load: float
+    requests: Floats
+    beyond: Floats
+    waiting: float = 1.0  # how many times as much mean latencies differ as those of independent requests would
+    is_overrun: bool = False  # the queue grows without end
+
+    @property
+    def count(self) -> float:
+        return OVERRUN_COUNT if self.is_overrun else float(self.requests.sum())
+
+    @property
+    def total(self) -> float:
+        return OVERRUN_COUNT if self.is_overrun else float(self.beyond.sum())
+
+
+@frozen
+class Posterior:
+    """Probabilities of where the limit lies, by the logarithm of the load."""
+
+    places: Floats
+    weights: Floats  # add up to 1
+    slope: float = USUAL_SLOPE
+    dispersion: float = FIRST_DISPERSION
+    misfit: float = 1.0  # variance of runs about the curve, in units of what sections explain
+
+    def below(self, places: Floats) -> Floats:
+        """Probability that the limit is below each."""
+        ends = np.cumsum(self.weights) - self.weights / 2
+        found: Floats = np.interp(places, self.places, ends, left=0.0, right=1.0)
+        return found
+
+    def quantile(self, share: float) -> float:
+        """A load."""
+        ends = np.cumsum(self.weights) - self.weights / 2
+        return math.exp(float(np.interp(share, ends, self.places)))
+
+
+def lowest(posteriors: Sequence[Posterior]) -> Posterior:
+    """Of the least of several limits."""
+    if len(posteriors) == 1:
+        return posteriors[0]
+    places = np.unique(np.concatenate([row.places for row in posteriors]))
+    kept = np.prod([1 - row.below(places) for row in posteriors], axis=0)
+    edges = np.concatenate([[1.0], (kept[1:] + kept[:-1]) / 2, [0.0]])
+    weights = np.maximum(-np.diff(edges), 0.0)
+    first = min(posteriors, key=lambda row: row.quantile(0.5))
+    return Posterior(places, weights / weights.sum(), first.slope, first.dispersion, first.misfit)
+
+
+def fit(share: float | None, runs: Sequence[Observed], cap: float | None = None) -> Posterior:
+    """The limit of a term that allows this share (None: of a mean), given the load that saturates the server."""
+    logs = [math.log(run.load) for run in runs]
+    low = min(min(logs), max(logs) - math.log(4)) - math.log(REACH if cap is None else 5.0)
+    high = max(logs) + math.log(REACH) if cap is None else math.log(cap) + 4 * CAP_SPREAD
+    target = 0.0 if share is None else math.log(-math.log1p(-share))
+    curve = _Curve(runs, np.asarray(logs), target, share is None, None if cap is None else math.log(cap))
+    found = curve.posterior(np.linspace(low, max(high, low + 0.1), COARSE_POINTS))
+    for points in (POINTS,):
+        ends = np.cumsum(found.weights)
+        first, last = np.searchsorted(ends, (1e-5, 1 - 1e-5))
+        places = found.places
+        found = curve.posterior(
+            np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], points)
+        )
+    return found
+
+
+class _Curve:
+    """The model with its data; `posterior` evaluates it on a grid of places and slopes."""
+
+    def __init__(
+        self, runs: Sequence[Observed], logs: Floats, target: float, is_mean: bool, cap: float | None
+    ) -> None:
+        self.runs, self.logs, self.target, self.is_mean, self.cap = runs, logs, target, is_mean, cap
+        self.counts = np.array([run.count for run in runs])
+        self.totals = np.array([run.total for run in runs])
+        self.is_overrun = np.array([run.is_overrun for run in runs])
+        self.spreads = [
+            [None if run.is_overrun else _spread(run, is_mean, merged) for run in runs] for merged in MERGED
+        ]
+        self.groups = self._groups()
+        self.least = 0.02 if is_mean else 1.0
+
+    def _groups(self) -> Floats:
+        """How many requests of each run are slow together: in M/M/1 all of a busy period."""
+        # A run that happened to meet no pause says nothing about how requests wait for each other.
+        waiting = [run.waiting for run in self.runs if not run.is_overrun]
+        mean = sum(waiting) / len(waiting) if waiting else 1.0
+        groups: Floats = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
+        if self.cap is not None:
+            used = np.minimum(np.exp(self.logs - self.cap) * CAP_MARGIN, MOST_USED)
+            groups = np.minimum(groups, (1 + used * used) / (1 - used) ** 2)
+        return groups
+
+    def posterior(self, places: Floats) -> Posterior:
+        # (place, slope, run)
+        distance = self.logs[None, None, :] - places[:, None, None]
+        level = np.minimum(self.target + SLOPES[None, :, None] * distance, 50.0)
+        rate = np.exp(level)
+        if self.is_mean:
+            likelihood = self.totals * level - self.counts * rate
+        else:
+            likelihood = self.totals * np.log(-np.expm1(-rate) + 1e-300) - (self.counts - self.totals) * rate
+        prior = self._slope_prior(places) + places[:, None]
+        if self.cap is not None:
+            over = np.maximum(places - self.cap, 0.0) / CAP_SPREAD
+            prior = prior - (over * over / 2)[:, None]
+        worth = 1 / np.maximum(1.0, FIRST_DISPERSION * self.groups)
+        dispersion, misfit, slope = FIRST_DISPERSION, 1.0, USUAL_SLOPE
+        for _ in range(ROUNDS):
+            logged = prior + likelihood @ worth
+            weights = np.exp(logged - logged.max())
+            weights /= weights.sum()
+            place = float(weights.sum(axis=1) @ places)
+            slope = math.exp(float(weights.sum(axis=0) @ np.log(SLOPES)))
+            worth, dispersion, misfit = self._worth(place, slope)
+        return Posterior(places, weights.sum(axis=1), slope, dispersion, misfit)
+
+    def _slope_prior(self, places: Floats) -> Floats:
+        centre, usual = np.full(len(places), USUAL_SLOPE), np.zeros((len(places), len(SLOPES)))
+        if self.cap is not None:
+            loads, most = np.exp(places), math.exp(self.cap) / CAP_MARGIN
+            queue = max(-self.target, 1.0) * loads / np.maximum(most - loads, 0.01 * most)
+            centre = np.clip(queue, LEAST_SLOPE, MOST_SLOPE)
+        for weight, spread in SPREADS if self.cap is not None else SPREADS[1:]:
+            wide = np.log(SLOPES[None, :] / centre[:, None]) / spread
+            usual += weight / spread * np.exp(-wide * wide / 2)
+        found: Floats = np.log(usual)
+        return found
+
+    def _worth(self, place: float, slope: float) -> tuple[Floats, float, float]:
+        """By what to multiply each run's log-likelihood, the dispersion near the limit, and how bad the fit is."""
+        level = np.minimum(self.target + slope * (self.logs - place), 50.0)
+        share = np.exp(level) if self.is_mean else -np.expm1(-np.exp(level))
+        share = np.clip(share, 1e-9, None if self.is_mean else 1 - 1e-6)
+        doubt = np.minimum(CURVATURE * slope * abs(self.logs - place), MOST_DOUBT)  # of the logarithm of the share
+        near = 1 / (1 + (doubt / 0.3) ** 2)
+        factor = self._within(near)
+        dispersion = np.maximum(self.least, factor * self.groups)
+        expected = self.counts * share
+        variance = share if self.is_mean else share * (1 - share)
+        rest = self.totals - expected
+        doubted = expected if self.is_mean else self.counts / share * np.exp(2 * level - np.exp(level))
+        doubted = doubted * doubt**2
+        pearson = rest**2 / (self.counts * variance) / (dispersion + doubted)
+        weight = near * ~self.is_overrun * np.minimum(1.0, expected / dispersion)
+        degrees = max(0.0, float(weight.sum()) - 2.0)
+        between = float((weight * pearson).sum()) / max(float(weight.sum()) - 2.0, 1.0)
+        more = 1.0
+        if degrees > 0:
+            more = max(1.0, (ALIKE_WEIGHT + degrees * between) / (ALIKE_WEIGHT + degrees))
+        dispersion = dispersion * more
+        worth = 1 / (dispersion + doubted)
+        worth[self.is_overrun] = 1 / dispersion[self.is_overrun]
+        return worth, float((dispersion * near).sum() / near.sum()), between
+
+    def _within(self, near: Floats) -> float:
+        """The dispersion of sections in units of `groups`: of short ones and long ones, whichever differ more."""
+        return max(self._of_sections(spreads, near) for spreads in self.spreads)
+
+    def _of_sections(self, spreads: "Sequence[_Spread | None]", near: Floats) -> float:
+        known = [
+            (row, weight, group)
+            for row, weight, group in zip(spreads, near, self.groups, strict=True)
+            if row is not None
+        ]
+        degrees = sum(weight * row.degrees for row, weight, _ in known)
+        pearson = sum(weight * row.degrees * row.pearson / group for row, weight, group in known)
+        alike = sum(weight * row.degrees * row.alike for row, weight, _ in known)
+        correlation = min(max(alike / degrees, 0.0), MOST_ALIKE) if degrees else 0.0
+        pearson *= (1 + correlation) / (1 - correlation)
+        return (FIRST_WEIGHT * FIRST_DISPERSION + pearson) / (FIRST_WEIGHT + degrees)
+
+
+@frozen
+class _Spread:
+    """How much the sections of a run differ."""
+
+    pearson: float  # mean of squares in units of independent requests
+    degrees: float
+    alike: float  # correlation of neighbours
+
+
+def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:
+    """Of sections that are merged by so many; None where they say nothing."""
+    cuts = np.arange(0, len(run.requests) - merged + 1, merged)
+    if len(cuts) < 2:
+        return None
+    requests, beyond = np.add.reduceat(run.requests, cuts), np.add.reduceat(run.beyond, cuts)
+    count, total, sections = float(requests.sum()), float(beyond.sum()), len(cuts)
+    share = total / count if count else 0.0
+    if not share or (not is_mean and (total < 2 or share >= 1)):
+        return None
+    rest = beyond - requests * share
+    squares = float(rest @ rest)
+    if not squares:
+        return None
+    variance = share if is_mean else share * (1 - share)
+    degrees = sections - 1.0 if is_mean else min(sections - 1.0, total - 1)
+    pearson = squares / (sections - 1) / (count / sections * variance)
+    # The mean that was taken off makes neighbours seem different by 1 / sections.
+    alike = float(rest[1:] @ rest[:-1]) / squares + 1 / sections
+    return _Spread(pearson, degrees, alike)
