@@ -118,19 +118,51 @@ def refusing(draw: Draw, room: int) -> Callable[[int], FakeServer]:
     return make
 
 
-def stalling(draw: Draw, every_s: float, stall_ms: float) -> Callable[[int], FakeServer]:
-    """One server that stands still for a while, at random moments."""
+def outliers(usual_ms: float, slow_ms: float, share: float) -> Draw:
+    """A service time that is long for this share of the requests."""
+    return lambda source: round((slow_ms if source.random() < share else usual_ms) * MS)
+
+
+def batching(most: int, batch_ms: float) -> Callable[[int], FakeServer]:
+    """One executor that takes what waits, up to so many, and the same time for any batch."""
+
+    def make(seed: int) -> FakeServer:
+        state = {"start": -NS_PER_S, "size": 0}  # of the batch that was formed last
+        batch_ns = round(batch_ms * MS)
+
+        def script(number: int, sent_ns: int) -> Reply:
+            if sent_ns > state["start"] or state["size"] >= most:
+                state["start"], state["size"] = max(sent_ns, state["start"] + batch_ns), 0
+            state["size"] += 1
+            return Reply(state["start"] + batch_ns - sent_ns)
+
+        return FakeServer(script)
+
+    return make
+
+
+def stalling(
+    draw: Draw, every_s: float, stall_ms: float, *, is_regular: bool = False
+) -> Callable[[int], FakeServer]:
+    """One server that stands still for a while, at random moments or after half to one and a half times a period."""
 
     def make(seed: int) -> FakeServer:
         source = random.Random(seed)
-        state = {"free": 0, "stall": round(source.expovariate(1 / every_s) * NS_PER_S)}
+
+        def pause_ns() -> int:
+            drawn_s = (
+                source.uniform(every_s / 2, 1.5 * every_s) if is_regular else source.expovariate(1 / every_s)
+            )
+            return round(drawn_s * NS_PER_S)
+
+        state = {"free": 0, "stall": pause_ns()}
 
         def script(number: int, sent_ns: int) -> Reply:
             begin_ns = max(sent_ns, state["free"])
             while state["stall"] <= begin_ns:
                 over_ns = state["stall"] + round(stall_ms * MS)
                 begin_ns = max(begin_ns, over_ns)
-                state["stall"] = over_ns + round(source.expovariate(1 / every_s) * NS_PER_S)
+                state["stall"] = over_ns + pause_ns()
             state["free"] = begin_ns + draw(source)
             return Reply(state["free"] - sent_ns)
 
@@ -199,7 +231,7 @@ KNOWN = (
     # These by simulations of millions of requests.
     _randomly("fixed service, random arrivals", "p99<40ms", 144.0, queue(fixed(5))),
     Known("heavy-tailed service", "p99<100ms", 143.0, queue(lognormal(5, 1.0))),
-    Known("stalls of 15 ms", "p95<8ms", 324.0, stalling(fixed(2), 0.5, 15)),
+    Known("stalls of 15 ms", "p95<8ms", 341.0, stalling(fixed(2), 0.5, 15)),
     Known("fixed service, in flight", "p99<41ms", 8, queue(fixed(5)), is_rate=False),
     Known(
         "exponential service, in flight",
@@ -208,4 +240,24 @@ KNOWN = (
         _EXPONENTIAL,
         is_rate=False,
     ),
+)
+
+# Queues with other parameters. Limits without a formula are from 1.8 million requests at each of three loads about the
+# limit, with the logarithm of the share interpolated.
+_GC = stalling(exponential(4), 2.0, 30, is_regular=True)
+_OUTLIERS = queue(outliers(5, 50, 0.01))
+QUEUES = (
+    _randomly("M/D/1, p99", "p99<60ms", 62.9, queue(fixed(10))),
+    _randomly("M/D/1, p95", "p95<60ms", 74.4, queue(fixed(10))),
+    _randomly("M/M/1, p99", "p99<150ms", 100 - math.log(100) / 0.15, queue(exponential(10))),
+    _randomly("M/M/1, p95", "p95<100ms", 100 - math.log(20) / 0.1, queue(exponential(10))),
+    _randomly("M/M/1 near saturation, p99", "p99<300ms", 100 - math.log(100) / 0.3, queue(exponential(10))),
+    _randomly("M/M/4, p99", "p99<150ms", _several_limit(50, 4, 0.15, 0.01), queue(exponential(20), 4)),
+    _randomly("M/M/4, p95", "p95<100ms", _several_limit(50, 4, 0.1, 0.05), queue(exponential(20), 4)),
+    _randomly("batches of 8, p99", "p99<60ms", 329.4, batching(8, 20)),
+    _randomly("batches of 8, p95", "p95<45ms", 309.8, batching(8, 20)),
+    _randomly("1 % outliers, p99", "p99<80ms", 121.6, _OUTLIERS),
+    _randomly("1 % outliers, p95", "p95<40ms", 96.2, _OUTLIERS),
+    _randomly("GC pauses, p99", "p99<50ms", 149.0, _GC),
+    _randomly("GC pauses, p95", "p95<30ms", 141.0, _GC),
 )

@@ -5,9 +5,9 @@ longer. Around its limit L the share s grows with the load as a power, and it ca
 
     -ln(1 - share) = -ln(1 - s) * (load / L) ** slope
 
-In a queue near its capacity C, d ln share / d load is ln(1 / share) / (C - load): the slope is 1 to 3 for pauses, about 5
-for random service times, 25 near saturation, and without bound for a server that is exact. It is a parameter of the fit
-with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is a share as it is.
+In a queue near its capacity C, d ln share / d load is ln(1 / share) / (C - load): the slope is 1 to 3 for pauses, about
+5 for random service times, 25 near saturation, and without bound for a server that is exact. It is a parameter of the
+fit with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is a share as it is.
 
 Requests wait in the same queue and meet the same pauses, so they are not independent. Each run is cut into sections of
 equal time. The dispersion, how many times as much sections differ as those of independent requests would, divides the
@@ -47,6 +47,7 @@ FIRST_DISPERSION = 0.8  # before any was seen, with the weight of so many sectio
 FIRST_WEIGHT = 4.0
 MOST_ALIKE = 0.9
 OVERRUN_COUNT = 20.0  # requests that a run whose queue grows without end counts for, all of them beyond
+LEAST_SHARE = 1e-6
 ROUNDS = 4
 MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
@@ -64,7 +65,9 @@ class Observed:
     load: float
     requests: Floats
     beyond: Floats
-    waiting: float = 1.0  # how many times as much mean latencies differ as those of independent requests would
+    waiting: float = (
+        1.0  # how many times as much mean latencies differ as those of independent requests would
+    )
     is_overrun: bool = False  # the queue grows without end
 
     @property
@@ -113,9 +116,9 @@ def lowest(posteriors: Sequence[Posterior]) -> Posterior:
 def fit(share: float | None, runs: Sequence[Observed], cap: float | None = None) -> Posterior:
     """The limit of a term that allows this share (None: of a mean), given the load that saturates the server."""
     logs = [math.log(run.load) for run in runs]
-    low = min(min(logs), max(logs) - math.log(4)) - math.log(REACH if cap is None else 5.0)
+    low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if cap is None else 5.0)
     high = max(logs) + math.log(REACH) if cap is None else math.log(cap) + 4 * CAP_SPREAD
-    target = 0.0 if share is None else math.log(-math.log1p(-share))
+    target = 0.0 if share is None else math.log(-math.log1p(-max(share, LEAST_SHARE)))
     curve = _Curve(runs, np.asarray(logs), target, share is None, None if cap is None else math.log(cap))
     found = curve.posterior(np.linspace(low, max(high, low + 0.1), COARSE_POINTS))
     for points in (POINTS,):
@@ -135,7 +138,7 @@ class _Curve:
         self, runs: Sequence[Observed], logs: Floats, target: float, is_mean: bool, cap: float | None
     ) -> None:
         self.runs, self.logs, self.target, self.is_mean, self.cap = runs, logs, target, is_mean, cap
-        self.counts = np.array([run.count for run in runs])
+        self.counts = np.array([max(run.count, 1e-9) for run in runs])
         self.totals = np.array([run.total for run in runs])
         self.is_overrun = np.array([run.is_overrun for run in runs])
         self.spreads = [
@@ -196,7 +199,9 @@ class _Curve:
         level = np.minimum(self.target + slope * (self.logs - place), 50.0)
         share = np.exp(level) if self.is_mean else -np.expm1(-np.exp(level))
         share = np.clip(share, 1e-9, None if self.is_mean else 1 - 1e-6)
-        doubt = np.minimum(CURVATURE * slope * abs(self.logs - place), MOST_DOUBT)  # of the logarithm of the share
+        doubt = np.minimum(
+            CURVATURE * slope * abs(self.logs - place), MOST_DOUBT
+        )  # of the logarithm of the share
         near = 1 / (1 + (doubt / 0.3) ** 2)
         factor = self._within(near)
         dispersion = np.maximum(self.least, factor * self.groups)
@@ -232,7 +237,7 @@ class _Curve:
         alike = sum(weight * row.degrees * row.alike for row, weight, _ in known)
         correlation = min(max(alike / degrees, 0.0), MOST_ALIKE) if degrees else 0.0
         pearson *= (1 + correlation) / (1 - correlation)
-        return (FIRST_WEIGHT * FIRST_DISPERSION + pearson) / (FIRST_WEIGHT + degrees)
+        return float((FIRST_WEIGHT * FIRST_DISPERSION + pearson) / (FIRST_WEIGHT + degrees))
 
 
 @frozen

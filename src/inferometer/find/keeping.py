@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 # again and again while it is measured, and what is broken by far is seen to be soon.
 KEPT_ALPHA = 0.015
 BROKEN_ALPHA = 0.005
-SECTIONS = 32
+SECTIONS = 16
 FEWEST_SECTIONS = 12
 LEAST_COUNT = 2  # requests in a section
 STEADY = 1.0  # von Neumann's ratio is 2 for independent sections and falls to 0 for a queue that only grows
@@ -54,6 +54,8 @@ PART_ALPHA = 0.05
 MEAN_SPREADS = 2.0
 MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
 FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
+RISE = 0.5  # share of the least latency by which it must rise for a growing queue,
+STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -230,6 +232,15 @@ def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
     return _total(parts, "beyond") / requests > term.share
 
 
+def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
+    """Terms whose figure, as this run measured it, is not within the limit."""
+    return tuple(
+        term.label
+        for term, counts in zip(promise.terms, run.terms, strict=True)
+        if _is_beyond(term, [counts])
+    )
+
+
 # --- tests
 
 
@@ -321,6 +332,22 @@ def _is_overrun(run: LoadRun, counts: Counts, term: Term) -> bool:
     # A queue at its limit with an exponential tail is rarely as long as this.
     times = max(1.2, math.log(RARELY) / math.log(MEAN_SHARE if term.share is None else term.share))
     return bool((means[-len(means) // 4 :] > times * term.limit).all())
+
+
+def is_growing(run: LoadRun, promise: Slo) -> bool:
+    """Whether the queue grows for as long as the run lasts: steadily, or up to far beyond a limit."""
+    means = run.latency_ns
+    if not run.is_open or len(means) < FEWEST_SECTIONS:
+        return False
+    if any(
+        _is_overrun(run, counts, term)
+        for counts, term in zip(run.terms, promise.terms, strict=True)
+        if term.name != "errors"
+    ):
+        return True
+    if means.max() - means.min() <= RISE * means.min():
+        return False
+    return bool(np.corrcoef(np.arange(len(means)), means)[0, 1] > STRAIGHT)
 
 
 def _rank_correlation(values: Floats) -> float:

@@ -1,21 +1,24 @@
-"""The most load that keeps a promise, with an interval: measure where it is not known yet, for as long as it takes.
+"""Search for the highest load that meets an SLO, from above, and spend the time where it is decided.
 
-Every load that is tried is kept, broken or undecided (keeping.py). A level ends as soon as its load is decided;
-one that cannot be decided in its share of the time is left for others, and comes again when they are done. The interval
-goes from the highest load that is kept to the lowest that is broken: what is undecided lies between. In the end its low
-end is held for a quarter of the time: what comes rarely, such as stalls, does not show in short levels.
+1. One request at a time, so that a cold server is warm. Then twice as many in flight again and again, until that brings
+   no more throughput: the load that saturates the server.
+2. Levels of an open load, from just below saturation, each at the load where the limit most likely is by then, in turn a
+   little above and below it (search.py). The load changes without a pause, and the first requests of each level are left
+   out while the queue of the load before is worked off.
+3. One fit over all levels gives the limit with its interval (fit.py). Once that is narrow, a load below it is measured
+   for a quarter of the time: pauses that are rare do not show in short levels.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
-from inferometer.find.keeping import Judge, Judgement, LoadRun, needed_requests
-from inferometer.find.search import Bracket, bounds, next_load, tidy
+from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
+from inferometer.find.search import CAP_MARGIN, Bracket, Knowledge, known, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Recorded
@@ -34,20 +37,33 @@ from inferometer.stats.watcher import Watcher
 
 CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
-FIRST_S = 1.0  # for the look at one request at a time, and its share of the whole time where that is less
-FIRST_SHARE = 0.05
-COARSE = 0.08  # share of the whole time for a level until the limit lies between two loads
-FINE = 0.25  # share of the time that is left for a level after that, and for one that is measured again
-AGAIN = 0.5
-LEAST = 0.06  # share of the whole time that a load must have been measured for to count as kept
-HOLD = 0.25  # share of the whole time for which the low end of the interval is measured in the end
-REST = 0.03  # share of the whole time that is too little for another level
-LIMITS = 4  # times the longest limit that a level lasts at least
-ANSWERS = 4  # streams one after the other that a level lasts at least, where their parts are promised
-LOOK = 1.25  # how much longer a level has lasted each time it is looked at
+FIRST_SHARE = 0.02  # share of the whole time for the look at one request at a time,
+STEP_SHARE = 0.02  # at each number of requests in flight while these are doubled,
+SATURATED_SHARE = 0.05  # and at saturation
+RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
+MOST_IN_FLIGHT = 4096
+GAIN = 1.1  # times the throughput that twice as many in flight must bring
+LATE = 0.5  # share of requests beyond a limit from which on more in flight say nothing
+ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
+MOST_LOOK = 0.04  # as long as that is not more of the whole time
+PATIENCE = 0.25  # share of the whole time that the first answer of a stream is waited for
+BELOW = 0.85  # times the load that saturates the server: the first to try
+RAISED = 1.3  # times a load that is met: where saturation is then looked for
+FIRST_LEVELS = 0.03  # share of the whole time for each of the first levels,
+FEW_LEVELS = 4
+LEVEL = 0.06  # for those after them,
+LONGEST = 0.15  # and at most, where the queue has a long memory
+LONGEST_ANSWERS = 0.2  # or answers are long
+ANSWERS = 6  # one after the other that a level lasts
+SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
+LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
+HOLD = 0.25  # share of the whole time for which a load below a limit that is known is measured in the end
+REST = 0.02  # share of the whole time that is too little for another level
+VAGUE = 2.0  # high / low from which on more time is advised
+WAITS = 5.0  # times a usual answer that a queue is taken to last at most
+QUEUED = ("latency", "ttft")  # figures that grow with the queue
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
-ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a level
 SPOILT = {
     Note.OVERLOADED: "overload",
     Note.NOT_OFFERED: "requests that were not sent in time",
@@ -98,18 +114,14 @@ def find(
     start = search.first_load()
     level = None
     while start is not None and not search.is_over(level):
-        judged = search.judged()
-        known = bounds(judged)
-        instrument.watcher.bracketed(known.low, known.high)
-        load = next_load(judged, start, CLOSE, is_whole=not goal.is_rate)
-        hold_ns = 0 if load is not None else search.hold_ns()
-        # What the last level left in the server's queue is not the next one's.
-        search.instrument.load.apply(Closed(0))
-        if search.is_over(level) or (load is None and not hold_ns):
+        found = search.known()
+        load = next_load(found, start, search.cap)
+        hold_ns = search.hold_ns(found)
+        if load is None or hold_ns == 0:
             break
         if level is not None:
             yield level, None
-        level = search.measure(search.low if load is None else load, hold_ns)
+        level = search.measure(load if hold_ns is None else search.held_load(found), hold_ns)
     yield level, search.finding()
 
 
@@ -134,35 +146,59 @@ class _Search:
     level_settings: LevelSettings
     goal: SearchGoal
     end_ns: int = 0
-    answer_ns: int = 0  # how long a stream goes on, where its parts are promised
+    answer_ns: int = 0  # how long one takes, by the last look
+    cap: float | None = None  # the load that saturates the server; None where it is not known
+    is_late: bool = False  # most requests of the last look were beyond a limit
+    looked_at: int = 0  # requests of the last look
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
 
     # --- measuring
 
     def first_load(self) -> float | None:
-        """Half of the rate of one request at a time, which is no level of the search; None when it was stopped."""
+        """Most of what saturates the server, or what was asked for; None when the search was stopped."""
         goal = self.goal
-        is_known = goal.start is not None or not goal.is_rate
         is_streamed = any(term.figure in STREAMED for term in goal.promise.terms)
-        rate = 2.0
-        if not is_known or is_streamed:
-            level = self._look(is_patient=is_streamed)
-            if self.is_over(level):
-                return None
-            found = level.measurement
-            rate = 1.0
-            if found is not None and found.request_count:
-                rate = found.infer_per_s.value / found.batch
-                self.answer_ns = found.latency.percentile_ns(50) if is_streamed else 0
-        if goal.start is not None:
-            return goal.start
-        return tidy(rate / 2) if goal.is_rate else 1.0
+        is_known = goal.start is not None or not goal.is_rate
+        if is_known and not is_streamed:
+            return goal.start or 1.0
+        # The first request of a cold server is not a load.
+        rate = self._look(1, FIRST_SHARE, is_patient=is_streamed)
+        if rate is None:
+            return None
+        if is_known:
+            return goal.start or 1.0
+        capacity, is_saturated = self._saturate(rate)
+        if capacity is None:
+            return None
+        if not is_saturated:
+            return tidy(capacity / 2)
+        return tidy(BELOW * capacity)
 
-    def _look(self, *, is_patient: bool) -> Level:
-        """At one request at a time; a patient one goes on until one was answered, as far as there is time for that."""
+    def _saturate(self, rate: float) -> tuple[float | None, bool]:
+        """Double the requests in flight until that brings no more; the throughput, and whether it has saturated."""
+        best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
+        while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
+            found = self._look(in_flight, STEP_SHARE)
+            if found is None:
+                return None, False
+            if found < GAIN * best or self.is_late:
+                answer_ns = self.answer_ns
+                found = self._look(2 * in_flight, SATURATED_SHARE)
+                self.answer_ns = answer_ns  # not the time in a queue of our making
+                if found is None:
+                    return None, False
+                best = max(best, found)
+                margin = max(CAP_MARGIN - 1, 2 / math.sqrt(max(1, self.looked_at)))
+                self.cap = best * (1 + margin)
+                return best, True
+            best, in_flight = found, 2 * in_flight
+        return best, False
+
+    def _look(self, in_flight: int, share: float, *, is_patient: bool = False) -> float | None:
+        """The throughput with so many requests in flight, which is not a level of the search; None when stopped."""
         whole = self.goal.duration_ns
-        duration_ns = round(min(FIRST_S * NS_PER_S, FIRST_SHARE * whole))
+        duration_ns = max(1, round(max(share * whole, min(ANSWERS_SEEN * self.answer_ns, MOST_LOOK * whole))))
         recorded, clock = self.instrument.load, self.instrument.clock
         assert isinstance(recorded, Recorded)
 
@@ -171,8 +207,24 @@ class _Search:
 
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
         if is_patient:
-            rule = replace(rule, duration_ns=round(FINE * whole), is_enough=is_enough)
-        return self._level(rule, LoadPoint("concurrency", 1, Closed(1)))
+            rule = replace(rule, duration_ns=round(PATIENCE * whole), is_enough=is_enough)
+        plan = Closed(in_flight)
+        sections = LevelSections(self.goal.promise, in_flight, plan, recorded)
+        level = self._level(rule, LoadPoint("concurrency", in_flight, plan))
+        if self.is_over(level):
+            return None
+        run = sections.run(clock())
+        self.is_late = any(
+            counts.beyond.sum() > LATE * counts.requests.sum()
+            for counts, term in zip(run.terms, self.goal.promise.terms, strict=True)
+            if term.share is not None
+        )
+        found = level.measurement
+        self.looked_at = 0 if found is None else found.request_count
+        if found is None or not found.request_count:
+            return 1.0
+        self.answer_ns = found.latency.percentile_ns(50)
+        return found.infer_per_s.value / found.batch
 
     def is_over(self, level: Level | None) -> bool:
         if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
@@ -183,74 +235,71 @@ class _Search:
     def left_ns(self) -> int:
         return self.end_ns - self.instrument.clock()
 
-    @property
-    def low(self) -> float:
-        return bounds(self.judged()).low
+    def known(self) -> Knowledge:
+        """What all runs say together; a load that is met although it should saturate the server moves the cap."""
+        goal = self.goal
+        found = known(goal.promise, self.runs, self.cap, is_whole=not goal.is_rate)
+        if self.cap is not None and found.highest_met > self.cap / CAP_MARGIN:
+            self.cap = RAISED * found.highest_met
+            found = known(goal.promise, self.runs, self.cap, is_whole=not goal.is_rate)
+        bracket = found.bracket()
+        if self.runs:
+            self.instrument.watcher.bracketed(bracket.low, bracket.high)
+        return found
 
-    def hold_ns(self) -> int:
-        """How much longer the low end must be measured, as stalls come more rarely than a load is decided."""
-        if not self.low:
-            return 0
-        held_s = sum(run.length_s for run in self.runs if run.load == self.low)
+    def hold_ns(self, found: Knowledge) -> int | None:
+        """How much longer to measure below the limit once that is known, as pauses are rare; None before."""
+        if not found.bracket().is_near(CLOSE, is_whole=not self.goal.is_rate):
+            return None
+        load = self.held_load(found)
+        held_s = sum(run.length_s for run in self.runs if run.load == load)
         missing_ns = round(HOLD * self.goal.duration_ns - held_s * NS_PER_S)
         return min(missing_ns, self.left_ns) if missing_ns > REST * self.goal.duration_ns else 0
 
-    def measure(self, load: float, hold_ns: int = 0) -> Level:
-        """Until the load is decided, at the latest when its share of the time is over; or for so long in any case."""
+    def held_load(self, found: Knowledge) -> float:
+        """The highest load that was measured below the interval, or its low end."""
+        low = found.bracket().low
+        held = [run.load for run in self.runs if BELOW * low <= run.load <= low]
+        return max(held, key=held.count) if held else low
+
+    def measure(self, load: float, hold_ns: int | None = None) -> Level:
+        """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
+        if self.runs and is_growing(self.runs[-1], self.goal.promise):
+            self.instrument.load.apply(Closed(0))
         point = self._point(load)
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
-        sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load)
-        is_enough = (lambda: False) if hold_ns else self._looks(sections)
-        longest_ns = hold_ns or self._longest_ns(load)
-        level = self._level(Precision(0.0, longest_ns, is_enough=is_enough), point)
+        length_ns = hold_ns or self._length_ns(load)
+        settle_ns = round(min(SETTLE * length_ns, max(2 * self._memory_ns(load), 2 * self.answer_ns)))
+        sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load, settle_ns)
+        level = self._level(Precision(0.0, length_ns, is_enough=lambda: False), point)
         self.levels.append(level)
         self.runs.append(sections.run(self.instrument.clock()))
+        found = level.measurement
+        if found is not None and found.request_count and not beyond_terms(self.goal.promise, self.runs[-1]):
+            self.answer_ns = found.latency.percentile_ns(50)
         return level
 
-    def _looks(self, sections: LevelSections) -> Callable[[], bool]:
-        """Whether the load that is measured is decided; to be asked after each window."""
-        lowest = min((row.load for row in self.judged() if row.verdict == "broken"), default=math.inf)
-        next_ns = 0
-
-        def is_decided() -> bool:
-            nonlocal next_ns
-            now, begun = self.instrument.clock(), sections.recorded.begun_ns
-            if now < next_ns:
-                return False
-            next_ns = begun + round(LOOK * (now - begun))
-            run = sections.run(now)
-            judging = Judge(self.goal.promise, [*self.runs, run], self.least_s)
-            found = judging.judgement(run.load, judging.broken_terms(run.load), lowest)
-            return found.verdict != "undecided"
-
-        return is_decided
-
-    def judged(self) -> tuple[Judgement, ...]:
-        return Judge(self.goal.promise, self.runs, self.least_s).judgements()
-
-    @property
-    def least_s(self) -> float:
-        return LEAST * self.goal.duration_ns / NS_PER_S
-
-    def _longest_ns(self, load: float) -> int:
-        """A level's share of the time: enough to decide by, where there is as much."""
+    def _length_ns(self, load: float) -> int:
+        """A level's share of the time: long against the memory of the queue and against an answer."""
         left, whole = self.left_ns, self.goal.duration_ns
-        is_bracketed = {row.is_within for row in self.judged()} == {True, False}
-        is_again = any(run.load == load for run in self.runs)
-        share = (AGAIN if is_again else FINE) * left if is_bracketed else COARSE * whole
-        limit = max((term.limit for term in self.goal.promise.terms if term.name != "errors"), default=0.0)
-        wanted = max(LIMITS * limit, ANSWERS * self.answer_ns)
-        if is_bracketed:
-            wanted = max(wanted, 1.2 * needed_requests(self.goal.promise) / self._per_s(load) * NS_PER_S)
-        return max(1, round(min(max(share, wanted), left)))
+        share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
+        wanted = min(max(share * whole, 4 * self._memory_ns(load)), LONGEST * whole)
+        wanted = max(wanted, min(ANSWERS * self.answer_ns, LONGEST_ANSWERS * whole))
+        return max(1, round(left if left < 1.5 * wanted else wanted))
 
-    def _per_s(self, load: float) -> float:
-        """Requests, as far as they can be told."""
-        if self.goal.is_rate:
-            return load
-        rates = [run.requests / run.length_s for run in self.runs if run.length_s > 0]
-        return max(rates, default=1.0) or 1.0
+    def _memory_ns(self, load: float) -> float:
+        """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
+        if not self.goal.is_rate:
+            return 0.0
+        scales = [
+            term.limit / NS_PER_S / (1.0 if term.share is None else -math.log(term.share))
+            for term in self.goal.promise.terms
+            if term.figure in QUEUED and (term.share is None or 0 < term.share < 1)
+        ]
+        # Latency that stays far from the limit does not come from a queue that long.
+        scale = min([*scales, WAITS * self.answer_ns / NS_PER_S])
+        return 4 * load * scale**2 * NS_PER_S
 
     def _level(self, rule: Precision, point: LoadPoint) -> Level:
         timed = replace(
@@ -275,38 +324,38 @@ class _Search:
     # --- what is known
 
     def finding(self) -> Finding:
-        rows = self.judged()
-        known = bounds(rows)
-        # The most that was measured within the limits, where nothing below it was beyond.
-        beyond = min((row.load for row in rows if row.is_beyond), default=math.inf)
-        value = max((row.load for row in rows if row.load < beyond), default=0.0)
+        found = self.known()
+        bracket = found.bracket(self.least_s)
+        value = found.estimate
+        rows = found.judged(bracket)
         return Finding(
             promise=self.goal.promise.text,
             mode="request_rate" if self.goal.is_rate else "concurrency",
             value=value,
-            low=self._outwards(known.low, -1),
-            high=None if math.isinf(known.high) else self._outwards(known.high, 1),
+            low=bracket.low,
+            high=None if math.isinf(bracket.high) else bracket.high,
             limited_by=self._limit(rows, value),
             knee=self._knee(value),
             confidence=CONFIDENCE,
-            judged=tuple(JudgedLoad(row.load, row.verdict, row.broken) for row in rows),
-            needed_s=self._needed_s(value, known),
+            judged=rows,
+            needed_s=self._needed_s(bracket),
         )
 
-    def _outwards(self, load: float, sign: int) -> float:
-        return tidy(load * (1 + sign * ROUNDING)) if self.goal.is_rate else load
+    @property
+    def least_s(self) -> float:
+        return LEAST * self.goal.duration_ns / NS_PER_S
 
-    def _needed_s(self, value: float, known: Bracket) -> float:
-        """Where the interval is open or wide because there was no time for the requests it takes."""
-        if value and known.is_closed:
+    def _needed_s(self, bracket: Bracket) -> float:
+        """How long a search takes that sees enough requests for the percentile, where this one did not."""
+        seconds_s = sum(run.length_s for run in self.runs)
+        requests = sum(run.requests for run in self.runs)
+        if not requests or math.isinf(bracket.high):
             return 0.0
-        load = value or min((run.load for run in self.runs), default=0.0)
-        if not load:
-            return 0.0
-        seconds = ENOUGH_LEVELS * needed_requests(self.goal.promise) / self._per_s(load)
-        return tidy(seconds) if seconds > self.goal.duration_ns / NS_PER_S else 0.0
+        needed_s = ENOUGH_LEVELS * needed_requests(self.goal.promise) * seconds_s / requests
+        is_wide = not bracket.low or bracket.high > VAGUE * bracket.low
+        return tidy(needed_s) if is_wide and needed_s > self.goal.duration_ns / NS_PER_S else 0.0
 
-    def _limit(self, rows: tuple[Judgement, ...], value: float) -> str:
+    def _limit(self, rows: tuple[JudgedLoad, ...], value: float) -> str:
         """What the lowest load above the value broke."""
         above = next(
             (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None

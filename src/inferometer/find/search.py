@@ -1,100 +1,173 @@
-"""Which load comes next: pure functions of what is known of the loads before it."""
+"""Where the limit lies and which load comes next: pure functions of the runs so far.
+
+The next load is the median of where the limit may lie, in turn a little above and below it: as many requests as
+possible are measured where they decide, and the two sides tell how steep the curve is. Until a load has missed the SLO
+(or one has met it), loads are doubled (or halved), where the load that saturates the server is not known.
+"""
 
 import math
 from collections.abc import Sequence
 
 from inferometer.base.frozen import frozen
-from inferometer.find.keeping import Judgement
+from inferometer.find.fit import MISFIT, Observed, Posterior, fit, lowest
+from inferometer.find.keeping import Judge, LoadRun, beyond_terms, is_growing
+from inferometer.stats.result import JudgedLoad
+from inferometer.stats.slo import Slo
 
-LOWEST = 1024  # so many times less than the first load is not tried
-WORTH = 0.25  # share of the interval's length, by its logarithm, that the next load must promise to take off
+TAIL = 0.025  # on either side of the interval
+OVER = 1.1  # times the low end: the estimate is not above, so that it is not too high by more than that
+LOWEST = 1024  # times less than the first load: lower ones are not tried
+DITHER = 0.8  # by which the logarithm of the share differs on either side of the limit,
+MOST_DITHER = 0.1  # and the logarithm of the load at most
+WIDE = 2.0  # high / low up to which both sides are measured in turn
+STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far below the limit
+CAP_MARGIN = 1.05
+ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a run
 
 
 @frozen
 class Bracket:
-    """The highest load that keeps a promise and the lowest that breaks it, where known."""
+    """The ends of an interval, where known."""
 
     low: float = 0.0
     high: float = math.inf
 
-    @property
-    def is_closed(self) -> bool:
-        return self.low > 0 and self.high < math.inf
-
     def is_near(self, precision: float, *, is_whole: bool) -> bool:
-        """The ends are as near to each other as they need be."""
-        return self.is_closed and (
+        """Whether the ends are as near to each other as they need be."""
+        return self.low > 0 and (
             self.high / self.low <= 1 + precision or (is_whole and self.high - self.low <= 1)
         )
 
 
-def bounds(tried: Sequence[Judgement]) -> Bracket:
-    """Between which loads the limit lies: the highest that is kept below all that are broken, and the other way round.
+@frozen
+class Knowledge:
+    """What the runs say together about the limit."""
 
-    Where a load is kept above one that is broken, both lie between. The low end also lies below every load that was
-    beyond the limits, even if that may have been by chance.
-    """
-    kept = [row.load for row in tried if row.verdict == "kept"]
-    broken = [row.load for row in tried if row.verdict == "broken"]
-    beyond = min((row.load for row in tried if row.is_beyond), default=math.inf)
-    return Bracket(
-        max((load for load in kept if load < beyond), default=0.0),
-        min((load for load in broken if load > max(kept, default=0.0)), default=math.inf),
-    )
+    slo: Slo
+    runs: tuple[LoadRun, ...]
+    posterior: Posterior | None  # None before the first run
+    missed: tuple[tuple[str, ...], ...]  # of each run, the terms that are beyond their limit as measured
+    is_whole: bool = False  # loads are whole numbers
+
+    @property
+    def highest_met(self) -> float:
+        """The highest load within the limits, below all that are not; 0 where there is none."""
+        beyond = self.lowest_missed
+        return max((run.load for run in self.runs if run.load < beyond), default=0.0)
+
+    @property
+    def lowest_missed(self) -> float:
+        return min(
+            (run.load for run, terms in zip(self.runs, self.missed, strict=True) if terms), default=math.inf
+        )
+
+    @property
+    def is_met(self) -> bool:
+        """Whether any load was within the limits."""
+        return any(not terms for terms in self.missed)
+
+    @property
+    def is_missed(self) -> bool:
+        return any(self.missed)
+
+    def bracket(self, least_s: float = 0.0) -> Bracket:
+        """The 95 % interval of the limit; open where no load was within the limits, or none beyond."""
+        if self.posterior is None:
+            return Bracket()
+        low, high = self.posterior.quantile(TAIL), self.posterior.quantile(1 - TAIL)
+        if self.posterior.misfit > MISFIT:
+            low, high = self._proven(low, high, least_s)
+        if self.is_whole:
+            low, high = float(math.floor(low)), float(math.floor(high) + 1)
+        else:
+            low, high = tidy(low * (1 - ROUNDING)), tidy(high * (1 + ROUNDING))
+        tried = max(run.load for run in self.runs)
+        return Bracket(min(low, tried) if self.is_met else 0.0, high if self.is_missed else math.inf)
+
+    def _proven(self, low: float, high: float, least_s: float) -> tuple[float, float]:
+        """The curve does not fit this server: only loads that are proven to meet or to miss the SLO count."""
+        rows = Judge(self.slo, self.runs, least_s).judgements()
+        broken = [row.load for row in rows if row.verdict == "broken"]
+        beyond = min((row.load for row in rows if row.is_beyond), default=math.inf)
+        kept = [row.load for row in rows if row.verdict == "kept" and row.load < beyond]
+        top = max((row.load for row in rows if row.verdict == "kept"), default=0.0)
+        return min([low, *kept[-1:]]), max([high, *[load for load in broken if load > top][:1]])
+
+    @property
+    def estimate(self) -> float:
+        """The headline: the most likely limit, and not above what is known by more than `OVER`."""
+        if self.posterior is None or not self.is_met:
+            return 0.0
+        tried = max(run.load for run in self.runs)
+        if not self.is_missed:
+            return tried
+        found = self.bracket()
+        middle = min(self.posterior.quantile(0.5), OVER * found.low)
+        return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
+
+    def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
+        """Each load against the interval: below it, above, or undecided."""
+        rows = []
+        for load in sorted({run.load for run in self.runs}):
+            terms = dict.fromkeys(
+                term
+                for run, missed in zip(self.runs, self.missed, strict=True)
+                if run.load == load
+                for term in missed
+            )
+            verdict = "undecided"
+            if load <= found.low:
+                verdict = "kept"
+            elif load >= found.high:
+                verdict = "broken"
+            rows.append(JudgedLoad(load, verdict, () if verdict == "kept" else tuple(terms)))
+        return tuple(rows)
 
 
-def next_load(tried: Sequence[Judgement], start: float, precision: float, *, is_whole: bool) -> float | None:
-    """Which load to measure next: up by doubling (down by halving) until the limit lies between two loads, then
-    closing in from both sides on those that cannot be decided, then these again. None when the ends are near enough.
-    """
-    if not tried:
+def known(slo: Slo, runs: Sequence[LoadRun], cap: float | None, *, is_whole: bool = False) -> Knowledge:
+    """The fit of every term, and the least of their limits. `cap` is the load that saturates the server."""
+    missed = tuple(beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ()) for run in runs)
+    if not runs:
+        return Knowledge(slo, (), None, (), is_whole)
+    rows = [_observed(slo, runs, number) for number in range(len(slo.terms))]
+    # A term that was never beyond its limit, at loads where another one was, does not limit the load.
+    seen = [number for number, row in enumerate(rows) if any(run.total and not run.is_overrun for run in row)]
+    fits = [fit(slo.terms[number].share, rows[number], cap) for number in seen or [0]]
+    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole)
+
+
+def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
+    term = slo.terms[number]
+    return [
+        Observed(
+            run.load,
+            run.terms[number].requests,
+            run.terms[number].total_ns / term.limit if term.share is None else run.terms[number].beyond,
+            run.dispersion,
+            term.name != "errors" and is_growing(run, slo),
+        )
+        for run in runs
+    ]
+
+
+def next_load(known: Knowledge, start: float, cap: float | None) -> float | None:
+    """The load to measure next; None where no lower one is worth a try."""
+    if known.posterior is None:
         return start
-    rows = sorted(tried, key=lambda row: row.load)
-    if all(row.is_within for row in rows):
-        return rows[-1].load * 2 if is_whole else tidy(rows[-1].load * 2)
-    if not any(row.is_within for row in rows):
-        lower = rows[0].load // 2 if is_whole else tidy(rows[0].load / 2)
+    loads = [run.load for run in known.runs]
+    is_whole = known.is_whole
+    if not known.is_missed and cap is None:
+        return max(loads) * 2 if is_whole else tidy(max(loads) * 2)
+    if not known.is_met:
+        lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
-    known = bounds(tried)
-    if known.is_near(precision, is_whole=is_whole):
-        return None
-    inside = [row for row in rows if known.low < row.load < known.high]
-    return _between(inside, known, precision, is_whole=is_whole)
-
-
-def _between(inside: Sequence[Judgement], known: Bracket, precision: float, *, is_whole: bool) -> float:
-    """`inside` are the loads between the bounds, lowest first: none of them is decided, or they contradict."""
-    if not inside:
-        return _middle(known.low, known.high, is_whole=is_whole)
-    first, last = inside[0], inside[-1]
-    if math.isinf(known.high):  # more load is decided soon
-        return float(math.ceil(last.load * 1.5)) if is_whole else tidy(last.load * 1.5)
-    if not known.low:
-        return _lower(inside, is_whole=is_whole)
-    least = max(math.log1p(precision), WORTH * math.log(known.high / known.low))
-    for low, high in sorted(
-        ((known.low, first.load), (last.load, known.high)), key=lambda gap: gap[0] / gap[1]
-    ):
-        middle = _middle(low, high, is_whole=is_whole)
-        if math.log(high / low) > least and low < middle < high:
-            return middle
-    again = [row for row, is_useful in ((first, first.is_within), (last, not last.is_within)) if is_useful]
-    return min(again or inside, key=lambda row: row.runs).load
-
-
-def _lower(inside: Sequence[Judgement], *, is_whole: bool) -> float:
-    """Nothing is kept for certain: again the highest that is within the limits, as more load has more requests to prove
-    it with; each once more, and then one that is easier to keep."""
-    beyond = min((row.load for row in inside if not row.is_within), default=math.inf)
-    again = [row.load for row in inside if row.load < beyond and row.runs < 2]
-    if again:
-        return again[-1]
-    least = inside[0].load
-    return max(1.0, least // 1.5) if is_whole else tidy(least / 1.5)
-
-
-def _middle(low: float, high: float, *, is_whole: bool) -> float:
-    return float(round((low + high) / 2)) if is_whole else tidy((low * high) ** 0.5)
+    found = known.posterior
+    middle = found.quantile(0.5)
+    low, high = found.quantile(TAIL), found.quantile(1 - TAIL)
+    if high < WIDE * low:
+        middle *= math.exp((1 if len(loads) % 2 else -1) * min(DITHER / found.slope, MOST_DITHER))
+    middle = max(middle, STEP_DOWN * min(loads))
+    return max(1.0, float(round(middle))) if is_whole else tidy(middle)
 
 
 def tidy(value: float) -> float:

@@ -50,6 +50,9 @@ class LevelSections:
     load: float
     plan: Open | Closed
     recorded: Recorded
+    settle_ns: int = (
+        0  # at the start, of which requests are left out: the queue is still that of the load before
+    )
     _pieces: list[_Piece] = field(default_factory=list)
 
     def run(self, until_ns: int) -> LoadRun:
@@ -61,12 +64,14 @@ class LevelSections:
         late = sum(int((piece.end_ns > cut_ns).sum()) for piece in self._pieces)
         total = len(whole.began_ns)
         if isinstance(self.plan, Open):
-            total = Arrivals(self.plan).by(cut_ns - begun_ns)
+            arrivals, schedule_ns = Arrivals(self.plan), self.recorded.begun_ns
+            total = -arrivals.by(begun_ns - schedule_ns) + arrivals.by(cut_ns - schedule_ns)
         edges = np.linspace(begun_ns, max(cut_ns, begun_ns + 1), section_count(total) + 1)
         ended = _histogram(whole.began_ns, edges)
         if isinstance(self.plan, Open):
             arrivals = Arrivals(self.plan)
-            missing = np.diff([float(arrivals.by(int(edge) - begun_ns)) for edge in edges]) - ended
+            missing = np.diff([float(arrivals.by(int(edge) - schedule_ns)) for edge in edges]) - ended
+            missing = np.maximum(missing, 0.0)
         else:
             missing = np.zeros_like(ended)
             # Each that has not ended since was sent before.
@@ -91,7 +96,7 @@ class LevelSections:
         """By concurrency the first requests all come at once: only those after them are like the rest."""
         begun_ns = self.recorded.begun_ns
         if isinstance(self.plan, Open) or not self._pieces:
-            return begun_ns
+            return begun_ns + self.settle_ns
         ends = np.concatenate([piece.end_ns for piece in self._pieces])
         first = self.plan.concurrency - 1
         return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
@@ -193,8 +198,10 @@ def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def _dispersion(means: Floats, took: NDArray[np.int64]) -> float:
     """How many times as much the means of sections differ as those of independent requests would."""
-    if len(means) < 2 or len(took) < 2 or not took.var():
+    if len(means) < 2 or len(took) < 2:
         return 1.0
+    if not took.var():
+        return 0.0
     return max(1.0, float(means.var(ddof=1) * len(took) / len(means) / took.var()))
 
 
