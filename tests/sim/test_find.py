@@ -4,13 +4,14 @@ import heapq
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.find.keeping import Judge, Judgement
+from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find
-from inferometer.find.search import bounds, next_load
+from inferometer.find.search import known, next_load
 from inferometer.stats.slo import parse_slo
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
@@ -49,10 +50,10 @@ def test_the_search_keeps_to_its_time(searches):
 
 
 @pytest.mark.sampled
-def test_no_load_below_the_answer_was_beyond_the_limits(searches):
+def test_verdicts_of_loads_agree_with_the_interval(searches):
     for rows in searches.values():
         for finding in (row.finding for row in rows):
-            assert not [row for row in finding.judged if row.load <= finding.value and row.broken]
+            assert all(row.load <= finding.low for row in finding.judged if row.verdict == "kept")
             assert all(row.load > finding.low for row in finding.judged if row.verdict == "broken")
             assert finding.value >= finding.low
             assert finding.high is None or finding.value <= finding.high
@@ -65,9 +66,9 @@ def test_the_knee_is_never_above_the_answer(searches):
 
 @pytest.mark.sampled
 def test_one_request_at_a_time_is_no_rate(searches):
-    for known, rows in searches.items():
+    for server, rows in searches.items():
         modes = {level.mode for row in rows for level in row.levels}
-        assert modes == {"request_rate" if known.is_rate else "concurrency"}
+        assert modes == {"request_rate" if server.is_rate else "concurrency"}
 
 
 def test_more_time_makes_the_interval_narrower():
@@ -158,46 +159,59 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     assert next(steps)[0].value == 10
     made.log.interrupt_after = 0
     _, finding = list(steps)[-1]
-    assert (finding.value, finding.low, finding.high) == (10, 0, None)
+    assert (finding.value, finding.low, finding.high) == (0, 0, None)  # 18 requests decide nothing
+    assert [row.verdict for row in finding.judged] == ["undecided"]
 
 
 # --- which load is next
 
 
-def tried(**rows):
-    """`k10=...` is kept, `b` broken, `w` undecided and within the limits, `u` undecided and beyond."""
-    verdicts = {"k": "kept", "b": "broken", "w": "undecided", "u": "undecided"}
-    return [
-        Judgement(float(name[1:]), verdicts[name[0]], name[0] in "kw", runs=runs)
-        for name, runs in rows.items()
-    ]
+def ran(load, beyond, requests=400.0, sections=16):
+    """A run of even sections with so many requests beyond the limit."""
+    each = np.full(sections, requests / sections)
+    counts = Counts(each, np.full(sections, beyond / sections), each * NS_PER_MS)
+    nothing = Counts(each, np.zeros(sections), np.zeros(sections))
+    return LoadRun(load, 4.0, (counts, nothing), np.full(sections, 1e6))
+
+
+SLO = parse_slo("p99<40ms")
 
 
 @pytest.mark.parametrize(
-    ("rows", "following"),
+    ("rows", "cap", "least", "most"),
     [
-        ({}, 100.0),  # the start
-        ({"k100": 1}, 200.0),
-        ({"w100": 1}, 200.0),
-        ({"b100": 1}, 50.0),
-        ({"k100": 1, "b200": 1}, 141.4),
-        ({"k100": 1, "b101": 1}, None),
-        ({"k100": 1, "w140": 1, "b200": 1}, 167.3),  # the wider gap
-        ({"k100": 1, "u180": 1, "b200": 1}, 134.2),
-        ({"k100": 1, "w101": 1, "b104": 1}, 102.5),
-        ({"k100": 1, "w101": 2, "u103": 1, "b104": 1}, 103.0),  # again what could be decided
-        ({"w100": 1, "b200": 1}, 100.0),  # nothing is proven to be kept
-        ({"w100": 2, "b200": 1}, 66.67),
-        ({"k100": 1, "u200": 1}, 300.0),  # nothing is proven to be broken
+        ({}, None, 100, 100),  # the start
+        ({100: 0}, None, 200, 200),  # nothing has missed the SLO, and what saturates the server is not known
+        ({100: 0}, 130, 101, 130),
+        ({100: 400}, None, 50, 50),  # nothing has met it
+        ({100: 0, 200: 400}, None, 101, 199),
+        ({100: 400}, 130, 50, 99),
+        ({100: 0, 110: 8, 120: 40}, 200, 95, 112),  # near the limit
     ],
 )
-def test_the_next_load_is_where_the_interval_is_open(rows, following):
-    assert next_load(tried(**rows), 100.0, 0.02, is_whole=False) == following
+def test_the_next_load_is_where_the_limit_is_likely(rows, cap, least, most):
+    found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], cap)
+    assert least <= next_load(found, 100.0, cap) <= most
 
 
-def test_loads_that_contradict_lie_inside_the_interval():
-    known = bounds(tried(k100=1, b120=1, k140=1, b200=1))
-    assert (known.low, known.high) == (100, 200)
+def test_no_load_is_next_where_all_miss_it():
+    assert next_load(known(SLO, [ran(0.05, 400)], None), 100.0, None) is None
+
+
+def test_an_interval_is_open_where_nothing_was_seen():
+    met, missed = known(SLO, [ran(100, 0)], 200.0), known(SLO, [ran(100, 400)], 200.0)
+    assert met.bracket().high == math.inf
+    assert met.bracket().low <= met.estimate == 100
+    assert (missed.bracket().low, missed.estimate) == (0, 0)
+    assert missed.bracket().high < math.inf
+
+
+def test_an_undecided_load_is_not_kept():
+    found = known(SLO, [ran(100, 2), ran(110, 4), ran(120, 9)], 200.0)
+    bracket = found.bracket()
+    verdicts = {row.load: row.verdict for row in found.judged(bracket)}
+    assert bracket.low < 110 < bracket.high
+    assert verdicts[110] == "undecided"
 
 
 def test_nothing_measured_is_nothing_judged():

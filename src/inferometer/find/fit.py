@@ -52,7 +52,7 @@ ROUNDS = 4
 MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
 MERGED = (1, 4)
-MISFIT = 4.0
+MISFIT = 30.0
 
 
 @frozen
@@ -167,8 +167,9 @@ class _Curve:
             likelihood = self.totals * level - self.counts * rate
         else:
             likelihood = self.totals * np.log(-np.expm1(-rate) + 1e-300) - (self.counts - self.totals) * rate
-        prior = self._slope_prior(places) + places[:, None]
+        prior = self._slope_prior(places)
         if self.cap is not None:
+            prior = prior + places[:, None]  # any load below saturation is as likely as any other
             over = np.maximum(places - self.cap, 0.0) / CAP_SPREAD
             prior = prior - (over * over / 2)[:, None]
         worth = 1 / np.maximum(1.0, FIRST_DISPERSION * self.groups)

@@ -2,8 +2,8 @@
 
 1. One request at a time, so that a cold server is warm. Then twice as many in flight again and again, until that brings
    no more throughput: the load that saturates the server.
-2. Levels of an open load, from just below saturation, each at the load where the limit most likely is by then, in turn a
-   little above and below it (search.py). The load changes without a pause, and the first requests of each level are left
+2. Levels of an open load, from just below saturation, each at the load where the limit most likely is by then, in turn
+   a little above and below it (search.py). The load changes without a pause; the first requests of each level are left
    out while the queue of the load before is worked off.
 3. One fit over all levels gives the limit with its interval (fit.py). Once that is narrow, a load below it is measured
    for a quarter of the time: pauses that are rare do not show in short levels.
@@ -43,7 +43,8 @@ SATURATED_SHARE = 0.05  # and at saturation
 RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # times the throughput that twice as many in flight must bring
-LATE = 0.5  # share of requests beyond a limit from which on more in flight say nothing
+LATE = 3.0  # times the allowed share of requests beyond a limit: no higher load can meet the SLO
+LATE_COUNT = 5
 ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
 MOST_LOOK = 0.04  # as long as that is not more of the whole time
 PATIENCE = 0.25  # share of the whole time that the first answer of a stream is waited for
@@ -121,6 +122,9 @@ def find(
             break
         if level is not None:
             yield level, None
+            level = None
+            if search.is_over(None):
+                break
         level = search.measure(load if hold_ns is None else search.held_load(found), hold_ns)
     yield level, search.finding()
 
@@ -149,6 +153,7 @@ class _Search:
     answer_ns: int = 0  # how long one takes, by the last look
     cap: float | None = None  # the load that saturates the server; None where it is not known
     is_late: bool = False  # most requests of the last look were beyond a limit
+    is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
     looked_at: int = 0  # requests of the last look
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
@@ -178,11 +183,17 @@ class _Search:
     def _saturate(self, rate: float) -> tuple[float | None, bool]:
         """Double the requests in flight until that brings no more; the throughput, and whether it has saturated."""
         best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
+        if self.is_late:
+            self.cap = CAP_MARGIN * rate
+            return rate, True
         while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
             found = self._look(in_flight, STEP_SHARE)
             if found is None:
                 return None, False
-            if found < GAIN * best or self.is_late:
+            if self.is_late and found >= GAIN * best:
+                self.cap = CAP_MARGIN * found
+                return found, True
+            if found < GAIN * best:
                 answer_ns = self.answer_ns
                 found = self._look(2 * in_flight, SATURATED_SHARE)
                 self.answer_ns = answer_ns  # not the time in a queue of our making
@@ -215,7 +226,7 @@ class _Search:
             return None
         run = sections.run(clock())
         self.is_late = any(
-            counts.beyond.sum() > LATE * counts.requests.sum()
+            counts.beyond.sum() > max(LATE_COUNT, LATE * term.share * counts.requests.sum())
             for counts, term in zip(run.terms, self.goal.promise.terms, strict=True)
             if term.share is not None
         )
@@ -237,15 +248,24 @@ class _Search:
 
     def known(self) -> Knowledge:
         """What all runs say together; a load that is met although it should saturate the server moves the cap."""
-        goal = self.goal
-        found = known(goal.promise, self.runs, self.cap, is_whole=not goal.is_rate)
+        found = self._fitted()
         if self.cap is not None and found.highest_met > self.cap / CAP_MARGIN:
             self.cap = RAISED * found.highest_met
-            found = known(goal.promise, self.runs, self.cap, is_whole=not goal.is_rate)
+            found = self._fitted()
+        self.is_misfit = found.is_misfit
         bracket = found.bracket()
         if self.runs:
             self.instrument.watcher.bracketed(bracket.low, bracket.high)
         return found
+
+    def _fitted(self) -> Knowledge:
+        return known(
+            self.goal.promise,
+            self.runs,
+            self.cap,
+            is_whole=not self.goal.is_rate,
+            is_misfit=self.is_misfit,
+        )
 
     def hold_ns(self, found: Knowledge) -> int | None:
         """How much longer to measure below the limit once that is known, as pauses are rare; None before."""

@@ -22,6 +22,7 @@ MOST_DITHER = 0.1  # and the logarithm of the load at most
 WIDE = 2.0  # high / low up to which both sides are measured in turn
 STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far below the limit
 CAP_MARGIN = 1.05
+NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
 ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a run
 
 
@@ -48,6 +49,7 @@ class Knowledge:
     posterior: Posterior | None  # None before the first run
     missed: tuple[tuple[str, ...], ...]  # of each run, the terms that are beyond their limit as measured
     is_whole: bool = False  # loads are whole numbers
+    is_misfit: bool = False  # the curve does not fit this server
 
     @property
     def highest_met(self) -> float:
@@ -70,12 +72,18 @@ class Knowledge:
     def is_missed(self) -> bool:
         return any(self.missed)
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether there are so many requests that one beyond a limit is expected where the SLO is just met."""
+        shares = [term.share for term in self.slo.terms if term.share and term.name != "errors"]
+        return sum(run.requests for run in self.runs) >= max((1 / share for share in shares), default=1.0)
+
     def bracket(self, least_s: float = 0.0) -> Bracket:
         """The 95 % interval of the limit; open where no load was within the limits, or none beyond."""
-        if self.posterior is None:
+        if self.posterior is None or not self.has_enough:
             return Bracket()
         low, high = self.posterior.quantile(TAIL), self.posterior.quantile(1 - TAIL)
-        if self.posterior.misfit > MISFIT:
+        if self.is_misfit:
             low, high = self._proven(low, high, least_s)
         if self.is_whole:
             low, high = float(math.floor(low)), float(math.floor(high) + 1)
@@ -85,24 +93,31 @@ class Knowledge:
         return Bracket(min(low, tried) if self.is_met else 0.0, high if self.is_missed else math.inf)
 
     def _proven(self, low: float, high: float, least_s: float) -> tuple[float, float]:
-        """The curve does not fit this server: only loads that are proven to meet or to miss the SLO count."""
+        """Loads that are proven to meet and to miss the SLO; where there are none, the wider of fit and figures."""
         rows = Judge(self.slo, self.runs, least_s).judgements()
-        broken = [row.load for row in rows if row.verdict == "broken"]
         beyond = min((row.load for row in rows if row.is_beyond), default=math.inf)
-        kept = [row.load for row in rows if row.verdict == "kept" and row.load < beyond]
-        top = max((row.load for row in rows if row.verdict == "kept"), default=0.0)
-        return min([low, *kept[-1:]]), max([high, *[load for load in broken if load > top][:1]])
+        kept = [row.load for row in rows if row.verdict == "kept"]
+        below = [load for load in kept if load < beyond]
+        broken = [row.load for row in rows if row.verdict == "broken" and row.load > max(kept, default=0.0)]
+        return (
+            below[-1] if below else min(low, self.highest_met or low),
+            broken[0]
+            if broken
+            else max(high, *[run.load for run in self.runs if run.load == beyond] or [high]),
+        )
 
     @property
     def estimate(self) -> float:
         """The headline: the most likely limit, and not above what is known by more than `OVER`."""
         if self.posterior is None or not self.is_met:
             return 0.0
-        tried = max(run.load for run in self.runs)
-        if not self.is_missed:
-            return tried
         found = self.bracket()
-        middle = min(self.posterior.quantile(0.5), OVER * found.low)
+        if not found.low:
+            return 0.0
+        if not self.is_missed:
+            return max(run.load for run in self.runs)
+        middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
+        middle = min(middle, OVER * found.low, found.high)
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
@@ -124,7 +139,14 @@ class Knowledge:
         return tuple(rows)
 
 
-def known(slo: Slo, runs: Sequence[LoadRun], cap: float | None, *, is_whole: bool = False) -> Knowledge:
+def known(
+    slo: Slo,
+    runs: Sequence[LoadRun],
+    cap: float | None,
+    *,
+    is_whole: bool = False,
+    is_misfit: bool = False,
+) -> Knowledge:
     """The fit of every term, and the least of their limits. `cap` is the load that saturates the server."""
     missed = tuple(beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ()) for run in runs)
     if not runs:
@@ -133,7 +155,8 @@ def known(slo: Slo, runs: Sequence[LoadRun], cap: float | None, *, is_whole: boo
     # A term that was never beyond its limit, at loads where another one was, does not limit the load.
     seen = [number for number, row in enumerate(rows) if any(run.total and not run.is_overrun for run in row)]
     fits = [fit(slo.terms[number].share, rows[number], cap) for number in seen or [0]]
-    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole)
+    is_misfit = is_misfit or max(row.misfit for row in fits) > MISFIT
+    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit)
 
 
 def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
@@ -161,6 +184,8 @@ def next_load(known: Knowledge, start: float, cap: float | None) -> float | None
     if not known.is_met:
         lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
+    if known.is_misfit:
+        return _between(known)
     found = known.posterior
     middle = found.quantile(0.5)
     low, high = found.quantile(TAIL), found.quantile(1 - TAIL)
@@ -168,6 +193,17 @@ def next_load(known: Knowledge, start: float, cap: float | None) -> float | None
         middle *= math.exp((1 if len(loads) % 2 else -1) * min(DITHER / found.slope, MOST_DITHER))
     middle = max(middle, STEP_DOWN * min(loads))
     return max(1.0, float(round(middle))) if is_whole else tidy(middle)
+
+
+def _between(known: Knowledge) -> float:
+    """Halve what lies between loads that met the SLO and that missed it, then prove either in turn."""
+    low, high = known.highest_met, known.lowest_missed
+    if not low:
+        return max(1.0, high // 2) if known.is_whole else tidy(high / 2)
+    middle = float(round((low + high) / 2)) if known.is_whole else tidy(math.sqrt(low * high))
+    if high > (1 + NEAR) * low and low < middle < high:
+        return middle
+    return low if len(known.runs) % 2 else high
 
 
 def tidy(value: float) -> float:
