@@ -52,7 +52,7 @@ ROUNDS = 4
 MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
 MERGED = (1, 4)
-MISFIT = 30.0
+MISFIT = 12.0
 
 
 @frozen

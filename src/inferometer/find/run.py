@@ -43,7 +43,7 @@ SATURATED_SHARE = 0.05  # and at saturation
 RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # times the throughput that twice as many in flight must bring
-LATE = 3.0  # times the allowed share of requests beyond a limit: no higher load can meet the SLO
+LATE = 2.0  # times the allowed share of requests beyond a limit: no higher load can meet the SLO
 LATE_COUNT = 5
 ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
 MOST_LOOK = 0.04  # as long as that is not more of the whole time
@@ -317,6 +317,8 @@ class _Search:
             for term in self.goal.promise.terms
             if term.figure in QUEUED and (term.share is None or 0 < term.share < 1)
         ]
+        if not scales:
+            return 0.0
         # Latency that stays far from the limit does not come from a queue that long.
         scale = min([*scales, WAITS * self.answer_ns / NS_PER_S])
         return 4 * load * scale**2 * NS_PER_S
@@ -369,7 +371,7 @@ class _Search:
         """How long a search takes that sees enough requests for the percentile, where this one did not."""
         seconds_s = sum(run.length_s for run in self.runs)
         requests = sum(run.requests for run in self.runs)
-        if not requests or math.isinf(bracket.high):
+        if not requests or (math.isinf(bracket.high) and bracket.low):
             return 0.0
         needed_s = ENOUGH_LEVELS * needed_requests(self.goal.promise) * seconds_s / requests
         is_wide = not bracket.low or bracket.high > VAGUE * bracket.low

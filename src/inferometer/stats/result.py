@@ -1,6 +1,6 @@
 """A whole run as one value and one file: every report can be made again from it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -27,7 +27,7 @@ class JudgedLoad:
 
 @frozen
 class Finding:
-    """The most load that keeps a promise.
+    """The highest load that meets an SLO.
 
     With `confidence`, the load at which the promise begins to be broken lies between `low` and `high` with that
     probability. Results of 0.1 have none: their ends are loads that passed or failed one short try.
@@ -35,7 +35,7 @@ class Finding:
 
     promise: str
     mode: str  # request_rate or concurrency
-    value: float  # the most that was measured within the limits, and nothing below it beyond; 0 when there is none
+    value: float  # the estimate, at most 10 % above `low`; 0 where no load is known to meet the SLO
     low: float  # 0 where no load is known to keep the promise
     high: float | None  # None where no load is known to break it
     limited_by: str  # what broke first
@@ -43,6 +43,11 @@ class Finding:
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
+
+    def nearest(self, loads: Iterable[float]) -> float | None:
+        """Of loads that were measured, the highest up to the estimate, or else the lowest."""
+        known = sorted(loads)
+        return max((load for load in known if load <= self.value), default=known[0] if known else None)
 
     @property
     def is_broken_at_once(self) -> bool:

@@ -96,7 +96,8 @@ def _of_results(results: Sequence[Result], points: Sequence[Point], chosen: Sequ
 def _of_result(answer: Result) -> RunSummary:
     """The load that was found, or the level with most throughput."""
     points, finding = list(_levels(answer.levels)), answer.finding
-    found = [row for row in points if finding is not None and row.value == finding.value]
+    nearest = None if finding is None else finding.nearest(row.value for row in points)
+    found = [row for row in points if finding is not None and finding.value and row.value == nearest]
     return _of_results((answer,), points, found)
 
 

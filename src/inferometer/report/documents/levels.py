@@ -86,7 +86,8 @@ def best(result: Result) -> tuple[Level, Measurement] | None:
     as any that keeps what was promised."""
     rows = measured(result)
     if result.finding is not None and result.finding.value:
-        rows = tuple(row for row in rows if row[0].value == result.finding.value) or rows
+        nearest = result.finding.nearest(row[0].value for row in rows)
+        rows = tuple(row for row in rows if row[0].value == nearest)
         return rows[-1] if rows else None
     kept = tuple(row for row in rows if row[0].promise is not None and row[0].promise.verdict == "kept")
     sound = kept or tuple(row for row in rows if row[0].is_as_asked) or rows
