@@ -348,7 +348,7 @@ class _Search:
     def finding(self) -> Finding:
         found = self.known()
         bracket = found.bracket(self.least_s)
-        value = found.estimate
+        value = found.estimate(bracket)
         rows = found.judged(bracket)
         return Finding(
             promise=self.goal.promise.text,

@@ -22,6 +22,7 @@ MOST_DITHER = 0.1  # and the logarithm of the load at most
 WIDE = 2.0  # high / low up to which both sides are measured in turn
 STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far below the limit
 CAP_MARGIN = 1.05
+DOUBTFUL = 5.0  # misfit from which on proven loads narrow the interval of the fit
 NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
 ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a run
 
@@ -79,12 +80,18 @@ class Knowledge:
         return sum(run.requests for run in self.runs) >= max((1 / share for share in shares), default=1.0)
 
     def bracket(self, least_s: float = 0.0) -> Bracket:
-        """The 95 % interval of the limit; open where no load was within the limits, or none beyond."""
+        """The 95 % interval of the limit; open where no load was within the limits, or none beyond.
+
+        Where the curve fits badly, loads that were measured for `least_s` in all are proven without it.
+        """
         if self.posterior is None or not self.has_enough:
             return Bracket()
         low, high = self.posterior.quantile(TAIL), self.posterior.quantile(1 - TAIL)
         if self.is_misfit:
             low, high = self._proven(low, high, least_s)
+        elif least_s and self.posterior.misfit > DOUBTFUL:
+            proven = self._proven(0.0, math.inf, least_s)
+            low, high = max(low, proven[0]), min(high, proven[1])
         if self.is_whole:
             low, high = float(math.floor(low)), float(math.floor(high) + 1)
         else:
@@ -100,18 +107,16 @@ class Knowledge:
         below = [load for load in kept if load < beyond]
         broken = [row.load for row in rows if row.verdict == "broken" and row.load > max(kept, default=0.0)]
         return (
-            below[-1] if below else min(low, self.highest_met or low),
+            max(below) if below else min(low, self.highest_met or low),
             broken[0]
             if broken
             else max(high, *[run.load for run in self.runs if run.load == beyond] or [high]),
         )
 
-    @property
-    def estimate(self) -> float:
+    def estimate(self, found: Bracket) -> float:
         """The headline: the most likely limit, and not above what is known by more than `OVER`."""
         if self.posterior is None or not self.is_met:
             return 0.0
-        found = self.bracket()
         if not found.low:
             return 0.0
         if not self.is_missed:
