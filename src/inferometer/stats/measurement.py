@@ -366,6 +366,8 @@ class LlmServerFigures:
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
     accepted_share: float | None = None  # of draft tokens
+    queue_ns: float | None = None  # mean time that requests waited before they ran
+    prefill_ns: float | None = None  # mean time in which the server read a prompt
     prompt_per_s: float | None = None  # tokens
     generated_per_s: float | None = None
     was_restarted: bool = False  # then nothing that is counted is known

@@ -31,7 +31,6 @@ from inferometer.report.format import (
     at_percentile,
     average,
     duration,
-    first_line,
     interval,
     level_label,
     level_value,
@@ -43,7 +42,7 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words
-from inferometer.report.sentences import failure_sentence, first_round_sentence, start_sentence, verdict_words
+from inferometer.report.sentences import failure_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
@@ -230,34 +229,6 @@ def errors_section(result: Result) -> Section | None:
     )
     lead = f"{share(result.failed_share)} of all requests failed. They are in no latency."
     return message_section("errors", "Errors", rows, lead)
-
-
-def notes_section(result: Result) -> Section | None:
-    """Every remark, with its advice once."""
-    rows = list(_unlike(result))
-    said = [("", remark) for remark in result.remarks] + [
-        (f"{level_label(level.mode, level.value)}: ", remark)
-        for level in result.levels
-        for remark in level.remarks
-    ]
-    for note in dict.fromkeys(remark.note for _, remark in said):
-        lines = [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
-        rows.append(Message("\n".join(lines), note.advice))
-    return message_section("notes", "Notes", rows)
-
-
-def _unlike(result: Result) -> Iterator[Message]:
-    """What was left out as warm-up, and why figures are not as sure as asked."""
-    for level in result.levels:
-        label = level_label(level.mode, level.value)
-        if level.first_round is not None:
-            yield Message(first_round_sentence(level, level.first_round), tone=Tone.PLAIN)
-        if level.start is not None:
-            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
-        if level.doubt is not None:
-            doubt = level.doubt
-            words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
-            yield Message(f"{label}: {words}", f"{doubt.figure} {doubt.sparkline}")
 
 
 # --- latency against throughput
