@@ -14,8 +14,10 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.documents.levels import (
+    SAME,
     Rows,
     best,
+    client_line,
     error_bar,
     hollow,
     is_doubtful,
@@ -23,6 +25,7 @@ from inferometer.report.documents.levels import (
     longest,
     measured,
     time_axis,
+    unlimited,
 )
 from inferometer.report.format import (
     NONE,
@@ -171,7 +174,22 @@ def _classes(result: Result) -> Table | None:
 
 def _trade_off(rows: Rows) -> Chart | None:
     """What the server gives against what a user gets, one point for each level; None for a single one."""
-    points = tuple(
+    own, limited = map(_user_points, unlimited(rows))
+    if len(own) + len(limited) < 2:
+        return None
+    name = load_name(rows[0][0].mode)
+    line = (ChartLine("all users together against each of them", (own,), "blue"),) if own else ()
+    return Chart(
+        title="Tokens per second: the server against one user",
+        x=ChartAxis("output tokens/s per user"),
+        y=ChartAxis("output tokens/s of the server"),
+        series=(*line, *client_line(limited)),
+        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
+    )
+
+
+def _user_points(rows: Rows) -> tuple[ChartPoint, ...]:
+    return tuple(
         ChartPoint(
             x=tokens.per_user.mean.value,
             y=tokens.output_per_s,
@@ -185,28 +203,24 @@ def _trade_off(rows: Rows) -> Chart | None:
         for level, found in rows
         if (tokens := found.tokens) is not None and tokens.per_user is not None
     )
-    if len(points) < 2:
-        return None
-    name = load_name(rows[0][0].mode)
-    return Chart(
-        title="Tokens per second: the server against one user",
-        x=ChartAxis("output tokens/s per user"),
-        y=ChartAxis("output tokens/s of the server"),
-        series=(ChartLine("all users together against each of them", (points,), "blue"),),
-        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
-    )
 
 
 def _trade_off_words(rows: Rows) -> str:
-    """What more load costs each user and brings all of them, from end to end."""
+    """What more load costs each user and brings all of them, up to the lightest load that brings as much as any.
+
+    Throughputs closer than that are the same: no rise or drop is claimed within the noise."""
     known = [
         (level, tokens.output_per_s, tokens.per_user.mean.value)
-        for level, found in rows
+        for level, found in unlimited(rows)[0]
         if (tokens := found.tokens) is not None and tokens.per_user is not None
     ]
     if len(known) < 2:
         return ""
-    (light, least, alone), (heavy, most, crowded) = known[0], max(known, key=lambda row: row[1])
+    highest = max(row[1] for row in known)
+    (light, least, alone), (heavy, most, crowded) = (
+        known[0],
+        next(row for row in known if row[1] >= (1 - SAME) * highest),
+    )
     if heavy.value <= light.value:
         return ""
     return (
@@ -217,13 +231,17 @@ def _trade_off_words(rows: Rows) -> str:
 
 def _chart(rows: Rows) -> Chart | None:
     """TTFT over the tokens per second, one point for each level; None for a single one, or without streams."""
-    lines = tuple(
-        ChartLine(f"TTFT p{p}", (points,), colour)
-        for p, colour in ((50, "blue"), (99, "orange"))
-        if len(points := tuple(_points(rows, p))) > 1
+    own, limited = unlimited(rows)
+    lines = (
+        *(
+            ChartLine(f"TTFT p{p}", (points,), colour)
+            for p, colour in ((50, "blue"), (99, "orange"))
+            if len(points := tuple(_points(own, p))) > 1
+        ),
     )
     if not lines:
         return None
+    lines += client_line(_points(limited, 99))
     title = "Time to the first token against tokens per second"
     note = "The numbers are the load."
     return Chart(title, ChartAxis(TOKEN_RATE), time_axis("time to first token", lines), lines, note=note)

@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Chart
 from inferometer.report.format import at_percentile
 from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.sentences import token_sentences
@@ -71,7 +73,7 @@ def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
     ]
     assert points[-1].y == 4800
     assert points[-1].x_limits == (55.0, 65.0)
-    assert "each user from 90.0 to 60.0" in section(sample_text()).lead
+    assert "each user from 90.0 to 70.0" in section(sample_text()).lead
 
 
 def test_prefill_decode_and_lengths_of_prompts_have_tables():
@@ -140,6 +142,25 @@ def test_the_queue_is_told_from_prefill_where_the_server_tells(
     else:
         assert cells["In the queue"] == queued
         assert f"25 % of the time, {queued} in the server's queue" in "\n".join(token_sentences(changed))
+
+
+def test_levels_at_which_this_client_is_the_limit_are_grey_and_not_part_of_a_line():
+    result = sample_text()
+    *others, last = result.levels
+    limited = replace(last, remarks=(Remark(Note.CLIENT_LIMITED, "a whole core"),))
+    result = replace(result, levels=(*others, limited))
+    found = document(result)
+    charts = [
+        block for row in found.sections if row.name in ("tokens", "throughput") for block in row.blocks
+        if isinstance(block, Chart)
+    ]  # fmt: skip
+    assert len(charts) >= 3
+    for chart in charts:
+        *lines, grey = chart.series
+        assert (grey.name, grey.colour) == ("limited by this client", "grey")
+        assert [len(run) for run in grey.runs] == [1]
+        assert all(len(run) == len(others) for line in lines for run in line.runs)
+    assert "From concurrency 1 to 4 " not in section(result).lead
 
 
 def test_a_single_level_is_no_trade_off():
