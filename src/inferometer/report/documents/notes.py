@@ -55,7 +55,7 @@ def grouped(said: Sequence[Said]) -> Iterator[str]:
 def _where(levels: Sequence[Level]) -> str:
     if not levels:
         return ""
-    first, *others = levels
+    first, *others = sorted(levels, key=lambda level: level.value)
     rest = (level_value(level.mode, level.value) for level in others)
     return f"{few_words([level_label(first.mode, first.value), *rest], MOST_LABELS)}: "
 
