@@ -49,8 +49,13 @@ class Tried(NamedTuple):
     is_client_limited: bool = False  # it says what this client can do, not what the server can
 
     @property
+    def is_answered(self) -> bool:
+        return self.per_s > 0 and self.failed_share <= FAILS
+
+    @property
     def is_sound(self) -> bool:
-        return self.per_s > 0 and self.failed_share <= FAILS and not self.is_client_limited
+        """Whether it tells what the server can do."""
+        return self.is_answered and not self.is_client_limited
 
 
 def next_load(tried: Sequence[Tried], left_ns: float = math.inf) -> int | None:
@@ -117,7 +122,7 @@ def knee(tried: Sequence[Tried]) -> int | None:
 def _higher(steps: Sequence[Tried], left_ns: float) -> int | None:
     """A load above all that were tried, lowest first; None where more brings nothing."""
     last = steps[-1]
-    if not last.is_sound or last.load >= MOST:
+    if not last.is_answered or last.load >= MOST:
         return None
     if last.per_s < FALLS * max(row.per_s for row in steps):
         return None

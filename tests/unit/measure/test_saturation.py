@@ -127,9 +127,11 @@ def test_near_the_end_a_level_gets_less_time_to_be_precise():
     assert level_time([Tried(1, 1.0, 1.0)], 2, 100, left_ns=200.0) == LevelTime(20, 50)
 
 
-def test_a_level_at_which_this_client_is_the_limit_ends_the_climb_and_is_not_the_knee():
+def test_a_level_at_which_this_client_is_the_limit_is_not_the_knee_and_does_not_end_the_climb():
+    """A client that was late once, on a busy machine, may well keep up with twice the load."""
+    assert next_load([Tried(1, 10.0, is_client_limited=True)]) == 2
     tried = [Tried(1, 10.0), Tried(2, 20.0), Tried(4, 30.0, is_client_limited=True)]
-    assert next_load(tried) == 3
+    assert next_load(tried) == 8
     assert knee(tried) == 2
 
 
