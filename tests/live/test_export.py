@@ -128,10 +128,12 @@ def test_requests_of_sequences_carry_their_id(words: tuple[str, ...], triton, tm
 
 
 @pytest.mark.parametrize("words", [(), ("-i", "grpc")], ids=lambda words: " ".join(words) or "http")
-def test_what_lies_in_shared_memory_is_null(words: tuple[str, ...], triton, tmp_path: Path) -> None:
+def test_outputs_in_shared_memory_have_their_values(words: tuple[str, ...], triton, tmp_path: Path) -> None:
+    (plain,) = export(triton, tmp_path, "-m", "simple", *COUNTED, *words)
+    (tmp_path / "export.json").unlink()
     (experiment,) = export(triton, tmp_path, "-m", "simple", "--shared-memory", "system", *COUNTED, *words)
     for request in experiment["requests"]:
-        assert request["response_outputs"] == [{"OUTPUT0": None, "OUTPUT1": None}]
+        assert request["response_outputs"] == plain["requests"][0]["response_outputs"]
 
 
 def test_strings_and_half_precision(triton, tmp_path: Path) -> None:
