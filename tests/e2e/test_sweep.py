@@ -42,7 +42,8 @@ def test_a_sweep_chooses_its_levels_and_draws_what_a_user_gets(run: Callable, tm
 def test_any_server_is_swept(run: Callable, tmp_path: Path) -> None:
     saved = tmp_path / "result.json"
     with ScriptedServer(lambda request: answer(b"hello")) as server:
-        ended = run("inferometer", "measure", server.address, "--sweep", "-d", "200ms", "--json", str(saved))
+        words = (server.address, "--service-kind", "http", "--sweep", "-d", "200ms", "--json", str(saved))
+        ended = run("inferometer", "measure", *words)
     assert ended.code == 0, ended.stderr
     assert [level["value"] for level in json.loads(saved.read_text())["levels"]][:2] == [1, 2]
 
@@ -52,7 +53,8 @@ def test_a_server_that_fails_everything_is_asked_with_one_request_at_a_time(
 ) -> None:
     saved = tmp_path / "result.json"
     with ScriptedServer(lambda request: answer(b"no", status=503)) as server:
-        ended = run("inferometer", "measure", server.address, "--sweep", "-d", "200ms", "--json", str(saved))
+        words = (server.address, "--service-kind", "http", "--sweep", "-d", "200ms", "--json", str(saved))
+        ended = run("inferometer", "measure", *words)
     assert ended.code != 0
     assert [level["value"] for level in json.loads(saved.read_text())["levels"]] == [1]
 

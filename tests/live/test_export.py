@@ -128,10 +128,13 @@ def test_requests_of_sequences_carry_their_id(words: tuple[str, ...], triton, tm
 
 
 @pytest.mark.parametrize("words", [(), ("-i", "grpc")], ids=lambda words: " ".join(words) or "http")
-def test_what_lies_in_shared_memory_is_null(words: tuple[str, ...], triton, tmp_path: Path) -> None:
-    (experiment,) = export(triton, tmp_path, "-m", "simple", "--shared-memory", "system", *COUNTED, *words)
+def test_outputs_in_shared_memory_have_their_values(words: tuple[str, ...], triton, tmp_path: Path) -> None:
+    given = data(tmp_path, {"data": [{"INPUT0": list(range(16)), "INPUT1": [3] * 16}]})
+    words = ("--input-data", given, "--shared-memory", "system", *COUNTED, *words)
+    (experiment,) = export(triton, tmp_path, "-m", "simple", *words)
+    sums, rests = [value + 3 for value in range(16)], [value - 3 for value in range(16)]
     for request in experiment["requests"]:
-        assert request["response_outputs"] == [{"OUTPUT0": None, "OUTPUT1": None}]
+        assert request["response_outputs"] == [{"OUTPUT0": sums, "OUTPUT1": rests}]
 
 
 def test_strings_and_half_precision(triton, tmp_path: Path) -> None:

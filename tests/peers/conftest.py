@@ -89,8 +89,10 @@ def started(command: Sequence[str | Path], log: Path, **options: Any) -> Iterato
             process.communicate()
 
 
-def wait_until(holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + DEADLINE_S
+def wait_until(
+    holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, deadline_s: float = DEADLINE_S
+) -> None:
+    end = time.monotonic() + deadline_s
     while not holds():
         assert process.poll() is None and time.monotonic() < end, log.read_text()[-3000:]  # noqa: PT018
         time.sleep(0.05)
@@ -178,6 +180,34 @@ def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transform
     with started([python.parent / "transformers", "serve", model, *words], log, env=clean) as process:
         wait_until(lambda: answers(port), process, log)
         yield Transformers(f"127.0.0.1:{port}", str(model))
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    address: str
+    slots: int  # that it has for requests at once
+
+
+VLLM_SLOTS = 4
+VLLM_DEADLINE_S = 300.0  # it compiles and warms up
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
+    """vLLM on CPUs, with a small random model, few slots and its own metrics."""
+    folder = tmp_path_factory.mktemp("vllm")
+    python, model, log = environment("vllm"), folder / "tiny", folder / "log"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "VLLM_CPU_KVCACHE_SPACE": "1"}
+    clean |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    subprocess.run([python, HERE / "vllm_model.py", model], env=clean, check=True, timeout=VLLM_DEADLINE_S)
+    (port,) = free_ports(1)
+    command: list[str | Path] = [python.parent / "vllm", "serve", model, "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "2048"]
+    command += ["--max-num-seqs", str(VLLM_SLOTS), "--enforce-eager", "--no-enable-prefix-caching"]
+    with started(command, log, env=clean, cwd=folder) as process:
+        wait_until(lambda: answers(port), process, log, VLLM_DEADLINE_S)
+        yield Vllm(f"127.0.0.1:{port}", VLLM_SLOTS)
 
 
 @dataclass(frozen=True, slots=True)

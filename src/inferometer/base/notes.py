@@ -37,6 +37,13 @@ class Note(Enum):
         "the server takes longer to answer than was measured: raise --duration or --measurement-interval"
     )
     NO_RESPONSE = "only their end came, so they are in no figure; check the input data if that was not meant"
+    EMPTY_ANSWERS = (
+        "they have no first token, and count as beyond any limit of it: check the prompts, the stop words and the "
+        "server's log"
+    )
+    ENDED_REASONING = (
+        "nothing of the answer itself came: raise --output-tokens, or ask the model to reason less"
+    )
     MEMBER_NOT_CALLED = (
         "no request reached this model while measuring; check the name given to --bls-composing-models"
     )

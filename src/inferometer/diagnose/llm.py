@@ -9,10 +9,13 @@ the server
 where `per_request` is what no batch makes cheaper (the prefill, and the part of a step that grows with n), and
 `shared` what all requests in service have in common. The two are fitted to the loads that were measured. Then
 
-* the lightest load shows the prefill: the time to its first token, less one step. Throughput x prefill is the share
-  of the server's time that prompts take (the utilisation law), and 1 / prefill the throughput they allow;
+* the lightest load shows the prefill: what the server's metrics say it took, or else the time to the first token that
+  one in ten requests stays below, less one step. Other programs on the machine make some first tokens late, and hardly
+  any early. Throughput x prefill is the share of the server's time that prompts take (the utilisation law), and
+  1 / prefill the throughput they allow;
 * when the number in service stops growing while the load does, requests wait outside. That limits only if more in
-  service would bring more by the fit. What stops it is the KV cache where that is full, else a setting.
+  service would bring more by the fit. What stops it is the KV cache where that is full, else a setting;
+* requests that wait inside the server have been sent: where its metrics tell of some, the client is not the limit.
 """
 
 import math
@@ -111,6 +114,10 @@ class _Evidence:
         return self.levels[-1]
 
     @property
+    def is_client_limited(self) -> bool:
+        return self.client is not None and not waits_inside(self.top)
+
+    @property
     def best(self) -> float:
         return max(level.requests_per_s for level in self.levels)
 
@@ -176,21 +183,34 @@ def _maybe_prefill_s(levels: Sequence[ServingLevel], best: float) -> float | Non
     """What a prompt costs the server, off the lightest load. Several prompts may be read together, or be cached: it is
     never so much that the measured throughput would be impossible."""
     light = levels[0]
-    if light.first_s is None or light.concurrency > LIGHTEST:
+    if light.concurrency > LIGHTEST:
         return None
-    step_s = 0.0 if light.between_s is None else light.between_s
-    return min(max(0.0, light.first_s - step_s), 1 / best)
+    told_ns = None if light.server is None else light.server.prefill_ns
+    first_ns = next((ns for ns in (told_ns, light.quick_first_ns, light.first_ns) if ns is not None), None)
+    if first_ns is None:
+        return None
+    step_ns = next((ns for ns in (light.quick_between_ns, light.between_ns) if ns is not None), 0.0)
+    return min(max(0.0, first_ns - step_ns) / NS_PER_S, 1 / best)
 
 
 def _told_at_once(top: ServingLevel) -> float | None:
     """By the server: how many run while others wait."""
     server = top.server
-    if server is None or server.running_mean is None or server.waiting_mean is None:
-        return None
-    if server.waiting_mean < max(WAITING * top.concurrency, 0.5) or not server.running_max:
+    if server is None or server.running_mean is None or not server.running_max or not waits_inside(top):
         return None
     # A full KV cache holds now more sequences, now fewer; of slots all are taken but for moments.
     return max(1.0, server.running_mean) if _kv_is_full(top) else server.running_max
+
+
+def waits_inside(level: ServingLevel) -> bool:
+    """Whether requests wait in the server's queue, by its metrics: it has them, so the client did send them."""
+    server = level.server
+    if server is None:
+        return False
+    waiting = server.waiting_mean
+    if waiting is None and server.queue_ns is not None:
+        waiting = server.queue_ns / NS_PER_S * level.requests_per_s  # Little's law
+    return waiting is not None and waiting >= max(WAITING * level.concurrency, 0.5)
 
 
 def _seen_at_once(levels: Sequence[ServingLevel], prefill_s: float | None) -> float | None:
@@ -272,7 +292,7 @@ def _growth(levels: Sequence[ServingLevel]) -> float | None:
 
 
 def _verdict(found: _Evidence) -> Verdict:
-    if found.client is not None:
+    if found.is_client_limited:
         return Verdict(CLIENT, f"This tool is the limit, not the server: {found.client}.")
     if found.at_once is not None and found.gain_of_more >= WORTH:
         return _outside(found, found.at_once)
@@ -351,8 +371,9 @@ def _checks(found: _Evidence, verdict: str) -> Iterator[LimitCheck]:
     yield _decode_check(found, verdict)
     yield _kv_check(found, verdict)
     yield _queue_check(found, verdict)
-    limits = found.client is not None
-    text = found.client or "this tool kept up with its own load"
+    limits, text = found.is_client_limited, found.client or "this tool kept up with its own load"
+    if found.client is not None and not limits:
+        text = f"{found.client}, but requests wait inside the server: more would not be answered sooner"
     yield LimitCheck(CLIENT, "limits" if limits else "has room", text, bound=found.best if limits else None)
 
 

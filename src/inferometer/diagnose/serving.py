@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from inferometer.base.units import NS_PER_S
-from inferometer.stats.measurement import Level, LlmServerFigures
+from inferometer.stats.measurement import Distribution, Level, LlmServerFigures
 
 PREFILL = "prefill"  # reading prompts takes the server's time
 DECODE = "decode"  # making tokens does
 KV_CACHE = "kv cache"  # no more sequences fit into the KV cache
+QUICK = 10  # percentile
 SLOTS = "slots"  # to change: how many requests the server runs at once
 
 State = Literal["limits", "has room", "not known"]
@@ -27,6 +28,10 @@ class ServingLevel:
     prompt_tokens: float | None = None
     first_ns: float | None = None  # mean time to the first token
     between_ns: float | None = None  # mean time from one token to the next
+    quick_first_ns: float | None = (
+        None  # time to the first token that one in ten stays below: hardly disturbed
+    )
+    quick_between_ns: float | None = None  # the same of the time from one token to the next
     server: LlmServerFigures | None = None
 
     @property
@@ -65,6 +70,10 @@ class Serving:
     advice: tuple[str, ...] = ()  # what would help, without a prediction
 
 
+def _quick_ns(times: Distribution) -> float | None:
+    return float(times.percentile_ns(QUICK)) if times.count else None
+
+
 def maybe_serving_level(level: Level) -> ServingLevel | None:
     """What the diagnosis needs of a measured level; None where nothing ended well."""
     found = level.measurement
@@ -87,5 +96,7 @@ def maybe_serving_level(level: Level) -> ServingLevel | None:
         prompt_tokens=None if tokens is None or not tokens.prompt else tokens.per_prompt.mean_ns,
         first_ns=None if streaming is None or not streaming.first.count else streaming.first.mean_ns,
         between_ns=None if tokens is None or not tokens.between.count else tokens.between.mean_ns,
+        quick_first_ns=None if streaming is None else _quick_ns(streaming.first),
+        quick_between_ns=None if tokens is None else _quick_ns(tokens.between),
         server=None if found.metrics is None else found.metrics.llm,
     )

@@ -355,6 +355,7 @@ class Engine:
         prompt_tokens: int = 0,
         reasoning_tokens: int = 0,
         cached_tokens: int = 0,
+        answer_at: int = 0,
     ) -> None:
         """Called by the link, once per request; `times` are those of a stream's responses."""
         ring = self._ring
@@ -364,6 +365,8 @@ class Engine:
         stamps = ring.stamp(times) if times else 0
         if reasoning_tokens or cached_tokens:
             tokens, prompt_tokens = of_which(tokens, reasoning_tokens), of_which(prompt_tokens, cached_tokens)
+        if answer_at:
+            responses = of_which(responses, answer_at)
         pack_row(
             self._cells, position,
             self._due[slot], sent_ns, wrote_ns, first_ns, end_ns, status, self._steps[slot], received, responses,
@@ -422,6 +425,7 @@ class Engine:
         prompt_tokens: int = 0,
         reasoning_tokens: int = 0,
         cached_tokens: int = 0,
+        answer_at: int = 0,
     ) -> None:
         """What links call instead of `finish` when requests are exported or logged."""
         mark = self._marks[slot]
@@ -434,7 +438,7 @@ class Engine:
             self._log.finished(slot, status, end_ns - sent_ns if sent_ns else None, received, responses)
         self.finish(
             slot, status, sent_ns, wrote_ns, first_ns, end_ns, received, responses, times, tokens, prompt_tokens,
-            reasoning_tokens, cached_tokens,
+            reasoning_tokens, cached_tokens, answer_at,
         )  # fmt: skip
 
     def _send_logged(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:

@@ -14,6 +14,7 @@ from inferometer.load.link import FIRST, MASK, Callbacks, LinkSetup, Request, al
 from inferometer.load.reactor import READ
 from inferometer.load.sequences import Mark
 from inferometer.model.unique import COUNTER_BITS, MARK, Unique
+from inferometer.services.encoding import decoded, start_reading
 from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import LENGTH_LIMIT, ReplyDecoder
@@ -342,7 +343,7 @@ class _Connection(SocketConnection):
         status, text, found = outcome.OK, "", Reply()
         if not 200 <= head.status < 300:
             status = outcome.HTTP + head.status
-            text = bytes(decoder.body).decode("utf-8", "replace") or head.reason
+            text = decoded(head, bytes(decoder.body)).decode("utf-8", "replace") or head.reason
             if self._link.reader is not None:
                 text = self._link.reader.refusal(head.status, text)
         elif self._reading is not None:
@@ -363,13 +364,13 @@ class _Connection(SocketConnection):
         if not head.reusable or not decoder.idle or self._unsent:
             self.close()
         if found.times:
-            self._first_ns = found.times[0]
+            self._first_ns = found.first_ns or found.times[0]
         if self._link.conversations is not None:
             self._link.conversations.answered(self._slot, found)
         self._link.finish(
             self._slot, status, self._sent_ns, self._wrote_ns, self._first_ns, found.end_ns or now_ns, received,
             found.responses, found.times, found.tokens, found.prompt_tokens, found.reasoning_tokens,
-            found.cached_tokens,
+            found.cached_tokens, found.answer_at,
         )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
@@ -379,7 +380,7 @@ class _Connection(SocketConnection):
         if head is None or not 200 <= head.status < 300:
             return
         if self._reading is None:
-            self._reading = reader.start(head)
+            self._reading = start_reading(reader, head)
         if decoder.body:
             body = bytes(decoder.body)
             decoder.body.clear()

@@ -61,6 +61,7 @@ class Finish(Protocol):
         prompt_tokens: int = 0,
         reasoning_tokens: int = 0,
         cached_tokens: int = 0,
+        answer_at: int = 0,
     ) -> None: ...
 
 

@@ -20,6 +20,7 @@ from inferometer.load.link import Callbacks, LinkSetup, always_finish
 from inferometer.load.reactor import EpollReactor
 from inferometer.load.sequences import Mark, SequencePlan, Sequences
 from inferometer.load.worker import SMALL
+from inferometer.services.encoding import start_reading
 from inferometer.services.endpoint import Endpoint
 from inferometer.services.http_control import why_unreachable
 from inferometer.services.kserve import read_stream_reply
@@ -241,8 +242,8 @@ def _judged(wiring: Wiring, head: Head, pieces: Sequence[Piece]) -> Reply:
     """What a good status is worth, to those who read more than that."""
     if wiring.reader is None:
         return Reply()
-    reading = wiring.reader.start(head)
     try:
+        reading = start_reading(wiring.reader, head)
         for time_ns, data in pieces:
             reading.receive(data, time_ns)
         return reading.end()

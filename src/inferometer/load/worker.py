@@ -109,7 +109,7 @@ class _Worker:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
-        self._spool = None if job.spool_fd is None else Spool(job.spool_fd, monotonic_ns)
+        self._spool = None if job.spool_fd is None else Spool(job.spool_fd)
         # A server in this process has threads of its own; what the client costs is this one.
         self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
         self._pending_apply = False

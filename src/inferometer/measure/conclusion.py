@@ -235,6 +235,20 @@ def _latency_ns(found: Measurement | None, chosen: int | None) -> int:
 # --- remarks on a level beside its figures: what limited it, and what does not fit
 
 
+def _text_remarks(found: Measurement) -> Iterator[Remark]:
+    """Answers of text that have no first token, or nothing but reasoning."""
+    if found.blank_count:
+        yield Remark(
+            Note.EMPTY_ANSWERS, f"{found.blank_count:,} of {found.request_count:,} answers were empty"
+        )
+    unanswered = 0 if found.streaming is None else found.streaming.unanswered
+    if unanswered:
+        yield Remark(
+            Note.ENDED_REASONING,
+            f"{unanswered:,} of {found.request_count:,} answers ended within their reasoning",
+        )
+
+
 def _remarks(
     raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
 ) -> Iterator[Remark]:
@@ -258,6 +272,7 @@ def _remarks(
         if not empty and not (raw.decision.remark and raw.decision.remark.note is Note.NO_ANSWER):
             yield Remark(Note.NO_REPLY, "no request finished")
         return
+    yield from _text_remarks(found)
     if raw.decision.remark is None:
         yield from _precision_remarks(raw, found)
     yield from machine_remarks(found)

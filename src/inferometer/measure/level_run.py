@@ -41,7 +41,6 @@ from inferometer.stats.series import Series
 from inferometer.stats.stopping import (
     GO_ON,
     MERGED,
-    SHORTEST,
     Precision,
     Stability,
     StopDecision,
@@ -610,7 +609,7 @@ class LevelRun:
         is_over = elapsed_ns >= rule.duration_ns
         cold = self._cold_count()
         warm = self.windows[cold:]
-        is_early = elapsed_ns < SHORTEST * rule.duration_ns or len(warm) < 2 * MERGED
+        is_early = elapsed_ns < rule.shortest_ns or len(warm) < 2 * MERGED
         if not is_over and (
             is_early or moving_figure(self.figures[-sum(w.number for w in warm) :]) is not None
         ):

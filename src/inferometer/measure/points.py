@@ -1,5 +1,6 @@
 """The levels a run visits: options -> load points."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.notes import Note
 from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
@@ -71,6 +73,7 @@ class LastOutcome:
 
     passed: bool = True  # the last one
     tried: list[Tried] = field(default_factory=list)
+    left_ns: float = math.inf  # for the levels of a sweep that follow
 
     def add(self, level: Level) -> None:
         self.passed = level.is_stable and not level.is_over_limit
@@ -83,7 +86,16 @@ class LastOutcome:
         if found.tokens is not None and found.tokens.output:
             per_s = found.tokens.output_per_s
         latency_ns = float(found.latency.percentile_ns(50))
-        self.tried.append(Tried(int(level.value), per_s, latency_ns, found.failed_share))
+        is_client_limited = level.has_remark(Note.CLIENT_LIMITED)
+        self.tried.append(
+            Tried(
+                int(level.value),
+                per_s,
+                latency_ns,
+                found.failed_share,
+                is_client_limited=is_client_limited,
+            )
+        )
 
 
 def load_mode(options: Options) -> str:
@@ -117,7 +129,7 @@ def points(
         asked = len(times_ns) * NS_PER_S / times_ns[-1]
         yield LoadPoint("request_rate", float(int(asked)), plan, asked)
     elif options.sweep:
-        while (load := next_load(outcome.tried)) is not None:
+        while (load := next_load(outcome.tried, outcome.left_ns)) is not None:
             yield LoadPoint("concurrency", load, Closed(load))
     else:
         yield from _range_points(options, last, outcome)

@@ -22,7 +22,7 @@ from inferometer.measure.level import measure_with_enough_workers, warm_up
 from inferometer.measure.points import LastOutcome, is_rate, level_count, points
 from inferometer.measure.prepare import Setup
 from inferometer.measure.recognize import CLASSIC, maybe_hint, maybe_other_kind
-from inferometer.measure.saturation import Tried, level_ns
+from inferometer.measure.saturation import Tried, level_time, sweep_ns
 from inferometer.observe.host import is_this_host
 from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
@@ -273,7 +273,7 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
     options = setup.options
     instrument = make_instrument(setup, load, watcher)
     outcome = LastOutcome()
-    before = 0.0
+    before, begun_ns = 0.0, instrument.clock()
     for point in points(options, setup.last, outcome, setup.agenda):
         if before and (isinstance(point.plan, Open) or point.value < before):
             load.apply(Closed(0))  # what the last level left in the server's queue is not this one's
@@ -281,21 +281,32 @@ def sweep(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Iterator[Level]:
         if options.warmup_request_count or options.warmup_s:
             watcher.level_started(point.mode, point.value)
             warm_up_as_asked(instrument, options, point)
-        settings = _ramped(_long_enough(setup, outcome.tried, point), outcome.tried)
+        settings = _ramped(_long_enough(setup, outcome, point), outcome.tried)
         level = _with_hint(setup, measure_with_enough_workers(instrument, settings, point))
         yield level
         outcome.add(level)
+        if (rule := _maybe_free_rule(setup)) is not None:
+            spent_ns = instrument.clock() - begun_ns
+            outcome.left_ns = sweep_ns(outcome.tried, rule.duration_ns) - spent_ns
         if level.is_cut_short or watcher.is_interrupted():
             return
 
 
-def _long_enough(setup: Setup, tried: Sequence[Tried], point: LoadPoint) -> LevelSettings:
-    """In a sweep for which no time was given, a level lasts for as long as its answers need."""
-    settings, rule = setup.level_settings, setup.level_settings.rule
+def _maybe_free_rule(setup: Setup) -> Precision | None:
+    """The rule of levels that last for as long as they need: of a sweep for which no time was given."""
+    rule = setup.level_settings.rule
     is_free = setup.options.sweep and "duration_s" not in setup.options.given
-    if not is_free or not isinstance(rule, Precision):
-        return settings
-    return replace(settings, rule=replace(rule, duration_ns=level_ns(tried, point.value, rule.duration_ns)))
+    return rule if is_free and isinstance(rule, Precision) else None
+
+
+def _long_enough(setup: Setup, outcome: LastOutcome, point: LoadPoint) -> LevelSettings:
+    """A level of such a sweep lasts for as long as its answers and its precision need."""
+    rule = _maybe_free_rule(setup)
+    if rule is None:
+        return setup.level_settings
+    time = level_time(outcome.tried, point.value, rule.duration_ns, outcome.left_ns)
+    rule = replace(rule, duration_ns=time.most_ns, least_ns=time.least_ns)
+    return replace(setup.level_settings, rule=rule)
 
 
 def _ramped(settings: LevelSettings, tried: Sequence[Tried]) -> LevelSettings:

@@ -56,6 +56,10 @@ class LlmReading:
     draft_tokens: float | None = None  # proposed by speculative decoding
     accepted_tokens: float | None = None  # of those
     accepted_share: float | None = None  # the same, where there are no counters
+    queue_s: float | None = None  # that requests waited before they ran, together
+    queued: float | None = None  # requests of which that is the time
+    prefill_s: float | None = None  # that reading their prompts took, together
+    prefilled: float | None = None  # requests of which that is the time
 
 
 def _rows(server: str, kind: Kind, unit: str, **names: str) -> tuple[NamedMetric, ...]:
@@ -95,6 +99,20 @@ TABLE: tuple[NamedMetric, ...] = (
         draft_tokens="vllm:spec_decode_num_draft_tokens_total",
         accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
     ),
+    *_rows(
+        VLLM,
+        "counter",
+        "seconds",
+        queue_s="vllm:request_queue_time_seconds_sum",
+        prefill_s="vllm:request_prefill_time_seconds_sum",
+    ),
+    *_rows(
+        VLLM,
+        "counter",
+        "requests",
+        queued="vllm:request_queue_time_seconds_count",
+        prefilled="vllm:request_prefill_time_seconds_count",
+    ),
     _share(VLLM, "prefix_share", "vllm:gpu_prefix_cache_hit_rate"),
     _share(VLLM, "accepted_share", "vllm:spec_decode_draft_acceptance_rate"),
     *_rows(SGLANG, "gauge", "requests", running="sglang:num_running_reqs", waiting="sglang:num_queue_reqs"),
@@ -109,6 +127,18 @@ TABLE: tuple[NamedMetric, ...] = (
         prefix_queries="sglang:prompt_tokens_total",
         prefix_hits="sglang:cached_tokens_total",
         generated_tokens="sglang:generation_tokens_total",
+    ),
+    *_rows(
+        SGLANG,
+        "counter",
+        "seconds",
+        queue_s="sglang:queue_time_seconds_sum sglang:request_queue_time_seconds_sum",
+    ),
+    *_rows(
+        SGLANG,
+        "counter",
+        "requests",
+        queued="sglang:queue_time_seconds_count sglang:request_queue_time_seconds_count",
     ),
     _share(SGLANG, "prefix_share", "sglang:cache_hit_rate"),
     _share(SGLANG, "accepted_share", "sglang:spec_accept_rate"),

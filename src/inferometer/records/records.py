@@ -34,8 +34,13 @@ class Records:
     prompt_tokens: Column
     reasoning_tokens: Column  # of `tokens`, as the server tells
     cached_tokens: Column  # of `prompt_tokens`, which the server had in its cache
+    answer_at: (
+        Column  # which of its `times` is the first of the answer after reasoning; `stamps` where none is
+    )
     stamps: Column  # how many of `times` belong to the request
-    times: Column  # of the responses of streams, request after request; no column of a row
+    times: Column  # of the responses of streams, request after request; not a column of a row
+    # A request with several choices has the times of one choice after those of another. Within a choice times never
+    # drop; from one choice to the next they always do.
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -87,6 +92,7 @@ COLUMNS = tuple(field.name for field in fields(Records))[:-1]
 _PARTS = {
     "reasoning_tokens": "tokens",
     "cached_tokens": "prompt_tokens",
+    "answer_at": "responses",
 }  # in the upper half of whose cell they are
 _CELLS = tuple(name for name in COLUMNS if name not in _PARTS)
 _END = COLUMNS.index("end_ns")

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from inferometer.base.units import Clock
-
 _HEAD = Struct("<8q")
 _RESPONSE = Struct("<3q")
 _TIME = Struct("<q")
@@ -53,10 +51,9 @@ class SpoolEntry(NamedTuple):
 class Spool:
     """The worker's side: collects the responses of each slot's request, and writes them when it has ended."""
 
-    def __init__(self, fd: int, clock: Clock) -> None:
+    def __init__(self, fd: int) -> None:
         self.problem = ""  # why nothing more is kept; the load goes on without it
         self._fd = fd
-        self._clock = clock
         self._live: dict[int, list[Response]] = {}
         self._buffer = bytearray()
 
@@ -64,13 +61,15 @@ class Spool:
         self._live[slot] = []
 
     def respond(self, slot: int, time_ns: int, body: Buffer, header_length: int = -1) -> None:
-        """Responses that came in one piece have one time: the later ones get that of their being read, since readers
-        of the export divide by the time between two of them."""
+        """Keep a response and when it came out of the socket.
+
+        Responses that came in one read share its time; the later ones get a nanosecond more each, since readers of the
+        export divide by the time between two of them."""
         if self.problem:
             return
         responses = self._live[slot]
         if responses and time_ns <= responses[-1].time_ns:
-            time_ns = max(self._clock(), responses[-1].time_ns + 1)
+            time_ns = responses[-1].time_ns + 1
         responses.append(Response(time_ns, header_length, bytes(body)))
 
     def end(self, slot: int, head: SpoolHead) -> None:

@@ -1,4 +1,4 @@
-"""What a throughput counts: inferences, or just requests where the server has no model.
+"""What a throughput counts: inferences, or just requests where the server has no model, or makes text.
 
 Reports are written in inferences per second; `in_requests` renames them, in a line or in all texts of a document.
 """
@@ -11,13 +11,13 @@ from inferometer.options.effective import Effective
 
 T = TypeVar("T")
 
-_WITHOUT_MODEL = ("http", "dynamic_grpc")  # of the service kinds
+_REQUEST_KINDS = ("http", "dynamic_grpc", "openai")  # service kinds whose requests are not inferences
 _INFERENCES = re.compile(r"(?<![\w/])(?:(I)|i)nfer/s(?:ec)?(?![\w/])")  # but not inside of a path
 
 
 def counts_requests(effective: Effective) -> bool:
-    """Whether what was measured are no inferences."""
-    return effective.service_kind in _WITHOUT_MODEL
+    """Whether what was measured are requests rather than inferences, which come in batches."""
+    return effective.service_kind in _REQUEST_KINDS
 
 
 def in_requests(found: T) -> T:

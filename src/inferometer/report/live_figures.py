@@ -1,5 +1,8 @@
 """Figures of a level while it is measured: of the requests that ended last, and how they went before.
 
+Answers of text that end together would make a curve of bursts, though their tokens came evenly. So tokens per second
+are the tokens of an answer over its time, of those that ended last, times the requests in flight (Little's law).
+
 Adding what came in costs next to nothing; percentiles are computed when they are asked for, which is at each redraw.
 """
 
@@ -28,6 +31,8 @@ class _Stretch:
     start_ns: int
     end_ns: int
     parts: tuple[Column, ...]
+    tokens: int = 0
+    in_flight_ns: float = 0.0  # requests in flight, times how long
 
     @property
     def latency_ns(self) -> Column:
@@ -41,8 +46,20 @@ class _Stretch:
     def per_s(self) -> float:
         return self.count * NS_PER_S / max(1, self.end_ns - self.start_ns)
 
+    @property
+    def tokens_per_s(self) -> float:
+        took_ns = sum(int(part.sum()) for part in self.parts)
+        in_flight = self.in_flight_ns / max(1, self.end_ns - self.start_ns)
+        return in_flight * self.tokens * NS_PER_S / took_ns if took_ns else 0.0
+
     def and_later(self, other: "_Stretch") -> "_Stretch":
-        return _Stretch(self.start_ns, other.end_ns, (*self.parts, *other.parts))
+        return _Stretch(
+            self.start_ns,
+            other.end_ns,
+            (*self.parts, *other.parts),
+            self.tokens + other.tokens,
+            self.in_flight_ns + other.in_flight_ns,
+        )
 
 
 class LiveFigures:
@@ -53,6 +70,7 @@ class LiveFigures:
         self._step: _Stretch | None = None  # of the curves, that fills
         self.failed = self.ended = 0  # since the level began
         self.outstanding = 0
+        self.has_tokens = False
         self.rates = deque[float](maxlen=STEPS)
         self.percentiles = {p: deque[int | None](maxlen=STEPS) for p in (50, 99)}
 
@@ -65,7 +83,10 @@ class LiveFigures:
         start_ns = self._recent[-1].end_ns if self._recent else begun_ns
         if progress.seen_ns <= start_ns and not len(progress.latency_ns):
             return
-        fresh = _Stretch(start_ns, max(start_ns, progress.seen_ns), (progress.latency_ns,))
+        end_ns = max(start_ns, progress.seen_ns)
+        in_flight_ns = float(progress.outstanding * (end_ns - start_ns))
+        fresh = _Stretch(start_ns, end_ns, (progress.latency_ns,), progress.tokens or 0, in_flight_ns)
+        self.has_tokens = self.has_tokens or bool(progress.tokens)
         self._recent.append(fresh)
         while len(self._recent) > 1 and self._is_enough_without_the_first():
             self._recent.popleft()
@@ -82,7 +103,7 @@ class LiveFigures:
         return min(max(STEP_NS, PER_STEP * NS_PER_S / max(self.per_s, 1e-9)), LONGEST_STEP_NS)
 
     def _close_step(self, step: _Stretch) -> None:
-        self.rates.append(step.per_s)
+        self.rates.append(step.tokens_per_s if self.has_tokens else step.per_s)
         for p, curve in self.percentiles.items():
             curve.append(percentile(step.latency_ns, p) if step.count else None)
         self._step = None
@@ -91,13 +112,23 @@ class LiveFigures:
     def _now(self) -> _Stretch | None:
         if not self._recent:
             return None
-        parts = tuple(column for part in self._recent for column in part.parts)
-        return _Stretch(self._recent[0].start_ns, self._recent[-1].end_ns, parts)
+        rows = self._recent
+        return _Stretch(
+            rows[0].start_ns,
+            rows[-1].end_ns,
+            tuple(column for row in rows for column in row.parts),
+            sum(row.tokens for row in rows),
+            sum(row.in_flight_ns for row in rows),
+        )
 
     @property
     def per_s(self) -> float:
         """Requests that ended well."""
         return 0.0 if self._now is None else self._now.per_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        return 0.0 if self._now is None else self._now.tokens_per_s
 
     def latency_ns(self, p: int) -> int | None:
         """A percentile; None when nothing has ended well."""

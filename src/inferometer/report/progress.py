@@ -387,7 +387,9 @@ class LiveProgress(Progress):
 
     def _figure_lines(self, width: int) -> "Iterator[Text]":
         figures = self._figures
-        yield _curve_line("rate   ", figures.rates, f"{quantity(figures.per_s)} requests/s", width)
+        rate = figures.tokens_per_s if figures.has_tokens else figures.per_s
+        unit = "tokens/s" if figures.has_tokens else "requests/s"
+        yield _curve_line("rate   ", figures.rates, f"{quantity(rate)} {unit}", width)
         for p, values in figures.percentiles.items():
             latency_ns = figures.latency_ns(p)
             yield _curve_line(
@@ -449,6 +451,8 @@ def _curve_line(name: str, values: deque[Any], figure: str, width: int) -> "Text
 
 
 def _words(figures: LiveFigures) -> Iterator[str]:
+    if figures.has_tokens:
+        yield f"{quantity(figures.tokens_per_s)} tokens/s"
     yield f"{quantity(figures.per_s)} requests/s"
     latencies = [(p, figures.latency_ns(p)) for p in figures.percentiles]
     yield from (f"p{p} {duration(ns)}" for p, ns in latencies if ns is not None)

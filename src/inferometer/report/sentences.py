@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from inferometer.base.notes import Note
-from inferometer.base.units import NS_PER_US
+from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.format import (
     GIB,
     NONE,
@@ -67,6 +67,8 @@ def level_sentence(level: Level, *, with_ok: bool = True) -> str:
         return f"{label}: no good answer, {verdict_words(level)}"
     found, said = level.measurement, verdict_words(level)
     per_s = f"{quantity(found.infer_per_s.value / found.batch)} requests/s {interval(found.infer_per_s)}"
+    if found.tokens is not None and found.tokens.output:
+        per_s = f"{output_rate(found.tokens)}, {per_s}"
     words = f"{label}: {per_s.rstrip()}, p99 {at_percentile(found.latency, 99)}"
     return f"{words}, {said}" if with_ok or said != "ok" else words
 
@@ -176,12 +178,19 @@ def first_round_sentence(level: Level, first: StartFigures) -> str:
         f"{level_label(level.mode, level.value)}: users started one after the other; their first round is left out: "
         f"{answers}"
     )
-    found = level.measurement
-    if not first.latency.count or found is None or not found.latency.mean_ns:
+    change = first_round_change(level, first)
+    if change is None:
         return line
-    change = first.latency.mean_ns / found.latency.mean_ns - 1
     way = "slower" if change > 0 else "faster"
     return f"{line}, avg {duration(first.latency.mean_ns)}, {share(abs(change))} {way} than the rest"
+
+
+def first_round_change(level: Level, first: StartFigures) -> float | None:
+    """Return by which share the first round was slower than the rest; None where that is not known."""
+    found = level.measurement
+    if not first.latency.count or found is None or not found.latency.mean_ns:
+        return None
+    return first.latency.mean_ns / found.latency.mean_ns - 1
 
 
 def failure_sentence(level: Level, group: FailureGroup) -> str:
@@ -255,7 +264,7 @@ def _client(client: ClientCost, ports: int) -> str:
 def token_sentences(measurement: Measurement) -> Iterator[str]:
     """What there is to say of tokens and of a promise."""
     if measurement.tokens is not None:
-        yield from _tokens(measurement.tokens)
+        yield from _tokens(measurement, measurement.tokens)
     if measurement.cancelled is not None:
         yield _cancelled(measurement.cancelled, measurement.ended_count)
     goodput = measurement.goodput
@@ -265,10 +274,16 @@ def token_sentences(measurement: Measurement) -> Iterator[str]:
         yield f"{words}, {share(goodput.share)} of all that ended"
 
 
-def _tokens(tokens: TokenFigures) -> Iterator[str]:
+def output_rate(tokens: TokenFigures) -> str:
+    """`914 tokens/s ±1.6 %`."""
+    spread = "" if tokens.output_interval is None else interval(tokens.output_interval)
+    return f"{quantity(tokens.output_per_s)} tokens/s {spread}".rstrip()
+
+
+def _tokens(measurement: Measurement, tokens: TokenFigures) -> Iterator[str]:
     if tokens.output:
         words = f"Tokens: {quantity(tokens.output_per_s)} tokens/s, {lengths(tokens.per_answer)} per answer"
-        yield f"{words}; one every {_middle_and_tail(tokens.between)}" if tokens.between.count else words
+        yield f"{words}; TPOT {_middle_and_tail(tokens.between)}" if tokens.between.count else words
     if tokens.prompt:
         prompts = lengths(tokens.per_prompt)
         cached = f", {share(tokens.cached / tokens.prompt)} of them cached" if tokens.cached else ""
@@ -280,7 +295,9 @@ def _tokens(tokens: TokenFigures) -> Iterator[str]:
             f"one in a hundred below {quantity(rates.percentile(1))}"
         )
     if tokens.prefill is not None and tokens.decode is not None:
-        yield f"Prefill: {_phase(tokens.prefill)}; decode: {_phase(tokens.decode)}"
+        yield _phases(tokens.prefill, tokens.decode, queue_share(measurement))
+    if (answer := None if measurement.streaming is None else measurement.streaming.answer) is not None:
+        yield f"First token of the answer, after the reasoning: {_middle_and_tail(answer)}"
     if tokens.reasoning:
         yield f"Reasoning: {share(tokens.reasoning / tokens.output)} of the output tokens"
     if tokens.asked is not None:
@@ -289,9 +306,28 @@ def _tokens(tokens: TokenFigures) -> Iterator[str]:
         yield token_origin(tokens)
 
 
-def _phase(phase: Phase) -> str:
-    speed = f", {quantity(phase.per_s)} tokens/s in each request" if phase.tokens else ""
-    return f"{share(phase.share)} of the time{speed}"
+def _phases(before: Phase, after: Phase, queued: float | None) -> str:
+    """Where the time of requests goes; before the first token they may wait, and the server reads the prompt."""
+    waited = "" if queued is None else f", {share(queued)} in the server's queue"
+    speed = f", {quantity(after.per_s)} tokens/s in each request" if after.tokens else ""
+    return f"Until the first token: {share(before.share)} of the time{waited}; after it: {share(after.share)}{speed}"
+
+
+def queue_share(measurement: Measurement) -> float | None:
+    """Return the share of the requests' time that they waited in the server, by its own metrics; None without these.
+
+    Its mean time in the queue, or by Little's law the number that waited over the number that ended in a second."""
+    tokens, streaming = measurement.tokens, measurement.streaming
+    llm = None if measurement.metrics is None else measurement.metrics.llm
+    if llm is None or streaming is None or tokens is None or tokens.prefill is None or tokens.decode is None:
+        return None
+    queue_ns, per_s = llm.queue_ns, measurement.infer_per_s.value / measurement.batch
+    if queue_ns is None and llm.waiting_mean is not None and per_s:
+        queue_ns = llm.waiting_mean * NS_PER_S / per_s
+    total_ns = tokens.prefill.time_ns + tokens.decode.time_ns
+    if queue_ns is None or not total_ns:
+        return None
+    return min(tokens.prefill.share, queue_ns * streaming.first.count / total_ns)
 
 
 def _asked(asked: AskedLengths) -> Iterator[str]:

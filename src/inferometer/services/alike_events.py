@@ -2,8 +2,9 @@
 
 Most events of an answer differ in nothing but the text they carry: `HEAD text TAIL`, with the same head and tail again
 and again. Whoever has understood one of them knows what the next one means without reading its JSON, which is most of
-what an event costs. It counts as alike only when that is certain: the text is that of the first choice (seen by putting
-another one in its place) and is not empty, and there is no usage, which could take the place of a later one.
+what an event costs. It counts as alike only when that is certain: the text is that of the first choice or the reasoning
+before it (seen by putting another one in its place) and is not empty, and there is no usage, which could take the place
+of a later one.
 Everything else is read as usual.
 """
 
@@ -14,11 +15,12 @@ from typing import Any
 
 from inferometer.wire.sse import EVENT_LIMIT, Event
 
-_TEXT = re.compile(rb'"(?:content|text)"\s*+:\s*+"')
+_TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning)"\s*+:\s*+"(?!")')
 _INSIDE = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))++'
 )  # of a JSON string, not empty
 is_plain = re.compile(rb"[ !#-\[\]-~]++").fullmatch  # the usual text: printable ASCII, nothing escaped
+_PARTS = ("content", "reasoning_content", "reasoning")
 _MARK = "another text"
 _FIRST = b"data: "
 _LAST = b"\n\n"
@@ -82,12 +84,12 @@ class AlikeEvents:
 
 
 def _is_answer(event: bytes) -> bool:
-    """Whether the other text is a piece of the first choice's answer."""
+    """Return whether the other text is a piece of the first choice's answer, or of its reasoning."""
     choice = json.loads(event)["choices"][0]
     if not isinstance(choice, dict):
         return False
     delta = choice.get("delta")
-    return choice.get("text") == _MARK or (isinstance(delta, dict) and delta.get("content") == _MARK)
+    return choice.get("text") == _MARK or (isinstance(delta, dict) and _MARK in map(delta.get, _PARTS))
 
 
 def _is_unicode(text: bytes) -> bool:

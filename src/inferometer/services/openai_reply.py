@@ -5,6 +5,9 @@ ones give the reason for the end and the usage; none of these is a response. Tok
 `usage`; where it says so several times, the last counts. Servers end a stream with `[DONE]` or with an event that says
 why, but not all do: a body that is whole by its own framing is whole, unless it ends within an event.
 
+A request for several choices (`n`) has their events in one stream, in any order. Gaps are between the tokens of one
+choice, so the times are handed on choice by choice; see `by_choice`.
+
 Latency runs to the last response, as for every other stream (docs/measurement.md): who reads the answer waits for
 nothing after it. Only where no event carries anything it runs to the last one before `[DONE]`.
 """
@@ -12,6 +15,7 @@ nothing after it. Only where no event carries anything it runs to the last one b
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from inferometer.base import status as outcome
@@ -28,8 +32,14 @@ BODY_LIMIT = 64 * 1024 * 1024  # bytes of a whole reply, or of the events of a s
 EVENT_COST = 128  # bytes of memory that keeping an event takes beside its own
 MOST_RESPONSES = 1 << 20  # of one stream: many times more than any answer has
 _MOST_TOKENS = 2**31
-_PARTS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal", "audio")
-"""Where a chat's answer may be, in a delta or a message."""
+_REASONING, _ANSWER = 1, 2  # what an event carries
+_PLACES = {
+    **dict.fromkeys(("content", "tool_calls", "function_call", "refusal", "audio"), _ANSWER),
+    **dict.fromkeys(("reasoning_content", "reasoning"), _REASONING),
+}
+"""Where a chat's answer and the reasoning before it may be, in a delta or a message."""
+_FAILED_ENDS = ("error", "abort", "aborted", "cancelled", "canceled")
+"""Reasons for an end that say that the server gave the answer up."""
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 """The last event of a stream of the responses API."""
 
@@ -54,9 +64,10 @@ class OpenAiReader:
             return Reply(outcome.MALFORMED, f"the reply is not JSON: {body[:80]!r}", 0)
         if not isinstance(document, dict):
             return Reply(outcome.MALFORMED, f"the reply is not a JSON object: {body[:80]!r}", 0)
-        if error := maybe_error(document):
+        if error := maybe_error(document) or maybe_failed_end(document):
             return Reply(outcome.REFUSED, without_key(error, self.key), 0)
         return Reply(
+            responses=0 if _is_blank(document) else 1,
             texts=((last_ns, body),) if self.keeps_texts else (),
             message=_message(document) if self.keeps_message else None,
             **usage(document)._asdict(),
@@ -73,6 +84,8 @@ class _Events:
 
     __slots__ = (
         "_alike",
+        "_answer_at",
+        "_choice",
         "_decoder",
         "_error",
         "_is_ended",
@@ -84,6 +97,7 @@ class _Events:
         "_said",
         "_texts",
         "_times",
+        "_turns",
         "_usage",
     )
 
@@ -96,6 +110,11 @@ class _Events:
         self._last_ns = 0  # of the last event before [DONE]; only counts where no event is a response
         self._piece_ns = 0  # of the last piece of the body
         self._times: list[int] = []
+        self._answer_at = (
+            -1
+        )  # which of them is the first of the answer, rather than of the reasoning before it
+        self._choice = 0  # that the last response belongs to
+        self._turns: list[tuple[int, int]] = []  # from which of the times on another choice has its turn
         self._usage = Usage()
         self._error: Reply | None = None
         self._kept = 0  # bytes of the events that are kept
@@ -183,25 +202,38 @@ class _Events:
         """Of a chat or a completion."""
         if document.get("usage"):
             self._usage = usage(document).over(self._usage)
-        found = document.get("choices")
-        choices = [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
-        carries = is_last = False
-        for choice in choices:
-            carries = carries or _carries(choice)
-            is_last = is_last or bool(choice.get("finish_reason"))
-        if carries:
-            self._times.append(now_ns)
-            self._alike.learn(event, document, len(self._times))
-        if is_last:
-            self._is_ended = True
-        if self._said is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
-            content = delta.get("content")
-            self._said.append(content if isinstance(content, str) else "")
+        before = len(self._times)
+        for choice in _choices(document):
+            if carried := _carried(choice):
+                self._respond(carried, choice.get("index"), now_ns)
+            if choice.get("finish_reason"):
+                self._is_ended = True
+            if self._said is not None and not choice.get(
+                "index"
+            ):  # a conversation goes on with the first choice
+                self._said.append(_content(choice))
+        carrying = len(self._times) - before
+        if carrying == 1:
+            self._alike.learn(event, document, before + 1)
+        elif carrying:  # alike events are of one choice
+            self._alike.forget()
+        if self._is_ended and (failed := maybe_failed_end(document)):
+            self._error = Reply(outcome.REFUSED, failed, len(self._times))
+
+    def _respond(self, carried: int, choice: Any, now_ns: int) -> None:
+        """Note a response; events like it are told by their bytes, and belong to the same choice."""
+        if choice != self._choice and isinstance(choice, int):
+            self._choice = choice
+            self._turns.append((len(self._times), choice))
+        if carried == _ANSWER and self._answer_at < 0:
+            self._answer_at = len(self._times)
+        self._times.append(now_ns)
 
     def _take_response(self, kind: str, document: Mapping[str, Any], now_ns: int) -> None:
         """Of the responses API: whatever it says, it says in events of type `response.(what).delta`."""
         if kind.endswith(".delta") and document.get("delta"):
-            self._times.append(now_ns)
+            is_reasoning = kind.startswith("response.reasoning")
+            self._respond(_REASONING if is_reasoning else _ANSWER, None, now_ns)
         if kind not in _ENDS:
             return
         self._is_ended = True
@@ -227,9 +259,14 @@ class _Events:
             return Reply(
                 outcome.RESET, f"the connection was closed in the stream, after {count} responses", count
             )
+        times, first_ns, answer_at = tuple(self._times), 0, self._answer_at if self._answer_at >= 0 else count
+        if self._turns:
+            times, first_ns, answer_at = by_choice(times, self._turns, answer_at)
         return Reply(
             responses=count,
-            times=tuple(self._times),
+            times=times,
+            first_ns=first_ns,
+            answer_at=answer_at,
             texts=() if self._texts is None else tuple(self._texts),
             message=None if self._said is None else {"role": "assistant", "content": "".join(self._said)},
             end_ns=self._times[-1] if self._times else self._last_ns,
@@ -246,14 +283,66 @@ def _is_whole(event: Event) -> bool:
         return False
 
 
-def _carries(choice: Mapping[str, Any]) -> bool:
-    """Whether there is something of the answer in it."""
+class ChoiceOrder(NamedTuple):
+    """Times of the responses of a stream with several choices, as a `Reply` has them."""
+
+    times: tuple[int, ...]
+    first_ns: int
+    answer_at: int
+
+
+def by_choice(times: Sequence[int], turns: Sequence[tuple[int, int]], answer_at: int) -> ChoiceOrder:
+    """Put the times of each choice together, the choice that began last first.
+
+    The time then drops from each choice to the next one, and nowhere else: that is how gaps within a choice are told
+    from those between two. `turns` say from which place on another choice has its turn; the first choice is 0.
+    """
+    places: dict[int, list[int]] = {}
+    for (begin, choice), (end, _) in pairwise([(0, 0), *turns, (len(times), 0)]):
+        places.setdefault(choice, []).extend(range(begin, end))
+    parts = sorted(filter(None, places.values()), key=lambda part: times[part[0]], reverse=True)
+    order = [place for part in parts for place in part]
+    found: list[int] = []
+    for part in parts:
+        if found and found[-1] <= times[part[0]]:
+            found[-1] += 1  # both came in one read, so there is no drop
+        found += [times[place] for place in part]
+    has_moved = 0 < answer_at < len(times)
+    return ChoiceOrder(tuple(found), times[0], order.index(answer_at) if has_moved else answer_at)
+
+
+def _choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = document.get("choices")
+    return [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
+
+
+def _carried(choice: Mapping[str, Any]) -> int:
+    """Return whether it carries some of the answer, or of the reasoning before it; 0 where it carries neither."""
     if choice.get("text"):
-        return True
+        return _ANSWER
     delta = choice.get("delta")
     if not isinstance(delta, dict):
-        return False
-    return bool(delta.get("content")) or any(delta.get(part) for part in _PARTS)
+        return 0
+    if delta.get("content"):
+        return _ANSWER
+    for part, carried in _PLACES.items():
+        if delta.get(part):
+            return carried
+    return 0
+
+
+def _content(choice: Mapping[str, Any]) -> str:
+    delta = choice.get("delta")
+    content = delta.get("content") if isinstance(delta, dict) else None
+    return content if isinstance(content, str) else ""
+
+
+def _is_blank(document: Mapping[str, Any]) -> bool:
+    """Whether a whole answer has choices and nothing in any of them."""
+    choices = _choices(document)
+    messages = (choice.get("message") for choice in choices)
+    has_message = any(isinstance(found, dict) and any(map(found.get, _PLACES)) for found in messages)
+    return bool(choices) and not has_message and not any(choice.get("text") for choice in choices)
 
 
 def _message(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -314,6 +403,17 @@ def maybe_error(document: Mapping[str, Any]) -> str:
         return ""
     message = error.get("message") if isinstance(error, dict) else error
     return encodable(str(message)) if message else json.dumps(error)
+
+
+def maybe_failed_end(document: Mapping[str, Any]) -> str:
+    """Say so where the server gave up the answer of a choice; empty where it did not."""
+    for choice in _choices(document):
+        reason = choice.get("finish_reason")
+        if isinstance(reason, dict):  # as SGLang has it
+            reason = reason.get("type")
+        if isinstance(reason, str) and reason.lower() in _FAILED_ENDS:
+            return f"the server ended the answer with finish_reason '{reason}'"
+    return ""
 
 
 def _words(document: Mapping[str, Any]) -> str:

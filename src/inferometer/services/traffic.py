@@ -45,7 +45,9 @@ class Reply(NamedTuple):
     status: int = 0  # of `base.status`; 0 is good
     text: str = ""  # the server's words, for a failure
     responses: int = 1  # that carried data
-    times: tuple[int, ...] = ()  # of the responses of a stream, nanoseconds
+    times: tuple[
+        int, ...
+    ] = ()  # of the responses of a stream, nanoseconds; choice by choice, see `Records.times`
     tokens: int = 0  # in the answer, as the server counts them; 0 where it does not say
     prompt_tokens: int = 0  # in the request
     texts: tuple[tuple[int, bytes], ...] = ()  # the responses with their times, where they are kept
@@ -55,6 +57,10 @@ class Reply(NamedTuple):
     )
     reasoning_tokens: int = 0  # of `tokens`, those that were thought and not said, where the server tells
     cached_tokens: int = 0  # of `prompt_tokens`, those that the server had in a cache, where it tells
+    first_ns: int = 0  # when the first response came; 0: the first of `times`
+    answer_at: int = (
+        0  # which of `times` is the first of the answer, after any reasoning; their number where none is
+    )
 
 
 class ReplyBody(Protocol):

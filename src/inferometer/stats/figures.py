@@ -98,6 +98,11 @@ _DURATIONS: dict[str, tuple[str, str, Callable[[Measurement], Distribution | Non
         "Time To First Token",
         lambda found: None if found.streaming is None else found.streaming.first,
     ),
+    "ttfo": (
+        "time_to_first_answer_token",
+        "Time To First Answer Token",
+        lambda found: None if found.streaming is None else found.streaming.answer or found.streaming.first,
+    ),
     "gap": (
         "token_gap",
         "Token Gap",
@@ -286,8 +291,11 @@ OUTPUT_METRICS = (
 )
 
 BY_TAG = {metric.tag: metric for metric in METRICS}
-_BY_SHORT = {metric.short: metric for metric in (*METRICS, _GOODPUT, *OUTPUT_METRICS) if metric.short}
-_PERCENTILE = r"(?:(ttft|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
+_ANSWER_TOKEN = _duration("ttfo", "avg")
+_BY_SHORT = {
+    metric.short: metric for metric in (*METRICS, _GOODPUT, _ANSWER_TOKEN, *OUTPUT_METRICS) if metric.short
+}
+_PERCENTILE = r"(?:(ttft|ttfo|tpot|gap) )?(p[1-9]\d?(?:\.\d+)?)"
 
 THROUGHPUT = "perf_throughput"
 LATENCY_P99 = "perf_latency_p99"

@@ -54,10 +54,16 @@ def maybe_llm_server(samples: Sequence[Sample]) -> LlmServerFigures | None:
         accepted_share=_share(
             grown("accepted_tokens"), grown("draft_tokens"), (row.accepted_share for row in rows)
         ),
+        queue_ns=_mean_ns(grown("queue_s"), grown("queued")),
+        prefill_ns=_mean_ns(grown("prefill_s"), grown("prefilled")),
         prompt_per_s=per_s("prompt_tokens"),
         generated_per_s=per_s("generated_tokens"),
         was_restarted=is_reset,
     )
+
+
+def _mean_ns(seconds: float | None, requests: float | None) -> float | None:
+    return None if seconds is None or not requests else seconds * NS_PER_S / requests
 
 
 def _growth(values: Sequence[float | None]) -> float | None:

@@ -151,7 +151,11 @@ class Streaming:
     per_s: float
     per_request: Distribution  # numbers of responses, not nanoseconds
     first: Distribution  # from the send to the first response
-    gaps: Distribution  # between the responses of a request
+    gaps: Distribution  # between the responses of a request, of the same choice where it has several
+    answer: Distribution | None = (
+        None  # like `first`, to the first token after the reasoning; None without reasoning
+    )
+    unanswered: int = 0  # streams that ended within their reasoning
 
 
 @frozen
@@ -363,6 +367,8 @@ class LlmServerFigures:
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
     accepted_share: float | None = None  # of draft tokens
+    queue_ns: float | None = None  # mean time that requests waited before they ran
+    prefill_ns: float | None = None  # mean time in which the server read a prompt
     prompt_per_s: float | None = None  # tokens
     generated_per_s: float | None = None
     was_restarted: bool = False  # then nothing that is counted is known
@@ -458,6 +464,7 @@ class Measurement:
     tokens: TokenFigures | None = None  # only of servers that make text
     goodput: Goodput | None = None  # only when something was promised
     empty_count: int = 0  # streams that ended well without a response, which are in no other figure
+    blank_count: int = 0  # answers of text that ended well without a token; they are among the requests
     cancelled: CancelFigures | None = None  # only where requests were to be cancelled
     lanes: tuple[Lane, ...] = ()  # the last streamed requests that ended well, in the order of their ends
 

@@ -86,6 +86,7 @@ def measurement(whole: Window, subject: Subject, *, was_reset: bool = False) -> 
         tokens=_tokens(whole, scaled(rate, 1 / subject.batch)),
         goodput=_goodput(whole, subject),
         empty_count=whole.empty,
+        blank_count=whole.blank,
         cancelled=whole.cancelled.figures(),
         lanes=lanes(whole.latest, subject.level_start_ns),
         metrics=None if subject.samples is None else server_metrics(subject.samples),

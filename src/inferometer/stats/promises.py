@@ -4,7 +4,8 @@ A figure with an interval is decided by it: all of it within the limit, or all o
 few requests for an interval, those beyond the limit are counted. A p99 below 50 ms says that less than 1 % of the
 requests take longer, and few requests can already be far too many (binomial test, 2.5 % on either side). A mean is held
 to the share of an exponential distribution that is beyond its mean. Requests wait together: where sections of a run
-differ more than independent requests would, they count as fewer. Of throughput sections of the time are counted, half
+differ more than independent requests would, they count as fewer. An answer without a token is one whose first token
+never came. Of throughput sections of the time are counted, half
 of which may be below it. Where nothing failed, errors are kept, however few requests there were.
 
 A limit far above the slowest request needs fewer of them: the share of requests beyond a duration is taken to fall at
@@ -23,7 +24,7 @@ from inferometer.stats.binomial import SIDE, at_least, at_most, share_estimate
 from inferometer.stats.intervals import mean_estimate, mean_margin, percentile_estimates
 from inferometer.stats.measurement import Estimate, Keeping, PromiseOutcome, TermOutcome
 from inferometer.stats.series import Series
-from inferometer.stats.slo import SHARES, Slo, Term
+from inferometer.stats.slo import MOST_FAILED, SHARES, Slo, Term
 from inferometer.stats.windows import Window
 
 MEAN_SHARE = 1 / math.e
@@ -48,12 +49,35 @@ def judge(promise: Slo, whole: Window, known: Mapping[str, Estimate]) -> Promise
 
 
 def _judge_term(term: Term, whole: Window, known: Mapping[str, Estimate]) -> TermOutcome:
-    durations = _durations(term, whole)
-    found = _share(term, whole) if durations is None else _duration(term, durations, known)
+    durations, missing = _durations(term, whole), _missing(term, whole)
+    found = _share(term, whole) if durations is None else _duration(term, durations, known, missing)
     if term.figure == "throughput":
         found = known.get(term.name)
     verdict, reason = _verdict(term, found, whole)
+    if missing and durations is not None:
+        verdict, reason = _with_missing(term, durations.count, missing) or (verdict, reason)
     return TermOutcome(term.label, term.text, term.limit, found, verdict, reason)
+
+
+def _missing(term: Term, whole: Window) -> int:
+    """Return how many answers ended without the token that the term waits for."""
+    if term.figure == "ttft":
+        return whole.blank
+    return whole.blank + whole.streams.unanswered if term.figure == "ttfo" else 0
+
+
+def _with_missing(term: Term, had: int, missing: int) -> tuple[Keeping, str] | None:
+    """Decide a term by the answers that lack its token alone; None where they are few enough to leave it to the rest.
+
+    Hardly any may lack it where a mean is limited, as hardly any request may fail."""
+    total = had + missing
+    allowed = MOST_FAILED if term.share is None else term.share
+    if missing <= allowed * total:
+        return None
+    what = "were empty" if term.figure == "ttft" else "were empty or ended within their reasoning"
+    reason = f"{missing:,} of {total:,} answers {what}"
+    is_proven = not had or at_least(missing, total, allowed) < SIDE
+    return ("broken" if is_proven else "undecided"), reason
 
 
 def _durations(term: Term, whole: Window) -> Series | None:
@@ -61,6 +85,8 @@ def _durations(term: Term, whole: Window) -> Series | None:
         return whole.latency_ns
     if term.figure == "ttft":
         return whole.streams.first_ns
+    if term.figure == "ttfo":
+        return whole.streams.answer_ns
     if term.figure == "tpot":
         return Series() if whole.tokens is None else whole.tokens.between_ns
     if term.figure == "gap":
@@ -80,14 +106,16 @@ def _share(term: Term, whole: Window) -> Estimate | None:
     return Estimate(1.0) if whole.kept == ended and term.limit == 1 else share_estimate(whole.kept, ended)
 
 
-def _duration(term: Term, durations: Series, known: Mapping[str, Estimate]) -> Estimate | None:
+def _duration(term: Term, durations: Series, known: Mapping[str, Estimate], missing: int) -> Estimate | None:
+    """Return the figure; a percentile counts the answers that lack it as slower than all others."""
     if not durations.count:
         return None
     if term.figure == "latency" and term.name in known:
         return known[term.name]
     if term.percentile is None:
         return mean_estimate(float(durations.mean), mean_margin(durations))
-    return percentile_estimates(durations, [term.percentile])[term.percentile]
+    percentile = min(100.0, term.percentile * (1 + missing / durations.count))
+    return percentile_estimates(durations, [percentile])[percentile]
 
 
 def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping, str]:
@@ -104,7 +132,8 @@ def _verdict(term: Term, found: Estimate | None, whole: Window) -> tuple[Keeping
     if durations is None:
         parts, noun, share = _rates(term, whole, found.value), "sections of the time", 0.5
     else:
-        parts, noun = _sections(term, durations), "gaps" if term.figure == "gap" else "requests"
+        parts = _sections(term, durations, _missing(term, whole))
+        noun = "gaps" if term.figure == "gap" else "requests"
         share = MEAN_SHARE if term.share is None else term.share
     counted = f"{int(parts.beyond.sum()):,} of {int(parts.sizes.sum()):,} {noun} beyond the limit"
     if is_within and durations is not None and not parts.beyond.any():
@@ -141,7 +170,7 @@ def _is_proven(parts: _Sections, share: float, *, is_within: bool) -> bool:
     return at_most(beyond / alike, total / alike, share) < SIDE
 
 
-def _sections(term: Term, durations: Series) -> _Sections:
+def _sections(term: Term, durations: Series, missing: int) -> _Sections:
     rows: list[tuple[float, float, float]]
     if durations.is_exact:
         pieces = np.array_split(durations.values(), max(1, min(SECTIONS, durations.count // 2)))
@@ -150,6 +179,7 @@ def _sections(term: Term, durations: Series) -> _Sections:
         sketches = durations.pieces()
         rows = [(part.count, part.total, part.count - part.up_to(round(term.limit))) for part in sketches]
     sizes, totals, beyond = np.array(rows, dtype=np.float64).T
+    sizes, beyond = sizes + missing / len(rows), beyond + missing / len(rows)
     return _Sections(sizes, totals, beyond, float(durations.deviation) ** 2)
 
 

@@ -1,10 +1,12 @@
 """A promise about a load, such as `p99<50ms, errors<0.1%, throughput>100`, or of text `ttft<200ms, tpot<20ms`.
 
-Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `tpot` and `gap` without a
-percentile), a share or a rate. `tpot` is the mean time between the tokens of an answer, `gap` every single one of these
-times. `itl` and `tbt` are other names of `tpot`, `e2e` is one of `latency`. The limits of time are also what each
-single request is held to, whatever their percentile (its longest gap to that of `gap`): requests that keep all of them
-are the goodput, and `goodput>95%` limits their share.
+Each term limits a figure of the whole load: a percentile, a mean (`latency`, `ttft`, `ttfo`, `tpot` and `gap` without a
+percentile), a share or a rate. `ttft` is the time to the first token, `ttfo` that to the first token of the answer
+itself where the model reasons before; an answer without such a token breaks any limit of them. `tpot` is the mean time
+between the tokens of an answer, `gap` every single one of these times. `itl` and `tbt` are other names of `tpot`, `e2e`
+is one of `latency`, `ttfa` one of `ttfo`. The limits of time are also what each single request is held to, whatever
+their percentile (its longest gap to that of `gap`): requests that keep all of them are the goodput, and `goodput>95%`
+limits their share.
 """
 
 import re
@@ -20,9 +22,10 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, plain_number
 from inferometer.records.records import Records
 from inferometer.stats.figures import Metric, named
 from inferometer.stats.series import PERCENTILES, Durations
-from inferometer.stats.streams import between_ns, longest_gaps_ns
+from inferometer.stats.streams import answers_ns, between_ns, longest_gaps_ns
 
-STREAMED = ("ttft", "tpot", "gap")  # only streams have them
+STREAMED = ("ttft", "ttfo", "tpot", "gap")  # only streams have them
+NEVER_NS = 10**14  # stands for a first token that never came; sums of many fit into 64 bits
 TIMES = ("latency", *STREAMED)
 SHARES = ("errors", "goodput")
 MOST_FAILED = 0.001  # share of requests that may fail where a promise does not say
@@ -42,8 +45,13 @@ EXAMPLE = (
     "throughput>100, goodput>95%'"
 )
 _TERM = r"(?P<name>[^<>=]+?)\s*(?P<sign>[<>]=?)\s*(?P<limit>[^<>=]+)"
-_ALIASES = {"itl": "tpot", "tbt": "tpot", "e2e": "latency"}  # what other tools call the same figures
-_NAME = r"(?:(?P<figure>latency|ttft|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
+_ALIASES = {
+    "ttfa": "ttfo",
+    "itl": "tpot",
+    "tbt": "tpot",
+    "e2e": "latency",
+}  # what other tools call the same figures
+_NAME = r"(?:(?P<figure>latency|ttft|ttfo|tpot|gap) )?(?P<statistic>mean|avg|p\d{1,2}(?:\.\d+)?)"
 _LIMIT = r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity))\s*(?P<unit>[^\d.]*)"
 
 
@@ -53,9 +61,7 @@ class Term:
 
     name: str  # mean, a percentile such as p99, errors, throughput, goodput
     limit: float
-    figure: str = (
-        "latency"  # ttft is the time to the first token; tpot and gap that from one token to the next
-    )
+    figure: str = "latency"  # or one of STREAMED
     sign: str = field(default="<", compare=False)
     text: str = field(default="", compare=False)  # as it was written
 
@@ -209,7 +215,11 @@ def _choices(number: str, units: Mapping[str, float]) -> str:
 def durations_ns(records: Records, figure: str, *, is_open: bool) -> Durations:
     """What each request took, by a figure that terms are about; -1 where it has none."""
     if figure == "ttft":
-        return np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
+        took = np.where(records.first_ns > 0, records.first_ns - records.sent_ns, -1)
+        return np.where(records.responses > 0, took, NEVER_NS)
+    if figure == "ttfo":
+        took = answers_ns(records)
+        return np.where(took < 0, NEVER_NS, took)
     if figure == "tpot":
         return between_ns(records)
     if figure == "gap":

@@ -46,6 +46,9 @@ class Streams:
     responses: Series = field(default_factory=Series)  # how many each had
     first_ns: Series = field(default_factory=Series)  # from the send to the first response
     gap_ns: Series = field(default_factory=Series)  # between responses
+    answer_ns: Series = field(
+        default_factory=Series
+    )  # from the send to the first response after any reasoning
 
     def add(self, records: Records) -> None:
         """Good requests; nothing is added when none of them was streamed."""
@@ -54,9 +57,21 @@ class Streams:
         self.responses.append(records.responses)
         self.first_ns.append((records.first_ns - records.sent_ns)[records.stamps > 0])
         self.gap_ns.append(gaps_ns(records))
+        took = answers_ns(records)
+        self.answer_ns.append(took[took >= 0])
 
     def columns(self) -> tuple[Series, ...]:
-        return self.responses, self.first_ns, self.gap_ns
+        return self.responses, self.first_ns, self.gap_ns, self.answer_ns
+
+    @property
+    def has_reasoning(self) -> bool:
+        """Whether any answer began with reasoning, or ended before anything else came."""
+        return (self.answer_ns.count, self.answer_ns.total) != (self.first_ns.count, self.first_ns.total)
+
+    @property
+    def unanswered(self) -> int:
+        """Streams that ended within their reasoning."""
+        return self.first_ns.count - self.answer_ns.count
 
     def figures(self, duration_ns: int) -> Streaming | None:
         if not self.responses.count:
@@ -67,6 +82,8 @@ class Streams:
             per_request=self.responses.distribution(),
             first=with_intervals(self.first_ns),
             gaps=with_intervals(self.gap_ns),
+            answer=with_intervals(self.answer_ns) if self.has_reasoning else None,
+            unanswered=self.unanswered,
         )
 
 
@@ -159,7 +176,7 @@ class Tokens:
         streamed = records.stamps > 0
         if not streamed.any():
             return
-        last = records.times[np.cumsum(records.stamps)[streamed] - 1]
+        last = _last_ns(records)[streamed]
         self.sums.add(
             prefill_ns=int((records.first_ns - records.sent_ns)[streamed].sum()),
             prefill_tokens=int(records.prompt_tokens[streamed].sum()),
@@ -322,29 +339,65 @@ def output_tokens(records: Records) -> Durations:
     return np.where(records.tokens > 0, records.tokens, np.where(records.stamps > 0, records.responses, 0))
 
 
+def answers_ns(records: Records) -> Durations:
+    """From the send of each request to its first response after any reasoning; -1 where there is none."""
+    found = np.where(records.stamps > 0, records.first_ns - records.sent_ns, -1)
+    reasoned = (records.answer_at > 0) & (records.stamps > 0)
+    if reasoned.any():
+        places = (np.cumsum(records.stamps) - records.stamps + records.answer_at)[reasoned]
+        has_answer = (records.answer_at < records.stamps)[reasoned]
+        came = records.times[np.where(has_answer, places, 0)]
+        found[reasoned] = np.where(has_answer, came - records.sent_ns[reasoned], -1)
+    return found
+
+
 def between_ns(records: Records) -> Durations:
-    """From the first response to the last, over the tokens that came after the first; -1 where that says nothing."""
+    """From the first response to the last, over the tokens that came after the first; -1 where that says nothing.
+
+    With several choices, these times of all choices together over the tokens after the first of each."""
     found = np.full(len(records), -1, dtype=np.int64)
-    counted = output_tokens(records)
-    chosen = (records.stamps > 1) & (counted > 1)
-    last = records.times[np.cumsum(records.stamps)[chosen] - 1]
-    found[chosen] = (last - records.first_ns[chosen]) // (counted[chosen] - 1)
+    counted, choices = output_tokens(records), _choices(records)
+    chosen = (records.stamps > choices) & (counted > choices)
+    if isinstance(choices, int):
+        took = _last_ns(records) - records.first_ns
+    else:
+        counts, sums = gap_counts(records), np.concatenate(([0], np.cumsum(gaps_ns(records))))
+        ends = np.cumsum(counts)
+        took = sums[ends] - sums[ends - counts]
+    found[chosen] = took[chosen] // (counted - choices)[chosen]
+    return found
+
+
+def _last_ns(records: Records) -> Durations:
+    """When the last response of each request came; its end where it has none, or several choices."""
+    found = records.end_ns.copy()
+    chosen = (records.stamps > 0) & (_choices(records) == 1)
+    found[chosen] = records.times[np.cumsum(records.stamps)[chosen] - 1]
     return found
 
 
 def gaps_ns(records: Records) -> Durations:
-    """Between one response and the next, request after request: one fewer than each has responses."""
+    """Between one response of a choice and the next, choice after choice and request after request."""
     # Where the times of all but the first request begin.
     starts = np.cumsum(records.stamps[records.stamps > 0])[:-1]
     gaps = np.diff(records.times)
-    within = np.ones(len(gaps), dtype=np.bool_)
+    within = gaps >= 0  # a drop is where another choice begins
     within[starts - 1] = False  # not from the last response of one request to the first of the next
     return gaps[within]
 
 
 def gap_counts(records: Records) -> Durations:
-    """How many gaps each request has."""
-    return np.maximum(records.stamps - 1, 0)
+    """Return how many gaps each request has: one fewer than responses, for each of its choices."""
+    return np.maximum(records.stamps - _choices(records), 0)
+
+
+def _choices(records: Records) -> Durations | int:
+    """Return how many choices each request has, or 1 where all have one; see `Records.times`."""
+    times, ends = records.times, np.cumsum(records.stamps)
+    drops = (times[1:] < times[:-1]).nonzero()[0]
+    owners = np.searchsorted(ends, drops, side="right")
+    inner = owners[ends[owners] - 1 != drops]  # not from one request to the next
+    return np.bincount(inner, minlength=len(records)) + 1 if len(inner) else 1
 
 
 def longest_gaps_ns(records: Records) -> Durations:

@@ -97,7 +97,8 @@ class Window:
     cancelled: Cancellations = field(default_factory=Cancellations)
     latest: Records = EMPTY  # the last streamed requests that ended well
     kept: int = 0  # requests within the limits of the promise
-    empty: int = 0  # streams that ended well without a response: they are no requests of the window
+    empty: int = 0  # streams that ended well without a response: they are not requests of the window
+    blank: int = 0  # answers of text that ended well without a token; they count as requests
     thought_ns: int = 0  # by the users of visits that ended well, together
     busy_ns: int = 0  # that requests were in flight, together, in the window
     arrivals: Ends = field(
@@ -285,6 +286,7 @@ class WindowRules:
         window.streams.add(good)
         if window.tokens is not None:
             window.tokens.add(good, self.asked_tokens)
+            window.blank += int((good.responses == 0).sum())
             window.latest = _latest(window.latest, good)
         if self.promise is not None:
             window.kept += kept(good, self.promise, is_open=self.is_open)
@@ -393,7 +395,9 @@ def join_windows(windows: Sequence[Window]) -> Window:
         ends=join_ends(
             [(window.ends, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]
         ),
-        **_sums(windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "number"),
+        **_sums(
+            windows, "send_ns", "receive_ns", "received_bytes", "delayed", "kept", "empty", "blank", "number"
+        ),
         **_sums(windows, "thought_ns", "busy_ns", "ended_events"),
         arrivals=join_ends(
             [(window.arrivals, (window.start_ns - first.start_ns) // NS_PER_US) for window in windows]

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from inferometer.diagnose.diagnosis import CLIENT, LIGHT, QUEUE, UNKNOWN
-from inferometer.diagnose.llm import LlmConclusion, conclude_llm
+from inferometer.diagnose.llm import LlmConclusion, conclude_llm, waits_inside
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, ServingLevel
 from inferometer.observe.llm_metrics import LLAMA_CPP, VLLM
+from inferometer.stats.measurement import LlmServerFigures
 from tests.support.llm_engine import (
     DIALECTS,
     EngineSettings,
@@ -145,8 +146,69 @@ def test_a_limit_of_slots_is_no_limit_where_more_would_bring_nothing() -> None:
     assert found.verdict.kind == DECODE
 
 
+@pytest.mark.parametrize("name", ["four slots", "a small KV cache"])
+def test_requests_that_wait_inside_the_server_have_been_sent_by_the_client(name: str) -> None:
+    kind, settings, traffic = PLANTED[name]
+    levels = simulated_sweep(settings, traffic, seed=1, dialect=VLLM)
+    found = conclude_llm(levels, "tiny", "a worker was busy all the time")
+    assert found.verdict.kind == kind
+    assert found.suggestions
+    client = next(row for row in found.serving.checks if row.kind == CLIENT)
+    assert (client.state, client.bound) == ("has room", None)
+    assert "a worker was busy all the time, but requests wait inside the server" in client.evidence
+
+
+@pytest.mark.parametrize(
+    ("figures", "waits"),
+    [
+        ({"waiting_mean": 2.0}, True),
+        ({"waiting_mean": 0.4}, False),
+        ({"waiting_mean": 1.0}, False),  # of 16: they only pass through
+        ({"waiting_mean": 0.0, "queue_ns": 5e8}, False),
+        ({"queue_ns": 5e8}, True),  # half a second at 10/s
+        ({"queue_ns": 1e7}, False),
+        ({}, False),
+    ],
+)
+def test_who_waits_is_told_by_gauges_or_by_the_time_in_the_queue(
+    figures: dict[str, float], waits: bool
+) -> None:
+    server = LlmServerFigures(VLLM, 10.0, **figures)
+    assert waits_inside(ServingLevel(16, 10.0, 1.6e9, server=server)) is waits
+
+
+def disturbed(levels: tuple[ServingLevel, ...]) -> list[ServingLevel]:
+    """As seen on a busy machine: some first tokens of the lightest load come late, so that their mean doubles."""
+    light, *others = levels
+    assert light.first_ns is not None
+    quick = {"quick_first_ns": light.first_ns, "quick_between_ns": light.between_ns}
+    late_ns = light.first_ns + 1.2e9 / light.requests_per_s
+    return [replace(light, first_ns=late_ns, **quick), *others]
+
+
+@pytest.mark.parametrize("name", ["a step as long as its batch", "a step that grows slowly", "long prompts"])
+@pytest.mark.parametrize("dialect", [VLLM, None])
+def test_late_first_tokens_on_a_busy_machine_are_not_taken_for_long_prompts(
+    name: str, dialect: str | None
+) -> None:
+    kind, settings, traffic = PLANTED[name]
+    levels = disturbed(tuple(simulated_sweep(settings, traffic, seed=1, dialect=dialect)))
+    assert conclude_llm(levels, "tiny").verdict.kind == kind
+
+
+def test_what_the_server_says_of_its_prefill_counts_first() -> None:
+    _, settings, traffic = PLANTED["a step as long as its batch"]
+    light, *others = simulated_sweep(settings, traffic, seed=1, dialect=VLLM)
+    assert light.server is not None
+    assert light.first_ns is not None
+    told = replace(light.server, prefill_ns=light.first_ns)
+    late = replace(light, first_ns=5 * light.latency_ns, quick_first_ns=4 * light.latency_ns, server=told)
+    assert conclude_llm([late, *others], "tiny").verdict.kind == DECODE
+    assert conclude_llm([replace(late, server=light.server), *others], "tiny").verdict.kind == PREFILL
+
+
 def test_a_client_that_is_the_limit_is_named_before_everything_else() -> None:
-    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
+    levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=None)
     found = conclude_llm(levels, "tiny", "a worker was busy all the time")
     assert found.verdict.kind == CLIENT
     assert "a worker was busy all the time" in found.verdict.sentence

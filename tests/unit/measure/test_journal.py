@@ -27,7 +27,7 @@ def make(folder: Path, *workers, steps=1):
         _epoch_ns=0,
     )
     for fd, rows in zip(journal.open_spools(len(workers)), workers, strict=True):
-        spool = Spool(fd, lambda: 0)
+        spool = Spool(fd)
         for row in rows:
             end, code, body = row if isinstance(row, tuple) else (row, status.OK, b"text")
             spool.begin(0)

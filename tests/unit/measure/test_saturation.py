@@ -1,10 +1,22 @@
 """Which levels a sweep chooses, on servers whose behaviour is a formula."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferometer.measure.saturation import LEVELS, MOST, PATIENT, Tried, knee, level_ns, next_load
+from inferometer.measure.saturation import (
+    LEVELS,
+    MOST,
+    PATIENT,
+    LevelTime,
+    Tried,
+    knee,
+    level_time,
+    next_load,
+    sweep_ns,
+)
 
 
 def swept(server):
@@ -92,13 +104,89 @@ def test_any_server_is_swept_in_bounded_levels_from_one_request_on(answers):
 def test_a_first_answer_that_did_not_come_is_waited_for_once_more_and_longer():
     silent = Tried(1, 0.0, is_unanswered=True)
     assert next_load([silent]) == 1
-    assert level_ns([silent], 1, 10) == PATIENT * 10
+    assert level_time([silent], 1, 10).most_ns == PATIENT * 10
     assert next_load([silent, silent]) is None
     assert next_load([silent, Tried(1, 0.05, 20e9)]) == 2
 
 
-def test_a_level_has_time_for_several_answers_of_a_saturated_server():
-    assert level_ns([], 1, 10) == 10
-    assert level_ns([Tried(1, 1.0, 2.0)], 2, 10) == 12
-    assert level_ns([Tried(1, 1.0, 2.0), Tried(4, 1.0, 8.0)], 2, 10) == 12
-    assert level_ns([Tried(1, 1.0, 0.1)], 2, 10) == 10
+@pytest.mark.parametrize(
+    ("tried", "load", "time"),
+    [
+        ([], 1, LevelTime(20, 100)),
+        ([Tried(1, 1.0, 1.0)], 2, LevelTime(20, 100)),  # quick answers
+        ([Tried(1, 1.0, 20.0)], 2, LevelTime(40, 120)),  # three answers of a saturated server
+        ([Tried(1, 1.0, 20.0), Tried(4, 1.0, 80.0)], 2, LevelTime(40, 120)),
+        ([Tried(1, 1.0, 20.0), Tried(4, 1.0, 30.0)], 2, LevelTime(40, 100)),  # which it is not, as is known
+    ],
+)
+def test_a_level_has_time_for_several_answers(tried, load, time):
+    assert level_time(tried, load, 100) == time
+
+
+def test_near_the_end_a_level_gets_less_time_to_be_precise():
+    assert level_time([Tried(1, 1.0, 1.0)], 2, 100, left_ns=200.0) == LevelTime(20, 50)
+
+
+def test_a_level_at_which_this_client_is_the_limit_is_not_the_knee_and_does_not_end_the_climb():
+    """A client that was late once, on a busy machine, may well keep up with twice the load."""
+    assert next_load([Tried(1, 10.0, is_client_limited=True)]) == 2
+    tried = [Tried(1, 10.0), Tried(2, 20.0), Tried(4, 30.0, is_client_limited=True)]
+    assert next_load(tried) == 8
+    assert knee(tried) == 2
+
+
+USUAL = 10.0  # seconds
+
+
+def timed_sweep(server, usual=USUAL):
+    """(levels, seconds) of a sweep for which no time was given, against a server: (load) -> (per second, seconds)."""
+    tried, spent, second = [], 0.0, 10**9
+    while True:
+        left = (sweep_ns(tried, round(usual * second)) - spent * second) if tried else math.inf
+        load = next_load(tried, left)
+        if load is None:
+            return tried, spent
+        per_s, answer_s = server(load)
+        time = level_time(tried, load, round(usual * second), left)
+        is_precise = len(tried) % 3 != 2
+        least_s = max(time.least_ns / second, 3.0 if answer_s < 1 else 0.0)
+        spent += 1.5 * answer_s * (load > 1) + (least_s if is_precise else time.most_ns / second)
+        tried.append(Tried(load, per_s, answer_s * second))
+
+
+def batched(slots_, step_s, each_s, tokens=48):
+    """Continuous batching: tokens per second, and how long an answer takes with its wait."""
+
+    def server(load):
+        running = min(load, slots_)
+        step = step_s + each_s * running
+        return running / step, tokens * step * load / running
+
+    return server
+
+
+@pytest.mark.parametrize(
+    ("server", "longest", "top"),
+    [
+        (batched(32, 0.02, 0.0004), 80, (23, 45)),
+        (batched(8, 0.02, 0.0004), 80, (6, 11)),
+        (batched(4, 0.018, 0.0), 80, (3, 6)),
+        (batched(128, 0.018, 0.0001), 110, (64, 180)),
+        (batched(10_000, 0.02, 0.0), 110, (64, 4096)),
+        (batched(32, 0.0005, 0.0), 80, (23, 45)),
+        (batched(32, 0.00001, 0.0), 80, (23, 45)),
+    ],
+    ids=["32 slots", "8 slots", "4 slots", "128 slots", "no limit", "24 ms", "0.5 ms"],
+)
+def test_a_sweep_takes_about_a_minute_where_answers_take_up_to_a_second(server, longest, top):
+    tried, seconds = timed_sweep(server)
+    assert seconds <= longest
+    assert len(tried) <= LEVELS
+    low, high = top
+    assert low <= knee(tried) <= high
+
+
+def test_a_sweep_of_a_slow_server_takes_as_much_longer():
+    tried, seconds = timed_sweep(batched(8, 0.4, 0.008))
+    assert 6 <= len(tried) <= LEVELS
+    assert seconds <= 60 * tried[0].latency_ns / 10**9 + 120

@@ -207,6 +207,34 @@ def test_gauges_are_means_and_counters_differences() -> None:
     assert found.accepted_share is None  # nothing was drafted meanwhile
 
 
+@pytest.mark.parametrize(
+    ("server", "queue", "prefill"),
+    [
+        (
+            "vllm:num_requests_running 1.0",
+            "vllm:request_queue_time_seconds",
+            "vllm:request_prefill_time_seconds",
+        ),
+        ("sglang:num_running_reqs 1.0", "sglang:queue_time_seconds", None),
+    ],
+)
+def test_times_in_the_queue_and_in_prefill_are_means_of_the_requests_between_the_looks(
+    server: str, queue: str, prefill: str | None
+) -> None:
+    def page(queue_s: float, queued: int, prefill_s: float, prefilled: int) -> str:
+        rows = [server, f"{queue}_sum {queue_s}", f"{queue}_count {queued}", f'{queue}_bucket{{le="1.0"}} 3']
+        if prefill is not None:
+            rows += [f"{prefill}_sum {prefill_s}", f"{prefill}_count {prefilled}"]
+        return "".join(f"{row}\n" for row in rows)
+
+    found = maybe_llm_server(looks(page(1.0, 10, 2.0, 10), page(7.0, 30, 3.0, 20)))
+    assert found is not None
+    assert (found.queue_ns, found.prefill_ns) == (3e8, None if prefill is None else 1e8)
+    idle = maybe_llm_server(looks(page(1.0, 10, 2.0, 10), page(1.0, 10, 2.0, 10)))
+    assert idle is not None
+    assert (idle.queue_ns, idle.prefill_ns) == (None, None)
+
+
 def test_a_restart_is_noticed_even_when_the_counters_have_grown_past_where_they_were() -> None:
     pages = [VLLM_PAGE.replace("} 2500.0", f"}} {count}.0") for count in (2500, 10, 9000)]
     found = maybe_llm_server(looks(*pages))

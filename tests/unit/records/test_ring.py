@@ -126,11 +126,17 @@ def test_a_part_of_the_tokens_comes_out_beside_the_whole():
     values = dict.fromkeys(COLUMNS, 0) | {
         "tokens": of_which(2**31 - 1, 7),
         "prompt_tokens": of_which(5, 2**31 - 1),
+        "responses": of_which(9, 3),
     }
-    cells = [value for name, value in values.items() if name not in ("reasoning_tokens", "cached_tokens")]
+    cells = [
+        value
+        for name, value in values.items()
+        if name not in ("reasoning_tokens", "cached_tokens", "answer_at")
+    ]
     pack_row(writer.cells, writer.position, *cells)
     writer.written += 1
     writer.publish()
     found = reader.take()
     assert (found.tokens[0], found.reasoning_tokens[0]) == (2**31 - 1, 7)
+    assert (found.responses[0], found.answer_at[0]) == (9, 3)
     assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)

@@ -15,10 +15,6 @@ responses = st.lists(st.tuples(st.integers(-1, 10**6), st.binary(max_size=60)), 
 requests = st.lists(st.tuples(st.tuples(*[numbers] * 7), responses), max_size=5)
 
 
-def never():
-    raise AssertionError("the clock is not needed here")
-
-
 def write(spool, rows):
     for number, (fields, parts) in enumerate(rows):
         spool.begin(number)
@@ -31,7 +27,7 @@ def write(spool, rows):
 @given(requests, st.floats(0, 1))
 def test_entries_come_out_as_they_were_written_and_a_cut_one_is_left_out(rows, share):
     with tempfile.TemporaryFile() as file:
-        write(Spool(file.fileno(), never), rows)
+        write(Spool(file.fileno()), rows)
         found = list(read_spool(file))
         assert [tuple(entry.head) for entry in found] == [(*fields, len(parts)) for fields, parts in rows]
         assert [[tuple(row)[1:] for row in entry.responses] for entry in found] == [
@@ -45,22 +41,22 @@ def test_entries_come_out_as_they_were_written_and_a_cut_one_is_left_out(rows, s
         assert kept == found[: len(kept)]
 
 
-def test_responses_that_came_in_one_piece_are_told_apart_by_when_they_were_read():
-    times = iter((105, 103))
+def test_responses_of_one_read_are_a_nanosecond_apart_and_later_ones_keep_their_times():
+    """A stream is handed over as a whole when it has ended, so the time of that says nothing about its responses."""
     with tempfile.TemporaryFile() as file:
-        spool = Spool(file.fileno(), lambda: next(times))
+        spool = Spool(file.fileno())
         spool.begin(0)
-        for _ in range(3):
-            spool.respond(0, 100, b"x")
-        spool.end(0, SpoolHead(0, 0, 0, 0, 0, 0, 0, 0))
+        for time_ns in (100, 100, 100, 5_000, 9_000, 9_000):
+            spool.respond(0, time_ns, b"x")
+        spool.end(0, SpoolHead(0, 0, 90_000, 0, 0, 0, 0, 0))
         spool.flush()
         (entry,) = read_spool(file)
-    assert [response.time_ns for response in entry.responses] == [100, 105, 106]
+    assert [response.time_ns for response in entry.responses] == [100, 101, 102, 5_000, 9_000, 9_001]
 
 
 def test_a_full_disk_is_said_and_the_load_goes_on():
     with open("/dev/full", "wb") as full:
-        spool = Spool(full.fileno(), never)
+        spool = Spool(full.fileno())
         rows = [((1,) * 7, [(-1, b"x" * 1000)])]
         write(spool, rows)
         assert spool.problem == "No space left on device"
@@ -71,7 +67,7 @@ def test_kept_requests_get_other_times_wherever_their_bytes_are_cut(tmp_path: Pa
     """As they come from a client, in pieces, up to a time; what is later waits."""
     path = tmp_path / "spool"
     with path.open("w+b", buffering=0) as file:
-        spool = Spool(file.fileno(), clock=lambda: 0)
+        spool = Spool(file.fileno())
         for slot, end in enumerate((50, 70, 60, 90)):
             spool.begin(slot)
             for response in range(slot):

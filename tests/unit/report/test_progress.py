@@ -288,6 +288,22 @@ def test_figures_of_a_slow_server_are_of_as_many_requests_as_there_are() -> None
     assert list(figures.rates) == [0.5, 0.5]  # ten seconds each
 
 
+def test_answers_that_end_together_make_no_bursts_of_tokens() -> None:
+    """Four users in lockstep, answers of 100 tokens in two seconds: nothing ends for a while, then all do."""
+    figures, latency_ns = LiveFigures(), np.full(4, 2 * SECOND)
+    for tick in range(1, 81):
+        ends = tick % 8 == 0
+        ended = latency_ns if ends else latency_ns[:0]
+        figures.add(
+            LevelProgress(
+                SECOND + tick * SECOND // 4, tick / 4, ended, outstanding=4, tokens=400 if ends else 0
+            )
+        )
+    assert figures.has_tokens
+    assert figures.tokens_per_s == 200
+    assert set(figures.rates) == {200}
+
+
 def test_a_stall_shows_in_the_curve() -> None:
     figures = figures_of(*[(0.5, [1.0] * 100)] * 3, *[(0.5, [])] * 2)
     assert list(figures.rates) == [200, 200, 200, 0, 0]

@@ -42,7 +42,7 @@ def streamed(build: ModuleType) -> Measurement:
 
 def test_the_console_says_how_fast_and_how_long_and_who_counted(streamed: Measurement):
     assert list(token_sentences(streamed)) == [
-        "Tokens: 80.0 tokens/s, 16 (8 to 24) per answer; one every p50 2.00 ms, p99 5.00 ms",
+        "Tokens: 80.0 tokens/s, 16 (8 to 24) per answer; TPOT p50 2.00 ms, p99 5.00 ms",
         "Prompts: 25.0 tokens/s, 5 per request",
         "Tokens are the server's own count (usage).",
     ]

@@ -218,6 +218,21 @@ def delta(**fields: Any) -> bytes:
     return event({"choices": [{"index": 0, "delta": fields}]})
 
 
+def choice(index: int, content: str, **fields: Any) -> bytes:
+    return event({"choices": [{"index": index, "delta": {"content": content, **fields}}]})
+
+
+def both(*contents: str) -> bytes:
+    """An event with a token of each choice."""
+    rows = [{"index": index, "delta": {"content": content}} for index, content in enumerate(contents)]
+    return event({"choices": rows})
+
+
+def ended(reason: Any) -> bytes:
+    return event({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+
+
+ANSWERED = Reply(0, "", 1, (10,), end_ns=10)
 ROLE = delta(role="assistant", content=None)
 END = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
 COUNT = event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 5}})
@@ -291,9 +306,79 @@ STREAMS = [
         Reply(0, "", 1, (20,), end_ns=20),
     ),
     (
-        "reasoning is an answer too",
-        [(20, delta(reasoning_content="hm")), (30, DONE)],
-        Reply(0, "", 1, (20,), end_ns=20),
+        "an answer that ends within its reasoning has no first token of its own",
+        [(20, delta(reasoning_content="hm")), (25, delta(reasoning_content="so")), (30, DONE)],
+        Reply(0, "", 2, (20, 25), end_ns=25, answer_at=2),
+    ),
+    *(
+        (
+            f"the answer begins behind the {part}",
+            [
+                (9, ROLE),
+                (10, delta(**{part: "hm", "content": None})),
+                (20, delta(**{part: "so"})),
+                (30, delta(**answer)),
+                (40, delta(content="b")),
+                (50, END + DONE),
+            ],
+            Reply(0, "", 4, (10, 20, 30, 40), end_ns=40, answer_at=2),
+        )
+        for part in ("reasoning_content", "reasoning")
+        for answer in ({"content": "a"}, {"tool_calls": [{"index": 0}]}, {"refusal": "no"})
+    ),
+    (
+        "choices in turns: each has its times together, the one that began last first",
+        [
+            (10, choice(0, "a")),
+            (12, choice(1, "b")),
+            (20, choice(0, "c")),
+            (22, choice(1, "d")),
+            (30, END + DONE),
+        ],
+        Reply(0, "", 4, (12, 22, 10, 20), end_ns=22, first_ns=10),
+    ),
+    (
+        "choices one after the other",
+        [(10, choice(0, "a")), (20, choice(0, "b")), (30, choice(1, "c")), (40, choice(1, "d")), (50, DONE)],
+        Reply(0, "", 4, (30, 40, 10, 20), end_ns=40, first_ns=10),
+    ),
+    (
+        "choices in one event are a response each",
+        [(10, both("a", "b")), (20, both("c", "d")), (30, both("e", "")), (40, DONE)],
+        Reply(0, "", 5, (10, 20, 30, 10, 20), end_ns=30, first_ns=10),
+    ),
+    (
+        "single tokens of two choices in one read",
+        [(10, choice(0, "a") + choice(1, "b")), (40, DONE)],
+        Reply(0, "", 2, (11, 10), end_ns=10, first_ns=10),
+    ),
+    (
+        "two choices that reason",
+        [
+            (10, choice(0, "", reasoning="hm")),
+            (11, choice(1, "", reasoning="hm")),
+            (20, choice(1, "a")),
+            (21, choice(0, "b")),
+            (30, DONE),
+        ],
+        Reply(0, "", 4, (11, 20, 10, 21), end_ns=21, first_ns=10, answer_at=1),
+    ),
+    *(
+        (
+            f"an end with the reason {reason}",
+            [(10, delta(content="a")), (20, ended(reason)), (30, DONE)],
+            Reply(outcome.REFUSED, f"the server ended the answer with finish_reason '{name}'", 1),
+        )
+        for reason, name in (("error", "error"), ("abort", "abort"), ({"type": "abort"}, "abort"))
+    ),
+    *(
+        (f"an end with the reason {reason}", [(10, delta(content="a")), (20, ended(reason))], ANSWERED)
+        for reason in ("stop", "length", "tool_calls", "content_filter", {"type": "stop"})
+    ),
+    (
+        "an answer without a token is a good reply without a response",
+        [(10, ROLE), (20, END), (25, COUNT), (30, DONE)],
+        Reply(0, "", 0, (), 5, 7, end_ns=25),
     ),
     (
         "usage in every event: the last counts",
@@ -323,7 +408,7 @@ STREAMS = [
             (40, event({"type": "response.output_text.done", "text": "a"})),
             (50, event({"type": "response.completed", "response": {"usage": RESPONSE_USAGE}})),
         ],
-        Reply(0, "", 2, (10, 20), 5, 7, end_ns=20, reasoning_tokens=2, cached_tokens=3),
+        Reply(0, "", 2, (10, 20), 5, 7, end_ns=20, reasoning_tokens=2, cached_tokens=3, answer_at=1),
     ),
     (
         "a response that is cut by its limit is whole",
@@ -399,6 +484,13 @@ def test_streams(pieces: list[tuple[int, bytes]], reply: Reply):
     assert read(*pieces) == reply
 
 
+def test_a_conversation_goes_on_with_the_first_choice():
+    reply = read(
+        (10, choice(1, "b")), (20, choice(0, "a")), (30, DONE), reader=OpenAiReader(keeps_message=True)
+    )
+    assert reply.message == {"role": "assistant", "content": "a"}
+
+
 def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
     assert read((20, delta(content="a")), (30, DONE), length=UNTIL_CLOSE).status == 0
     assert read((20, delta(content="a")), (30, END), length=UNTIL_CLOSE).status == 0
@@ -457,6 +549,15 @@ def whole(body: bytes) -> Reply:
         (b'{"choices":[],"usage":null}', Reply()),
         (b'{"usage":{"prompt_tokens":"3","completion_tokens":-1}}', Reply()),
         (b'{"error":{"message":"no such model"}}', Reply(outcome.REFUSED, "no such model", 0)),
+        (b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}', Reply()),
+        (b'{"choices":[{"text":"a"}]}', Reply()),
+        (b'{"choices":[{"message":{"content":null,"tool_calls":[{}]}}]}', Reply()),
+        (b'{"choices":[{"message":{"content":""}}]}', Reply(responses=0)),
+        (b'{"choices":[{"text":""}]}', Reply(responses=0)),
+        (
+            b'{"choices":[{"message":{"content":"a"}},{"message":{"content":"b"},"finish_reason":"error"}]}',
+            Reply(outcome.REFUSED, "the server ended the answer with finish_reason 'error'", 0),
+        ),
         (b"busy", Reply(outcome.MALFORMED, "the reply is not JSON: b'busy'", 0)),
         (b"[]", Reply(outcome.MALFORMED, "the reply is not a JSON object: b'[]'", 0)),
     ],

@@ -193,3 +193,62 @@ def test_the_interval_of_a_share_is_the_exact_one(count, total, low, high):
     found = share_estimate(count, total)
     assert found.value == count / total
     assert found.limits == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def text_window(first_ms: Sequence[float], blank: int = 0, unanswered: int = 0) -> Window:
+    """Streams of two tokens, then answers without a token, then some that end within their reasoning."""
+    rows, times = [], []
+    for number in range(len(first_ms) + blank + unanswered):
+        sent, is_blank = number * 1000 * MS, 0 <= number - len(first_ms) < blank
+        first = sent + round((first_ms[number] if number < len(first_ms) else 5) * MS)
+        stamps = 0 if is_blank else 2
+        row = dict.fromkeys(COLUMNS, 0) | {
+            "due_ns": sent, "sent_ns": sent, "wrote_ns": sent, "first_ns": first, "end_ns": first + MS,
+            "responses": stamps, "stamps": stamps, "answer_at": 2 * (number >= len(first_ms) + blank),
+        }  # fmt: skip
+        rows.append([row[name] for name in COLUMNS])
+        times += [first, first + MS][:stamps]
+    rules = WindowRules(has_tokens=True)
+    found = rules.new_window(0)
+    rules.add(found, from_rows(np.array(rows, dtype=np.int64), np.array(times, dtype=np.int64)))
+    return replace(found, end_ns=len(rows) * 1000 * MS)
+
+
+@pytest.mark.parametrize(
+    ("promise", "given", "verdict"),
+    [
+        ("ttft p99<50ms", {}, "kept"),
+        ("ttft p99<50ms", {"blank": 2}, "kept"),
+        ("ttft p99<50ms", {"blank": 100}, "broken"),
+        ("ttft p50<50ms", {"blank": 100}, "kept"),
+        ("ttft p50<50ms", {"blank": 3000}, "broken"),
+        ("ttft<50ms", {"blank": 100}, "broken"),
+        ("ttft<50ms", {"unanswered": 100}, "kept"),
+        ("ttfo<50ms", {"unanswered": 100}, "broken"),
+        ("ttfo p99<50ms", {"blank": 100}, "broken"),
+        ("tpot<50ms", {"blank": 100}, "kept"),
+    ],
+)
+def test_answers_without_a_token_are_beyond_any_limit_of_the_first(
+    promise: str, given: dict[str, int], verdict: str
+) -> None:
+    (term, _) = judge(parse_slo(promise), text_window(STEADY, **given), {}).terms
+    assert term.verdict == verdict
+
+
+def test_where_no_answer_has_a_token_that_is_why_the_promise_is_broken() -> None:
+    term = judge(parse_slo("ttft<1s"), text_window([], blank=3), {}).terms[0]
+    assert (term.verdict, term.reason) == ("broken", "3 of 3 answers were empty")
+
+
+def test_percentiles_count_empty_answers_as_the_slowest() -> None:
+    """Of 90 quick, 8 slow and 2 empty answers p95 is a slow one: without the empty ones too, but p91 is not."""
+    found = text_window([10.0] * 900 + [40.0] * 80, blank=20)
+    for promise, value in (("ttft p90<1s", 10), ("ttft p95<1s", 40)):
+        estimate = judge(parse_slo(promise), found, {}).terms[0].found
+        assert estimate is not None
+        assert estimate.value == value * MS
+    found = text_window([10.0] * 905 + [40.0] * 45, blank=50)
+    estimate = judge(parse_slo("ttft p95<1s"), found, {}).terms[0].found
+    assert estimate is not None
+    assert estimate.value == 40 * MS

@@ -10,7 +10,17 @@ from inferometer.base.errors import UsageError
 from inferometer.records.records import COLUMNS, Records, from_rows
 from inferometer.stats.measurement import AskedLengths, Estimate, Lane
 from inferometer.stats.slo import kept, parse_slo
-from inferometer.stats.streams import Tokens, join_tokens, lanes
+from inferometer.stats.streams import (
+    Streams,
+    Tokens,
+    answers_ns,
+    between_ns,
+    gap_counts,
+    gaps_ns,
+    join_tokens,
+    lanes,
+    longest_gaps_ns,
+)
 
 MS = 1_000_000
 RATE = Estimate(1.0)
@@ -29,18 +39,21 @@ class Answered:
     step: int = 0
     reasoning: int = 0
     cached: int = 0
+    answer_at: int = 0  # of its times, the first of the answer
+    is_blank: bool = False
 
 
 def records(*answers: Answered) -> Records:
     rows = []
     for answer in answers:
-        first = answer.times[0] if answer.times else answer.end
+        first = min(answer.times) if answer.times else answer.end
         row = dict.fromkeys(COLUMNS, 0) | {
             "due_ns": (START + answer.due) * MS,
             "sent_ns": START * MS,
             "first_ns": (START + first) * MS,
             "end_ns": (START + answer.end) * MS,
-            "responses": len(answer.times) or 1,
+            "responses": 0 if answer.is_blank else len(answer.times) or 1,
+            "answer_at": answer.answer_at,
             "stamps": len(answer.times),
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt,
@@ -140,6 +153,60 @@ def test_reasoning_and_cached_tokens_are_added_up():
     assert found is not None
     figures = found.figures(1000 * MS, RATE)
     assert (figures.output, figures.reasoning, figures.prompt, figures.cached) == (18, 10, 16, 6)
+
+
+CHOICES = (
+    Answered(60, (10, 20, 30)),
+    Answered(
+        60, (13, 25, 38, 12, 22, 33, 10, 20), tokens=9
+    ),  # three choices, in the order of `Records.times`
+    Answered(60, is_blank=True),
+    Answered(70, (40, 50, 10, 20, 25)),  # one after the other
+)
+
+
+def test_gaps_are_between_tokens_of_the_same_choice() -> None:
+    found = records(*CHOICES)
+    assert (gaps_ns(found) // MS).tolist() == [10, 10, 12, 13, 10, 11, 10, 10, 10, 5]
+    assert gap_counts(found).tolist() == [2, 5, 0, 3]
+    assert (longest_gaps_ns(found) // MS).tolist() == [10, 13, -1, 10]
+    # 56 ms over the 9 - 3 tokens behind the first ones; 25 ms over 5 - 2
+    assert between_ns(found).tolist() == [10 * MS, 56 * MS // 6, -1, 25 * MS // 3]
+
+
+def test_with_choices_decode_runs_from_the_first_token_of_any_to_the_last() -> None:
+    found = tokens(Answered(50, (40, 50, 10, 20, 25), prompt=7)).figures(1_000 * MS, RATE)
+    assert found.prefill is not None
+    assert found.decode is not None
+    assert (found.prefill.time_ns, found.decode.time_ns) == (10 * MS, 40 * MS)
+
+
+def test_the_answer_begins_behind_the_reasoning() -> None:
+    found = records(
+        Answered(60, (10, 20, 30), answer_at=2),
+        Answered(60, (15, 25)),
+        Answered(60, (10, 20), answer_at=2),  # which it never reached
+        Answered(60, is_blank=True),
+    )
+    assert answers_ns(found).tolist() == [30 * MS, 15 * MS, -1, -1]
+    streams = Streams()
+    streams.add(found)
+    figures = streams.figures(1_000 * MS)
+    assert figures is not None
+    assert figures.answer is not None
+    assert (figures.first.count, figures.answer.count, figures.unanswered) == (3, 2, 1)
+    assert figures.answer.max_ns == 30 * MS
+    assert kept(found, parse_slo("ttft<12ms"), is_open=False) == 2
+    assert kept(found, parse_slo("ttfo<20ms"), is_open=False) == 1
+    assert kept(found, parse_slo("ttfa p99<40ms"), is_open=False) == 2
+
+
+def test_without_reasoning_there_is_nothing_to_tell_apart() -> None:
+    streams = Streams()
+    streams.add(records(Answered(60, (10, 20)), Answered(60, (15, 25))))
+    figures = streams.figures(1_000 * MS)
+    assert figures is not None
+    assert figures.answer is None
 
 
 def test_prompts_fall_into_classes_of_powers_of_two():

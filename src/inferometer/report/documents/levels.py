@@ -31,7 +31,6 @@ from inferometer.report.format import (
     at_percentile,
     average,
     duration,
-    first_line,
     interval,
     level_label,
     level_value,
@@ -43,7 +42,7 @@ from inferometer.report.format import (
     share,
 )
 from inferometer.report.promises import figure_words, judged_levels, outcome_words
-from inferometer.report.sentences import failure_sentence, first_round_sentence, start_sentence, verdict_words
+from inferometer.report.sentences import failure_sentence, verdict_words
 from inferometer.stats.measurement import Distribution, Estimate, Level, Measurement, Rates
 from inferometer.stats.result import Result
 
@@ -233,40 +232,25 @@ def errors_section(result: Result) -> Section | None:
     return message_section("errors", "Errors", rows, lead)
 
 
-def notes_section(result: Result) -> Section | None:
-    """Every remark, with its advice once."""
-    rows = list(_unlike(result))
-    said = [("", remark) for remark in result.remarks] + [
-        (f"{level_label(level.mode, level.value)}: ", remark)
-        for level in result.levels
-        for remark in level.remarks
-    ]
-    for note in dict.fromkeys(remark.note for _, remark in said):
-        lines = [f"{where}{first_line(remark.text)}" for where, remark in said if remark.note is note]
-        rows.append(Message("\n".join(lines), note.advice))
-    return message_section("notes", "Notes", rows)
-
-
-def _unlike(result: Result) -> Iterator[Message]:
-    """What was left out as warm-up, and why figures are not as sure as asked."""
-    for level in result.levels:
-        label = level_label(level.mode, level.value)
-        if level.first_round is not None:
-            yield Message(first_round_sentence(level, level.first_round), tone=Tone.PLAIN)
-        if level.start is not None:
-            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
-        if level.doubt is not None:
-            doubt = level.doubt
-            words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
-            yield Message(f"{label}: {words}", f"{doubt.figure} {doubt.sparkline}")
-
-
 # --- latency against throughput
 
 
 def line_colour(number: int) -> str:
     """Of the line with this number."""
     return COLOURS[number % len(COLOURS)]
+
+
+def unlimited(rows: Rows) -> tuple[Rows, Rows]:
+    """Levels that tell of the server, and those at which this client was the limit, which are not part of a line."""
+    is_limited = [level.has_remark(Note.CLIENT_LIMITED) for level, _ in rows]
+    own = tuple(row for row, limited in zip(rows, is_limited, strict=True) if not limited)
+    return own, tuple(row for row, limited in zip(rows, is_limited, strict=True) if limited)
+
+
+def client_line(points: Iterable[ChartPoint]) -> tuple[ChartLine, ...]:
+    """The points of levels at which this client was the limit, which nothing joins; nothing where there are none."""
+    runs = tuple((replace(point, is_doubtful=True),) for point in points)
+    return (ChartLine("limited by this client", runs, "grey"),) if runs else ()
 
 
 def throughput_section(result: Result) -> Section | None:
@@ -279,9 +263,16 @@ def throughput_section(result: Result) -> Section | None:
     name = load_name(rows[0][0].mode)
     remarks = (*hollow(rows), *not_drawn(result))
     colours = {50: "blue", 99: "orange"}
+    own, limited = unlimited(rows)
     lines = [
-        ChartLine(f"p{p} latency", (load_points(rows, p, is_named=p == shown[-1]),), colours.get(p, "green"))
-        for p in shown
+        *(
+            ChartLine(
+                f"p{p} latency", (load_points(own, p, is_named=p == shown[-1]),), colours.get(p, "green")
+            )
+            for p in shown
+            if own
+        ),
+        *client_line(load_points(limited, shown[-1])),
     ]
     rules = tuple(_promise_rules(result, lines))
     times = time_axis("latency", lines, [rule.value for rule in rules])
@@ -310,24 +301,33 @@ def is_crowded(rows: Rows) -> bool:
 def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
     """Throughput and latency over the load, which spreads the levels evenly: loads are mostly doubled."""
     values = [level.value for level, _ in rows]
+    own, limited = unlimited(rows)
     name = load_name(rows[0][0].mode)
     x = ChartAxis(name, is_whole=rows[0][0].mode == "concurrency")
     if max(values) / min(values) > LOG_LOADS:
         x = ChartAxis(f"{name} (log scale)", spread=Spread.LOG)
-    lines = tuple(
-        replace(
-            line,
-            runs=tuple(
-                tuple(
-                    replace(point, x=value, x_limits=None, label="")
-                    for point, value in zip(run, values, strict=True)
-                )
-                for run in line.runs
-            ),
-        )
-        for line in over_rate.series
+    throughput = (
+        *((ChartLine("throughput", (_rates_by_load(own),), "blue"),) if own else ()),
+        *client_line(_rates_by_load(limited)),
     )
-    rates = tuple(
+    lines = tuple(_by_load(line, limited if line.colour == "grey" else own) for line in over_rate.series)
+    return (
+        Chart(f"Throughput by {name}", x, RATE_AXIS, throughput, height=260, note=over_rate.note),
+        replace(over_rate, title=f"Latency by {name}", x=x, series=lines),
+    )
+
+
+def _by_load(line: ChartLine, rows: Rows) -> ChartLine:
+    """A line over throughput as one over the load of its rows."""
+    loads = iter([level.value for level, _ in rows])
+    runs = (
+        tuple(replace(point, x=next(loads), x_limits=None, label="") for point in run) for run in line.runs
+    )
+    return replace(line, runs=tuple(runs))
+
+
+def _rates_by_load(rows: Rows) -> tuple[ChartPoint, ...]:
+    return tuple(
         ChartPoint(
             level.value,
             found.infer_per_s.value,
@@ -336,11 +336,6 @@ def _charts_by_load(rows: Rows, over_rate: Chart) -> tuple[Chart, Chart]:
             is_doubtful=is_doubtful(level),
         )
         for level, found in rows
-    )
-    throughput = ChartLine("throughput", (rates,), "blue")
-    return (
-        Chart(f"Throughput by {name}", x, RATE_AXIS, (throughput,), height=260, note=over_rate.note),
-        replace(over_rate, title=f"Latency by {name}", x=x, series=lines),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
+from inferometer.report.counted import counts_requests
 from inferometer.report.document import (
     Depth,
     Document,
@@ -35,10 +36,10 @@ from inferometer.report.documents.levels import (
     few_words,
     level_tone,
     levels_section,
-    notes_section,
     promise_section,
     throughput_section,
 )
+from inferometer.report.documents.notes import notes_section
 from inferometer.report.documents.prompts import prompts_section
 from inferometer.report.documents.search import search_section
 from inferometer.report.documents.serving import server_section
@@ -133,7 +134,7 @@ def facts(result: Result) -> tuple[str, ...]:
     words = (
         f"version {version}" if version else "",
         f"{effective.service_kind} {effective.protocol}".strip(),
-        f"batch {effective.batch}",
+        "" if counts_requests(effective) else f"batch {effective.batch}",
         _schedule(result) if has_schedule(effective) else "",
         str(result.server.get("url", "")),
         when(result.started_at),

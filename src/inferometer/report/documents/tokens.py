@@ -14,8 +14,10 @@ from inferometer.report.document import (
     Table,
 )
 from inferometer.report.documents.levels import (
+    SAME,
     Rows,
     best,
+    client_line,
     error_bar,
     hollow,
     is_doubtful,
@@ -23,6 +25,7 @@ from inferometer.report.documents.levels import (
     longest,
     measured,
     time_axis,
+    unlimited,
 )
 from inferometer.report.format import (
     NONE,
@@ -34,8 +37,8 @@ from inferometer.report.format import (
     quantity,
     share,
 )
-from inferometer.report.sentences import lengths, token_origin
-from inferometer.stats.measurement import Level, Measurement
+from inferometer.report.sentences import lengths, queue_share, token_origin
+from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
 
 TOKEN_RATE = "output tokens/s"
@@ -48,21 +51,35 @@ def tokens_section(result: Result) -> Section | None:
         return None
     has_prompts = any(found.tokens is not None and found.tokens.prompt for _, found in rows)
     has_goodput = any(found.goodput is not None for _, found in rows)
+    has_reasoning = any(_answers(found) is not None for _, found in rows)
     columns = (
         load_column(rows[0][0]),
-        *map(Column, ("Tokens/s", "Per user", "TTFT p50", "TTFT p99", "Gap p50", "Gap p99")),
+        *map(Column, ("Tokens/s", "Per user", "TTFT p50", "TTFT p99")),
+        *(Column(name) for name in ("TTFO p50", "TTFO p99") if has_reasoning),
+        *map(Column, ("TPOT p50", "TPOT p99")),
+        Column("Gap p50", rank=4),
+        Column("Gap p99"),
         Column("Per answer", rank=2),
         *((Column("Per prompt", rank=3),) if has_prompts else ()),
         *(Column(name, rank=1) for name in ("Goodput/s", "Kept") if has_goodput),
     )
     cells = tuple(
-        tuple(_cells(level, found, has_prompts=has_prompts, has_goodput=has_goodput)) for level, found in rows
+        tuple(
+            _cells(
+                level, found, has_prompts=has_prompts, has_goodput=has_goodput, has_reasoning=has_reasoning
+            )
+        )
+        for level, found in rows
     )
     title = "Tokens"
     table = Table(title, columns, cells)
     words = [
         _trade_off_words(rows),
-        "TTFT is the time to the first token, a gap the time from one token to the next.",
+        "TTFT is the time to the first token, TPOT the mean time per token after it in an answer, a gap the time from "
+        "one token to the next.",
+        "TTFO is the time to the first token of the answer itself, after the reasoning."
+        if has_reasoning
+        else "",
         "Per user is what one request gets: its tokens over all the time it took.",
     ]
     tokens = rows[-1][1].tokens
@@ -78,15 +95,23 @@ def token_rows(result: Result) -> Rows:
     return longest(tuple(row for row in measured(result) if row[1].tokens is not None))
 
 
-def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: bool) -> Iterator[str]:
-    tokens, first = found.tokens, None if found.streaming is None else found.streaming.first
+def _answers(found: Measurement) -> Distribution | None:
+    return None if found.streaming is None else found.streaming.answer
+
+
+def _cells(
+    level: Level, found: Measurement, *, has_prompts: bool, has_goodput: bool, has_reasoning: bool
+) -> Iterator[str]:
+    tokens, streaming = found.tokens, found.streaming
+    first, gaps = (None, None) if streaming is None else (streaming.first, streaming.gaps)
+    answers = (_answers(found) or first,) if has_reasoning else ()
     assert tokens is not None  # such levels are left out
     yield level_value(level.mode, level.value)
     yield quantity(tokens.output_per_s)
     yield NONE if tokens.per_user is None else quantity(tokens.per_user.mean.value)
-    for times in (first, tokens.between):
+    for times in (first, *answers, tokens.between, gaps):
         for p in (50, 99):
-            yield NONE if times is None else at_percentile(times, p)
+            yield NONE if times is None or not times.count else at_percentile(times, p)
     yield lengths(tokens.per_answer, "..")
     if has_prompts:
         yield lengths(tokens.per_prompt, "..")
@@ -97,22 +122,30 @@ def _cells(level: Level, found: Measurement, *, has_prompts: bool, has_goodput: 
 
 
 def _phases(rows: Rows) -> Table | None:
-    """Where the time of requests goes, at each level; None without streams."""
+    """Where the time of requests goes, at each level; None without streams.
+
+    Before the first token a request waits for its turn, and then the server reads its prompt: only the server's own
+    metrics tell one from the other."""
+    queued = {level.value: queue_share(found) for level, found in rows}
+    has_queue = any(part is not None for part in queued.values())
     cells = tuple(
         (
             level_value(level.mode, level.value),
-            *(
-                text
-                for phase in (tokens.prefill, tokens.decode)
-                for text in (share(phase.share), quantity(phase.per_s))
-            ),
+            share(tokens.prefill.share),
+            *((_maybe_share(queued[level.value]),) if has_queue else ()),
+            share(tokens.decode.share),
+            quantity(tokens.decode.per_s),
         )
         for level, found in rows
         if (tokens := found.tokens) is not None and tokens.prefill is not None and tokens.decode is not None
     )
-    names = ("Prefill", "Prompt tokens/s", "Decode", "Answer tokens/s")
+    names = ("Until first token", *(("In the queue",) if has_queue else ()), "After it", "Tokens/s")
     columns = (load_column(rows[0][0]), *map(Column, names))
-    return Table("Prefill and decode of one request", columns, cells) if cells else None
+    return Table("Where the time of one request goes", columns, cells) if cells else None
+
+
+def _maybe_share(part: float | None) -> str:
+    return NONE if part is None else share(part)
 
 
 def _classes(result: Result) -> Table | None:
@@ -134,14 +167,29 @@ def _classes(result: Result) -> Table | None:
         )
         for row in tokens.classes
     )
-    names = ("Requests", "TTFT p50", "TTFT p99", "Gap p50", "Gap p99", "Per answer")
+    names = ("Requests", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "Per answer")
     title = f"By length of the prompt, at {level_label(found[0].mode, found[0].value)}"
     return Table(title, (Column("Prompt tokens"), *map(Column, names)), cells)
 
 
 def _trade_off(rows: Rows) -> Chart | None:
     """What the server gives against what a user gets, one point for each level; None for a single one."""
-    points = tuple(
+    own, limited = map(_user_points, unlimited(rows))
+    if len(own) + len(limited) < 2:
+        return None
+    name = load_name(rows[0][0].mode)
+    line = (ChartLine("all users together against each of them", (own,), "blue"),) if own else ()
+    return Chart(
+        title="Tokens per second: the server against one user",
+        x=ChartAxis("output tokens/s per user"),
+        y=ChartAxis("output tokens/s of the server"),
+        series=(*line, *client_line(limited)),
+        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
+    )
+
+
+def _user_points(rows: Rows) -> tuple[ChartPoint, ...]:
+    return tuple(
         ChartPoint(
             x=tokens.per_user.mean.value,
             y=tokens.output_per_s,
@@ -155,28 +203,24 @@ def _trade_off(rows: Rows) -> Chart | None:
         for level, found in rows
         if (tokens := found.tokens) is not None and tokens.per_user is not None
     )
-    if len(points) < 2:
-        return None
-    name = load_name(rows[0][0].mode)
-    return Chart(
-        title="Tokens per second: the server against one user",
-        x=ChartAxis("output tokens/s per user"),
-        y=ChartAxis("output tokens/s of the server"),
-        series=(ChartLine("all users together against each of them", (points,), "blue"),),
-        note=" ".join((f"The numbers are the {name}; bars are 95 % intervals.", *hollow(rows))),
-    )
 
 
 def _trade_off_words(rows: Rows) -> str:
-    """What more load costs each user and brings all of them, from end to end."""
+    """What more load costs each user and brings all of them, up to the lightest load that brings as much as any.
+
+    Throughputs closer than that are the same: no rise or drop is claimed within the noise."""
     known = [
         (level, tokens.output_per_s, tokens.per_user.mean.value)
-        for level, found in rows
+        for level, found in unlimited(rows)[0]
         if (tokens := found.tokens) is not None and tokens.per_user is not None
     ]
     if len(known) < 2:
         return ""
-    (light, least, alone), (heavy, most, crowded) = known[0], max(known, key=lambda row: row[1])
+    highest = max(row[1] for row in known)
+    (light, least, alone), (heavy, most, crowded) = (
+        known[0],
+        next(row for row in known if row[1] >= (1 - SAME) * highest),
+    )
     if heavy.value <= light.value:
         return ""
     return (
@@ -187,13 +231,17 @@ def _trade_off_words(rows: Rows) -> str:
 
 def _chart(rows: Rows) -> Chart | None:
     """TTFT over the tokens per second, one point for each level; None for a single one, or without streams."""
-    lines = tuple(
-        ChartLine(f"TTFT p{p}", (points,), colour)
-        for p, colour in ((50, "blue"), (99, "orange"))
-        if len(points := tuple(_points(rows, p))) > 1
+    own, limited = unlimited(rows)
+    lines = (
+        *(
+            ChartLine(f"TTFT p{p}", (points,), colour)
+            for p, colour in ((50, "blue"), (99, "orange"))
+            if len(points := tuple(_points(own, p))) > 1
+        ),
     )
     if not lines:
         return None
+    lines += client_line(_points(limited, 99))
     title = "Time to the first token against tokens per second"
     note = "The numbers are the load."
     return Chart(title, ChartAxis(TOKEN_RATE), time_axis("time to first token", lines), lines, note=note)

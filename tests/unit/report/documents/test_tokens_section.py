@@ -6,9 +6,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Chart
+from inferometer.report.format import at_percentile
 from inferometer.report.saved import document, to_html, to_markdown
+from inferometer.report.sentences import token_sentences
 from inferometer.report.terminal import show
-from inferometer.stats.measurement import Phase, PromptClass
+from inferometer.stats.measurement import Estimate, LlmServerFigures, Phase, PromptClass, ServerMetrics
 from tests.support.reports import sample_result, sample_text
 
 
@@ -25,7 +29,7 @@ def section(result, name="tokens"):
 @pytest.mark.parametrize("written", [terminal, to_html, to_markdown])
 def test_every_form_has_them(written):
     words = written(sample_text())
-    for word in ("TTFT", "Gap", "Tokens/s", "Goodput/s", "answer", "prompt", "96 (12..200)", "4,800"):
+    for word in ("TTFT", "TPOT", "Gap", "Tokens/s", "Goodput/s", "answer", "96 (12..200)", "4,800"):
         assert word in words
 
 
@@ -33,7 +37,7 @@ def test_there_is_a_row_for_each_level():
     *charts, table = section(sample_text()).blocks
     assert [row[0] for row in table.rows] == ["1", "2", "3", "4"]
     assert table.rows[-1][1:3] == ("4,800", "60.0")
-    assert table.rows[-1][7:] == ("96 (12..200)", "512", "40.0", "80 %")
+    assert table.rows[-1][9:] == ("96 (12..200)", "512", "40.0", "80 %")
     assert [line.name for line in charts[-1].series] == ["TTFT p50", "TTFT p99"]
     assert [figure.label for figure in document(sample_text()).figures][:4] == [
         "Tokens/s",
@@ -41,6 +45,21 @@ def test_there_is_a_row_for_each_level():
         "TTFT p50",
         "Goodput",
     ]
+
+
+def test_time_per_token_and_gaps_are_told_apart():
+    result = sample_text()
+    level = result.levels[-1]
+    found = level.measurement
+    assert found is not None
+    assert found.streaming is not None
+    assert found.tokens is not None
+    streaming = replace(found.streaming, gaps=replace(found.latency, max_ns=10**10))
+    found = replace(found, streaming=streaming)
+    *_, table = section(replace(result, levels=(replace(level, measurement=found),))).blocks
+    cells = dict(zip((column.name for column in table.columns), table.rows[-1], strict=True))
+    for name, times in (("TPOT", found.tokens.between), ("Gap", found.streaming.gaps)):
+        assert [cells[f"{name} p{p}"] for p in (50, 99)] == [at_percentile(times, p) for p in (50, 99)]
 
 
 def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
@@ -54,7 +73,7 @@ def test_the_trade_off_has_a_point_for_each_level_named_by_its_load():
     ]
     assert points[-1].y == 4800
     assert points[-1].x_limits == (55.0, 65.0)
-    assert "each user from 90.0 to 60.0" in section(sample_text()).lead
+    assert "each user from 90.0 to 70.0" in section(sample_text()).lead
 
 
 def test_prefill_decode_and_lengths_of_prompts_have_tables():
@@ -77,9 +96,71 @@ def test_prefill_decode_and_lengths_of_prompts_have_tables():
         )
         levels.append(replace(level, measurement=replace(found, tokens=tokens)))
     *_, phases, lengths = section(replace(result, levels=tuple(levels))).blocks
-    assert phases.rows[0] == ("1", "25 %", "10,240", "75 %", "83.5")
+    assert phases.rows[0] == ("1", "25 %", "75 %", "83.5")
     assert [row[:2] for row in lengths.rows] == [("1 to 127", "40"), ("128 to 2,048", "60")]
     assert len(section(result).blocks) == 3  # neither is known
+
+
+@pytest.mark.parametrize(
+    ("llm", "queued"),
+    [
+        ({"waiting_mean": 2.0}, "20 %"),  # 2 requests at 10/s wait 0.2 s of 1 s each
+        ({"waiting_mean": 2.0, "queue_ns": 1e8}, "10 %"),  # what the server says itself counts
+        ({"waiting_mean": 9.0}, "25 %"),  # no more than until the first token
+        ({"waiting_mean": 0.0}, "0 %"),
+        ({}, "-"),
+        (None, None),
+    ],
+)
+def test_the_queue_is_told_from_prefill_where_the_server_tells(
+    llm: dict[str, float] | None, queued: str | None
+):
+    """100 answers of one second, a quarter of it until the first token."""
+    result = sample_text()
+    level = result.levels[-1]
+    found = level.measurement
+    assert found is not None
+    assert found.tokens is not None
+    assert found.streaming is not None
+    second = 10**9
+    phases = {"prefill": Phase(25 * second, 0.25, 1, 1.0), "decode": Phase(75 * second, 0.75, 9_500, 83.5)}
+    first = replace(found.streaming.first, count=100)
+    figures = None if llm is None else LlmServerFigures("vLLM", 10.0, **llm)
+    changed = replace(
+        found,
+        batch=1,
+        infer_per_s=Estimate(10.0),
+        tokens=replace(found.tokens, **phases),
+        streaming=replace(found.streaming, first=first),
+        metrics=None if figures is None else ServerMetrics(1, (), None, None, None, (), None, figures),
+    )
+    (*_, table) = section(replace(result, levels=(replace(level, measurement=changed),))).blocks
+    cells = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert cells["Until first token"] == "25 %"
+    if queued in (None, "-"):
+        assert "In the queue" not in cells
+    else:
+        assert cells["In the queue"] == queued
+        assert f"25 % of the time, {queued} in the server's queue" in "\n".join(token_sentences(changed))
+
+
+def test_levels_at_which_this_client_is_the_limit_are_grey_and_not_part_of_a_line():
+    result = sample_text()
+    *others, last = result.levels
+    limited = replace(last, remarks=(Remark(Note.CLIENT_LIMITED, "a whole core"),))
+    result = replace(result, levels=(*others, limited))
+    found = document(result)
+    charts = [
+        block for row in found.sections if row.name in ("tokens", "throughput") for block in row.blocks
+        if isinstance(block, Chart)
+    ]  # fmt: skip
+    assert len(charts) >= 3
+    for chart in charts:
+        *lines, grey = chart.series
+        assert (grey.name, grey.colour) == ("limited by this client", "grey")
+        assert [len(run) for run in grey.runs] == [1]
+        assert all(len(run) == len(others) for line in lines for run in line.runs)
+    assert "From concurrency 1 to 4 " not in section(result).lead
 
 
 def test_a_single_level_is_no_trade_off():
@@ -94,7 +175,7 @@ def test_a_terminal_of_80_columns_has_what_people_look_for():
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     words = " ".join(lines)
-    for word in ("Tokens/s", "TTFT", "Gap p50", "Gap p99", "user"):
+    for word in ("Tokens/s", "TTFT", "TPOT", "Gap", "user"):
         assert word in words
 
 

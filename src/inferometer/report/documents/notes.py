@@ -1,0 +1,109 @@
+"""What is to be said of a result and of its levels: each note once, for all levels that it is about.
+
+Remarks that differ in nothing but their numbers are one line, with the range of each number.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from inferometer.base.notes import Note
+from inferometer.report.document import Message, Section, Tone, message_section
+from inferometer.report.documents.levels import few_words
+from inferometer.report.format import first_line, level_label, level_value, quantity
+from inferometer.report.sentences import first_round_change, first_round_sentence, start_sentence
+from inferometer.stats.measurement import Level
+from inferometer.stats.result import Result
+
+ALONE = 2  # levels up to which each has a line of its own
+MOST_LABELS = 12
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\d:.]\d)")
+
+
+class Said(NamedTuple):
+    """What is to be said of a level; None where it is about the whole run."""
+
+    level: Level | None
+    text: str
+
+
+def notes_section(result: Result) -> Section | None:
+    """Every remark, with its advice once."""
+    said: dict[Note, list[Said]] = {}
+    for remark in result.remarks:
+        said.setdefault(remark.note, []).append(Said(None, first_line(remark.text)))
+    for level in result.levels:
+        for remark in level.remarks:
+            said.setdefault(remark.note, []).append(Said(level, first_line(remark.text)))
+    rows = (Message("\n".join(grouped(found)), note.advice) for note, found in said.items())
+    return message_section("notes", "Notes", [*_first_rounds(result.levels), *_unlike(result.levels), *rows])
+
+
+def grouped(said: Sequence[Said]) -> Iterator[str]:
+    """One line for all levels of which the same is said, with the range of each number in it."""
+    alike: dict[str, list[Said]] = {}
+    for row in said:
+        alike.setdefault("" if row.level is None else _NUMBER.sub("#", row.text), []).append(row)
+    for pattern, rows in alike.items():
+        levels = [row.level for row in rows if row.level is not None]
+        if len(levels) <= ALONE or not pattern:
+            yield from (f"{_where([] if row.level is None else [row.level])}{row.text}" for row in rows)
+        else:
+            yield f"{_where(levels)}{_with_ranges([row.text for row in rows])}"
+
+
+def _where(levels: Sequence[Level]) -> str:
+    if not levels:
+        return ""
+    first, *others = sorted(levels, key=lambda level: level.value)
+    rest = (level_value(level.mode, level.value) for level in others)
+    return f"{few_words([level_label(first.mode, first.value), *rest], MOST_LABELS)}: "
+
+
+def _with_ranges(texts: Sequence[str]) -> str:
+    """The text that all are but for their numbers; `1.9 to 2` where a number differs."""
+    columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
+    ranges = iter([_range(column) for column in columns])
+    return _NUMBER.sub(lambda _: next(ranges), texts[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    ordered = sorted(set(numbers), key=lambda text: float(text.replace(",", "")))
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+
+def _first_rounds(levels: Sequence[Level]) -> Iterator[Message]:
+    """What was left out while users started one after the other; many levels are one line."""
+    found = [(level, level.first_round) for level in levels if level.first_round is not None]
+    if len(found) <= ALONE:
+        for level, first in found:
+            yield Message(first_round_sentence(level, first), tone=Tone.PLAIN)
+        return
+    changes = [
+        (f"{level_label(level.mode, level.value)}", change)
+        for level, first in found
+        if (change := first_round_change(level, first)) is not None
+    ]
+    words = f"{_where([level for level, _ in found])}users started one after the other; their first round is left out"
+    if changes:
+        (lowest, least), (highest, most) = (way(changes, key=lambda row: row[1]) for way in (min, max))
+        words += (
+            f": its answers took {_signed(least)} ({lowest}) to {_signed(most)} ({highest}) against the rest"
+        )
+    yield Message(words, tone=Tone.PLAIN)
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change >= 0 else '-'}{quantity(abs(100 * change))} %"
+
+
+def _unlike(levels: Sequence[Level]) -> Iterator[Message]:
+    """What was left out as warm-up, and why figures are not as sure as asked."""
+    for level in levels:
+        if level.start is not None:
+            yield Message(start_sentence(level, level.start), tone=Tone.PLAIN)
+        if level.doubt is not None:
+            doubt = level.doubt
+            words = f"{doubt.kind}: {doubt.text.removeprefix(f'{doubt.kind}: ')}"
+            label = level_label(level.mode, level.value)
+            yield Message(f"{label}: {words}", f"{doubt.figure} {doubt.sparkline}")

@@ -1,0 +1,90 @@
+"""Replies that a server compressed: decoded before anyone reads them, or refused by the name of their encoding.
+
+No request asks for compression, but proxies compress all the same, and users may ask for it with a header of their own.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+from inferometer.base import status as outcome
+from inferometer.base.errors import PeerError
+from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
+from inferometer.wire.http1 import Head
+
+_STEP = 1 << 20  # bytes that are decoded at a time, so that readers can refuse what is too long
+_PLAIN = ("", "identity")
+_GZIP = ("gzip", "x-gzip")
+_AUTOMATIC = zlib.MAX_WBITS | 32  # gzip or zlib, by what it begins with
+
+
+def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
+    """Start reading a reply with a good status; PeerError where its encoding is not known."""
+    body, encoding = reader.start(head), _encoding(head)
+    if encoding in _PLAIN:
+        return body
+    if encoding != "deflate" and encoding not in _GZIP:
+        raise PeerError(
+            f"the reply has the Content-Encoding '{encoding}', and only gzip and deflate can be decoded: ask for "
+            "an uncompressed one with -H 'Accept-Encoding: identity'"
+        )
+    return _Inflated(body, encoding)
+
+
+def decoded(head: Head, body: bytes) -> bytes:
+    """Return the beginning of a refusal's body, decoded where that is possible."""
+    if _encoding(head) not in ("deflate", *_GZIP):
+        return body
+    try:
+        return zlib.decompressobj(_window(body)).decompress(body, _STEP)
+    except zlib.error:
+        return body
+
+
+def _encoding(head: Head) -> str:
+    return (head.get("content-encoding") or "").strip().lower()
+
+
+def _window(data: bytes) -> int:
+    """Return how zlib shall read it: some servers send bare deflate, without zlib's two bytes before it."""
+    return (
+        _AUTOMATIC if data[:1] == b"\x1f" or (data[:1] and data[0] & 15 == zlib.DEFLATED) else -zlib.MAX_WBITS
+    )
+
+
+class _Inflated:
+    """A reply whose body is decoded piece by piece; what comes out of a piece has the time of that piece."""
+
+    __slots__ = ("_body", "_encoding", "_inflate")
+
+    def __init__(self, body: ReplyBody, encoding: str) -> None:
+        self._body = body
+        self._encoding = encoding
+        self._inflate = zlib.decompressobj(_AUTOMATIC) if encoding in _GZIP else None
+
+    @property
+    def times(self) -> Sequence[int]:
+        return self._body.times
+
+    def takes(self, data: bytearray | bytes, begin: int, end: int, now_ns: int) -> bool:
+        return False
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        is_full = False
+        while data or is_full:
+            if self._inflate is None or self._inflate.eof:  # a gzip body may have several members
+                self._inflate = zlib.decompressobj(_window(data))
+            try:
+                piece = self._inflate.decompress(data, _STEP)
+            except zlib.error as error:
+                raise PeerError(
+                    f"the reply is not what its Content-Encoding '{self._encoding}' says: {error}"
+                ) from None
+            is_full = len(piece) == _STEP and not self._inflate.eof
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            if piece:
+                self._body.receive(piece, now_ns)
+
+    def end(self) -> Reply:
+        if self._inflate is not None and not self._inflate.eof:
+            return Reply(outcome.MALFORMED, f"the reply ends within its {self._encoding} data", 0)
+        return self._body.end()

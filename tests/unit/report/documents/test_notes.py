@@ -1,0 +1,74 @@
+"""Notes: each is said once, for all levels that it is about."""
+
+from dataclasses import replace
+
+import pytest
+
+from inferometer.base.notes import Note, Remark
+from inferometer.report.documents.notes import Said, grouped, notes_section
+from inferometer.report.saved import document
+from inferometer.stats.measurement import Level, StartFigures
+from inferometer.stats.result import Result
+from tests.support.reports import sample_result, sample_text
+
+
+def levels(count: int) -> list[Level]:
+    (level, *_) = sample_result().levels
+    return [replace(level, value=float(2**number)) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "lines"),
+    [
+        (["busy"] * 2, ["concurrency 1: busy", "concurrency 2: busy"]),
+        (["busy"] * 4, ["concurrency 1, 2, 4, 8: busy"]),
+        (
+            ["others used 1.9 of 2 cores", "others used 2 of 2 cores", "others used 1 of 2 cores"],
+            ["concurrency 1, 2, 4: others used 1 to 2 of 2 cores"],
+        ),
+        (
+            ["p99 9.50 ms of 1,200", "p99 10.0 ms of 900", "p99 8 ms of 10,000", "p99 1 s of 3"],
+            ["concurrency 1, 2, 4: p99 8 to 10.0 ms of 900 to 10,000", "concurrency 8: p99 1 s of 3"],
+        ),
+        (["at 127.0.0.1:8000"] * 3, ["concurrency 1, 2, 4: at 127.0.0.1:8000"]),
+    ],
+)
+def test_what_differs_in_numbers_alone_is_one_line(texts: list[str], lines: list[str]) -> None:
+    said = [Said(level, text) for level, text in zip(levels(len(texts)), texts, strict=True)]
+    assert list(grouped(said)) == lines
+
+
+def test_what_is_about_the_whole_run_names_no_level() -> None:
+    assert list(grouped([Said(None, "3 were cut off"), Said(None, "4 were cut off")])) == [
+        "3 were cut off",
+        "4 were cut off",
+    ]
+
+
+def with_levels(found: list[Level]) -> Result:
+    return replace(sample_result(), levels=tuple(found), remarks=())
+
+
+def test_a_sweep_says_each_note_once() -> None:
+    rows = []
+    for number, level in enumerate(levels(12)):
+        assert level.measurement is not None
+        latency = level.measurement.latency
+        first = StartFigures(10**9, 7, 3.0, replace(latency, mean_ns=latency.mean_ns * (90 + number) // 100))
+        remarks = (Remark(Note.HOST_BUSY, f"others used 1.{number} of this machine's 2 cores"),)
+        rows.append(replace(level, remarks=remarks, first_round=first, start=None, doubt=None))
+    section = notes_section(with_levels(rows))
+    assert section is not None
+    first_rounds, busy = section.blocks[0].rows  # type: ignore[union-attr]
+    assert "their first round is left out: its answers took -10.0 % (concurrency 1) to" in first_rounds.text
+    assert "others used 1.0 to 1.9 of this machine's 2 cores" in busy.text or "1.0 to 1.11" in busy.text
+    assert "\n" not in first_rounds.text + busy.text
+
+
+def test_servers_of_text_have_requests_and_no_batch() -> None:
+    result = sample_text()
+    result = replace(result, effective=replace(result.effective, service_kind="openai"))
+    text = str(document(result))
+    assert "Requests/s" in text
+    assert "nfer/s" not in text
+    assert not any("batch" in fact for fact in document(result).facts)
