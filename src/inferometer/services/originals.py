@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from inferometer.services.undo import Guard, Undo
 
 GUARD_S = 600.0  # how long the guard tries: a load may take this long
 LOCK_S = GUARD_S + 60.0
+UNLOADED_S = 10.0  # how long an unloaded model may still answer
 _PAUSE_S = 0.1
 
 Say = Callable[[str], None]
@@ -263,6 +265,14 @@ def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> Non
         steps = control.config(name).get("ensemble_scheduling", {}).get("step", ())
         called = tuple(dict.fromkeys(str(step["model_name"]) for step in steps))
     control.unload_model(name)
+    _await_unloaded(control, name)
     for member in called:
         if member not in others:
             _unload_back(control, member, others)
+
+
+def _await_unloaded(control: ModelControl, name: str) -> None:
+    """Triton answers before the model is gone: the next run would take it for one that was loaded before."""
+    limit = Deadline.after(UNLOADED_S)
+    while name in ready_models(control) and not limit.has_passed():
+        time.sleep(_PAUSE_S)

@@ -55,6 +55,31 @@ def loaded(server) -> dict:
     return {row.name: server.config(row.name) for row in server.index()}
 
 
+class Lingering(Filed):
+    """Models are gone some time after they were unloaded."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.leaving: list[str] = []
+
+    def unload_model(self, name):
+        self.leaving += [name, name]
+
+    def index(self):
+        found = super().index()
+        if self.leaving:
+            super().unload_model(self.leaving.pop())
+        return found
+
+
+def test_what_is_unloaded_is_waited_for(server):
+    lingering = Lingering(server.folder)
+    with Originals(lingering, "here:8000", print) as originals:
+        originals.note(["b"])
+        lingering.load_model("b", {"name": "b"})
+    assert loaded(server) == {"a": A}
+
+
 def test_what_was_loaded_is_back_and_what_was_not_is_gone(server):
     with Originals(server, "here:8000", print) as originals:
         originals.note(["e"])
