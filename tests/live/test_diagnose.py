@@ -192,6 +192,7 @@ def test_a_nested_ensemble_is_seen_through(triton: EmbeddedTriton) -> None:
     assert len(found.steps) >= 2
 
 
+@pytest.mark.machine(reason="a step is named only where other programs leave the server a core")
 def test_a_server_without_explicit_control_is_explained(tmp_path: Path) -> None:
     repository = plant(tmp_path / "models", (SLOW_FIRST,))
     arguments = ("--model-control-mode", "none", "--disable-auto-complete-config", "--exit-timeout-secs", "0")
