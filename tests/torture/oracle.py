@@ -18,7 +18,8 @@ from tests.torture.matching import match
 
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
 FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")
-USAGE, LOCAL, INTERRUPTED = 2, 70, 130
+USAGE, INCONCLUSIVE, LOCAL, INTERRUPTED = 2, 5, 70, 130
+CLIENT_HELLO = "preface b'\\x16\\x03"  # a look whether the server needs TLS, as one that sends an alert may
 LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 
@@ -39,7 +40,9 @@ def complaints(case: Case, log: Log, ended: Ended) -> list[str]:
     """Everything that is wrong; nothing when all is well."""
     if ended.code is None:
         return [f"still running after {ended.took_s:.0f} s"]
-    found = [*_shell(case, ended), *ended.left, *log.misuse]
+    has_alert = any(row.fault == "connect: TLS alert" for row in case.faults)
+    misuse = [row for row in log.misuse if not (has_alert and row.startswith(CLIENT_HELLO))]
+    found = [*_shell(case, ended), *ended.left, *misuse]
     path = ended.folder / "result.json"
     if not path.exists():
         if ended.code in (0, 1) and case.command == "inferometer" and case.trouble is None:
@@ -78,6 +81,8 @@ def _is_well(case: Case, ended: Ended) -> bool:
 def _codes(case: Case) -> set[int]:
     """With which a run may end."""
     codes = set(CODES[case.command])
+    if case.command == "inferometer" and "--slo" in case.words:
+        codes |= {INCONCLUSIVE}
     trouble = case.trouble
     if case.has_control_faults:
         codes |= {USAGE}  # the data do not fit the model as it was described
