@@ -41,7 +41,7 @@ from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
 from inferometer.load.resumed import Progression, Resumed, Timing, resumed
 from inferometer.load.sequences import Mark, Sequences
-from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row, put_count
+from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row
 from inferometer.records.spool import Spool, SpoolHead
 
 FIRST_PAUSE_NS = 10 * NS_PER_MS
@@ -307,7 +307,7 @@ class Engine:
             if self._next_due < wake and self._has_room():
                 wake = self._next_due
             wait(None if wake >= NEVER else wake)
-            put_count(cells, WRITTEN, ring.written)  # ring.publish(), without the call
+            cells[WRITTEN] = ring.written  # ring.publish(), without the call
             if wake < NEVER or self._next_due < NEVER:
                 now = clock()
                 if self._next_due <= now:

@@ -172,6 +172,7 @@ def _between(ring: Column, start: int, stop: int) -> Column:
     """What lies between two counts of a ring; as long as it has not been marked as read, it does not change."""
     if start == stop:
         return ring[:0]
+    assert start < stop <= start + len(ring), (start, stop)
     first, last = start % len(ring), stop % len(ring)
     if first < last:
         return ring[first:last]

@@ -3,7 +3,8 @@
 One writer, one reader. A row is fourteen 64-bit integers, the columns of `Records`; a part of the tokens shares the
 cell of the whole (`of_which`), so that requests without tokens cost no more. The header holds how many rows were
 written and how many read, ever; both only grow, and each is stored by one side alone. The writer fills rows first and
-moves WRITTEN afterwards. What is in the ring survives the death of the worker.
+moves WRITTEN afterwards, in one store: `pack_into` would clear the cell before, and the reader see a ring of nothing.
+What is in the ring survives the death of the worker.
 
 Requests with a stream of responses have a time for each: these lie in a second ring behind the rows, in the
 order of the rows, as many for each as its row says.
@@ -44,9 +45,6 @@ def of_which(tokens: int, part: int) -> int:
 pack_row = Struct(f"={ROW}q").pack_into
 """pack_row(cells, position, due_ns, sent_ns, ...): a whole row in one call."""
 
-put_count = Struct("q").pack_into
-"""put_count(cells, WRITTEN, count): in one store, as the reader needs it. Offset and number of that cell are both 0."""
-
 
 def create_ring() -> int:
     """A file descriptor of fresh shared memory for one ring; inheritable by a worker."""
@@ -69,7 +67,7 @@ class RingWriter:
         self._stamped = 0
 
     def publish(self) -> None:
-        put_count(self.cells, WRITTEN, self.written)
+        self.cells[WRITTEN] = self.written
 
     def stamp(self, times: Sequence[int]) -> int:
         """Keep the times of a request's responses, before its row is published; how many were kept."""

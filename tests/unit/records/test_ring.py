@@ -1,5 +1,10 @@
 """What a worker writes into the ring comes out once, in order, whatever the rhythm."""
 
+import mmap
+import os
+import signal
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +16,7 @@ from inferometer.records.ring import (
     MOST_STAMPS,
     ROW,
     ROW_BYTES,
+    WRITTEN,
     RingWriter,
     of_which,
     pack_row,
@@ -140,3 +146,25 @@ def test_a_part_of_the_tokens_comes_out_beside_the_whole():
     assert (found.tokens[0], found.reasoning_tokens[0]) == (2**31 - 1, 7)
     assert (found.responses[0], found.answer_at[0]) == (9, 3)
     assert (found.prompt_tokens[0], found.cached_tokens[0]) == (5, 2**31 - 1)
+
+
+def test_a_count_never_seems_smaller_than_it_was():
+    """While another process publishes; each count is one store, so a reader sees the old one or the new one."""
+    memory = mmap.mmap(-1, CELLS * 8)
+    cells = memoryview(memory).cast("q")
+    writer = RingWriter(cells)
+    writer.written = 1 << 40
+    writer.publish()
+    process = os.fork()
+    if process == 0:
+        while True:  # until it is killed
+            writer.written += 1
+            writer.publish()
+    try:
+        counts = np.frombuffer(cells, dtype=np.int64)
+        seen = [int(counts[WRITTEN]) for _ in range(200_000)]
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1]
