@@ -74,7 +74,9 @@ def test_a_shape_above_the_models_capacity_is_overloaded(protocol, run, triton):
     assert done.code == 0
 
 
-@pytest.mark.machine(reason="whether windows of an overloaded server are alike depends on its share of the cores")
+@pytest.mark.machine(
+    reason="whether windows of an overloaded server are alike depends on its share of the cores"
+)
 @pytest.mark.parametrize("how", ["-a", "--sync"])
 def test_overload_is_reported_with_a_warning_and_is_no_failure(how, run):
     # Noise of this machine is no matter here. Synchronous callers get what is steady. The latency of others grows with

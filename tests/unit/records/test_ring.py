@@ -162,9 +162,14 @@ def test_a_count_never_seems_smaller_than_it_was():
             writer.publish()
     try:
         counts = np.frombuffer(cells, dtype=np.int64)
-        seen = [int(counts[WRITTEN]) for _ in range(200_000)]
+        seen = [0]
+        for _ in range(2_000_000):  # most are of the same moment where both share a core
+            if (count := int(counts[WRITTEN])) != seen[-1]:
+                seen.append(count)
+            if len(seen) == 20_000:
+                break
     finally:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
     assert seen == sorted(seen)
-    assert seen[0] < seen[-1]
+    assert len(seen) > 2
