@@ -2,7 +2,8 @@
 
 The options come from the tables of the commands, so that a new one without a line here fails. A line is run with all
 its options, and once more without each of them; two runs that look alike from outside show an option that was ignored.
-See `tests.support.observed` for what is looked at.
+See `tests.support.observed` for what is looked at. `measure` shows what becomes of the settings of a level; the other
+commands make these settings in the same place, so there it is enough that an option reaches them.
 """
 
 import json
@@ -26,6 +27,7 @@ from inferometer.compare.interfere import interfere
 from inferometer.compare.interference import Interference
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.run import Outcome
+from inferometer.measure import prepare
 from inferometer.options.command_line import Command, read
 from inferometer.options.option import Option
 from inferometer.selftest.one_worker import Exchanged, OneWorker
@@ -174,9 +176,9 @@ LINES = (
     "HTTP fake -x 1 --service-kind triton --async --bls-composing-models fake --shape TEXT:2",
     "-u HTTP -m fake -H a:b --api-key-env WALK_KEY --warmup 50ms",
     "-u HTTP -m fake --api-key-file key",
-    "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
     "HTTP fake -c 4 -d 300ms --ramp 100ms",
-    "HTTP fake -c 1,2,4 --time-limit 1s --timeout 50ms",
+    "HTTP fake -c 1,2 -d 300ms --precision 50% --warmup-requests 2",
+    "HTTP fake -c 1,2 --time-limit 500ms --timeout 50ms",
     "HTTP fake --cancel-after 30ms --cancel-share 50%",
     "HTTP fake -c 1:9 -p 500 -l 100",
     "HTTP fake --percentile 90",
@@ -224,7 +226,7 @@ LINES = (
 TEXT = " --shape TEXT:1"  # of the input that only one of the fake models has
 TRIALS = f"--instances 1 --max-batch 2:2 --load 1:2 --search brute{TEXT}"
 SHORT = {
-    "find": "-d 2s",
+    "find": "-d 500ms",
     "compare": "-d 250ms",
     "interfere": "-d 100ms",
     "diagnose": "-d 200ms",
@@ -537,6 +539,19 @@ class Silent:
         return iter(())
 
 
+def hand_level_settings(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
+    """Let runs that halt at the first request show how they would have judged a level."""
+
+    def made(*given: Any) -> Any:
+        settings = original(*given)
+        if observer.is_halted:
+            observer.hand(settings)
+        return settings
+
+    original = prepare._level_settings
+    monkeypatch.setattr(prepare, "_level_settings", made)
+
+
 def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     silent = Silent(observer)
     monkeypatch.setattr("inferometer.server.embedded.EmbeddedTriton", silent.server)
@@ -561,6 +576,8 @@ def test_every_option_shows_or_is_refused(
     monkeypatch.setattr("inferometer.cli.ui.show_live", lambda folder, run: observer.hand(folder))
     if name not in LOADING:
         silence(monkeypatch, observer)
+    elif name != "measure":
+        hand_level_settings(monkeypatch, observer)
     for ruled in (Recommendation, Diagnosis, Interference):  # what is ruled, and why, their own tests say
         monkeypatch.setattr(ruled, "ruling", INCONCLUSIVE)
     if name == "diagnose":
