@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from inferometer.diagnose import queueing
 from inferometer.diagnose.diagnosis import (
     DYNAMIC_BATCHING,
     FEED,
@@ -21,8 +22,16 @@ from tests.support.samples import sample
 
 MS = 1e-3
 SEEDS = range(1, sample(2, 4))
+LEVELS = sample((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64))
 CLOSE, EACH = 0.2, 0.35  # of the measured: the median over the seeds, and every one
 WORSE = -0.05
+
+
+@pytest.fixture(autouse=True)
+def short_predictions(monkeypatch):
+    """Half of the simulated requests of each prediction are enough here, where limits are far apart."""
+    monkeypatch.setattr(queueing, "REQUESTS", sample(150, queueing.REQUESTS))
+    monkeypatch.setattr(queueing, "_ROUNDS", sample(6, queueing._ROUNDS))
 
 
 @dataclass
@@ -41,7 +50,7 @@ class Diagnosed:
         return sum(trial.gain < WORSE for trial in self.case.trials)
 
 
-def diagnose(server, *, levels=(1, 2, 4, 8, 16, 32, 64), trials=3):
+def diagnose(server, *, levels=LEVELS, trials=3):
     rows = []
     for level in levels:
         rows.append(server.observe(level))
