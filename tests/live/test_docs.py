@@ -63,7 +63,7 @@ is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "
 if command == "serve":
     words = ["serve", "--help"]
 elif command == "tune":
-    put("5s", "--budget")
+    put("3s", "--budget")
     put("p99<5s", "--slo")
 elif command == "profile":
     put("2s", "--budget")
@@ -84,11 +84,14 @@ elif is_load and not is_shown and not (command == "compare" and any(is_saved(wor
         if command == "measure" and has("simple") and not has("-d", "-r", "--json", "--slo"):
             put("40", "-n")  # which takes a fifth of the shortest duration
         else:
-            put("3s" if command == "find" else "500ms" if has("ensemble_image") else short, "-d")
+            put("1s" if command == "find" else "500ms" if has("ensemble_image") else short, "-d")
     elif has("--scenario"):
         put("500ms", "-d")
     if command == "diagnose" and has("ensemble_image"):
         put("1:2", "-c")
+    for place, word in enumerate(words):
+        if word in ("-c", "--concurrency-range") and words[place + 1] in ("1:8", "1:4"):
+            words[place + 1] = "1:2"
     if has("--shape-load"):
         place = words.index("--shape-load") + 1
         words[place] = " ".join(map(tenth, words[place].split()))
@@ -175,9 +178,7 @@ def write_shims(folder):
         shim.chmod(0o755)
 
 
-@pytest.mark.machine(
-    reason="searches of three seconds and loads of 100 ms need a core that is free now and then"
-)
+@pytest.mark.machine(reason="searches of a second and loads of 100 ms need a core that is free now and then")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_of_the_document_run(document, triton, tmp_path):
     from inferometer.cli.demo import write_input

@@ -128,7 +128,9 @@ def test_the_commands_of_the_documents_run(machines: RayMachines, triton: Embedd
     commands = sorted(line for line in lines if re.match(r"inferometer measure .*--ray local", line))
     assert commands
     for command in commands:
-        line = command.replace("localhost:8000", triton.http_address).replace("local ", f"{machines.address} ")
+        line = command.replace("localhost:8000", triton.http_address).replace(
+            "local ", f"{machines.address} "
+        )
         done = call(*shlex.split(re.sub(r"-d \S+", "-d 300ms", line)))
         assert done.code == 0, f"{command}\n{done.stderr}"
         machines.wait_until_free()

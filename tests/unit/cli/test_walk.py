@@ -586,9 +586,9 @@ def test_every_option_shows_or_is_refused(
             walk.walk(split(APPLY, walk.command, names))
     if name == "capacity":  # how exact a plan is does not depend on its options
         for limit, requests in (
-            ("ALL_REQUESTS", 400),
-            ("THOROUGH", 800),
-            ("MOST_REQUESTS", 200),
+            ("ALL_REQUESTS", 100),
+            ("THOROUGH", 200),
+            ("MOST_REQUESTS", 100),
             ("BEYOND", 2),
         ):
             monkeypatch.setattr(f"inferometer.capacity.keeping.{limit}", requests)
