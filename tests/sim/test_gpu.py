@@ -20,6 +20,8 @@ from inferometer.diagnose.suggest import Circumstances
 from tests.support.gpu_server import GIB, GpuServer, OutOfMemory, SimulatedModel
 from tests.support.samples import sample
 
+pytestmark = pytest.mark.sampled
+
 MS = 1e-3
 SEEDS = range(1, sample(2, 4))
 LEVELS = sample((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64))
@@ -128,7 +130,6 @@ def full_memory(draw):
     return GpuServer((SimulatedModel("big", core_s, core_s * draw(0.1, 0.5), memory_bytes=memory),))
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("plant", "kind", "culprit", "remedy"),
     [
