@@ -3,8 +3,6 @@
 import json
 import math
 import random
-import re
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +28,6 @@ from tests.support.samples import sample
 pytestmark = pytest.mark.live
 
 PERCENTILES = (50, 90, 95, 99)
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -120,20 +116,6 @@ def test_perf_analyzer_takes_the_cluster(machines: RayMachines, triton: Embedded
     assert "Request count: 200" in done.stdout
     assert inferences(triton) - before == 200
     machines.wait_until_free()
-
-
-def test_the_commands_of_the_documents_run(machines: RayMachines, triton: EmbeddedTriton) -> None:
-    """On this cluster instead of one that each of them would start."""
-    lines = {line for path in DOCUMENTS for line in path.read_text().splitlines()}
-    commands = sorted(line for line in lines if re.match(r"inferometer measure .*--ray local", line))
-    assert commands
-    for command in commands:
-        line = command.replace("localhost:8000", triton.http_address).replace(
-            "local ", f"{machines.address} "
-        )
-        done = call(*shlex.split(re.sub(r"-d \S+", "-d 300ms", line)))
-        assert done.code == 0, f"{command}\n{done.stderr}"
-        machines.wait_until_free()
 
 
 @pytest.mark.only_sampled
