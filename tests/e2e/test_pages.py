@@ -386,7 +386,9 @@ def test_every_command_that_measures_writes_its_page(command, run, tmp_path):
         ended = run(
             name, *words, "-m", "fake", "-u", fake.server.address, "--html", str(page), "--json", str(saved)
         )
-    assert ended.code < 2, ended.stderr  # a search may find nothing in so short a time; the page says so then
+    assert ended.code in (0, 1, 5), (
+        ended.stderr
+    )  # a search may find nothing in so short a time; the page says so
     assert page.read_text() == to_html(read(saved))
 
 

@@ -115,7 +115,10 @@ def test_api_measure_gives_a_result(triton: EmbeddedTriton) -> None:
         assert found.request_count > 0
         assert found.failed_count == 0
         assert found.server is not None
-        assert found.infer_per_s.value == pytest.approx(2 * found.request_count / found.duration_ns * 1e9)
+        by_count = (
+            2 * found.request_count / found.duration_ns * 1e9
+        )  # requests that run at either end count in part
+        assert found.infer_per_s.value == pytest.approx(by_count, rel=0.02)
 
 
 def test_api_measure_takes_the_classic_rule(triton: EmbeddedTriton) -> None:

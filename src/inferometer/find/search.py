@@ -89,7 +89,7 @@ class Knowledge:
         low, high = self.posterior.quantile(TAIL), self.posterior.quantile(1 - TAIL)
         if self.is_misfit:
             low, high = self._proven(low, high, least_s)
-        elif least_s and self.posterior.misfit > DOUBTFUL:
+        elif least_s and (self.posterior.misfit > DOUBTFUL or not self.is_missed):
             proven = self._proven(0.0, math.inf, least_s)
             low, high = max(low, proven[0]), min(high, proven[1])
         if self.is_whole:
