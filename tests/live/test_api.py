@@ -13,7 +13,7 @@ pytestmark = pytest.mark.live
 
 
 def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
-    ways = {"by": "concurrency", "duration_s": 4.0, "data": DataOptions(files=(("INPUT0", "0.05"),))}
+    ways = {"by": "concurrency", "duration_s": 10.0, "data": DataOptions(files=(("INPUT0", "0.05"),))}
     result = api.find("delay", url=triton.http_address, slo="p50<1s", **ways)
     assert result.finding is not None
     assert result.finding.mode == "concurrency"

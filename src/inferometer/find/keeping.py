@@ -56,6 +56,7 @@ MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mea
 FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
 RISE = 0.5  # share of the least latency by which it must rise for a growing queue,
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
+FEW = 4  # requests that are enough where all are far within a limit
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -239,6 +240,21 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
         for term, counts in zip(promise.terms, run.terms, strict=True)
         if _is_beyond(term, [counts])
     )
+
+
+def is_far_within(promise: Slo, run: LoadRun) -> bool:
+    """Whether no request of a run was beyond a limit, and their mean is so low that hardly any can be.
+
+    A share of at most mean / limit is beyond the limit, however durations are distributed (Markov's inequality).
+    """
+    for term, counts in zip(promise.terms, run.terms, strict=True):
+        requests = counts.requests.sum()
+        if counts.beyond.any() or (term.name != "errors" and requests < FEW):
+            return False
+        allowed_mean = (MEAN_SHARE if term.share is None else term.share) * term.limit / 2
+        if term.name != "errors" and counts.total_ns.sum() > requests * allowed_mean:
+            return False
+    return True
 
 
 # --- tests

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from inferometer.base.frozen import frozen
 from inferometer.find.fit import MISFIT, Observed, Posterior, fit, lowest
-from inferometer.find.keeping import Judge, LoadRun, beyond_terms, is_growing
+from inferometer.find.keeping import Judge, LoadRun, beyond_terms, is_far_within, is_growing
 from inferometer.stats.result import JudgedLoad
 from inferometer.stats.slo import Slo
 
@@ -74,6 +74,13 @@ class Knowledge:
         return any(self.missed)
 
     @property
+    def far_within(self) -> float:
+        """The highest load so far below every limit that few requests say so; 0 where there is none."""
+        beyond = self.lowest_missed
+        loads = [run.load for run in self.runs if run.load < beyond and is_far_within(self.slo, run)]
+        return max(loads, default=0.0)
+
+    @property
     def has_enough(self) -> bool:
         """Whether there are so many requests that one beyond a limit is expected where the SLO is just met."""
         shares = [term.share for term in self.slo.terms if term.share and term.name != "errors"]
@@ -89,9 +96,11 @@ class Knowledge:
         low, high = self.posterior.quantile(TAIL), self.posterior.quantile(1 - TAIL)
         if self.is_misfit:
             low, high = self._proven(low, high, least_s)
-        elif least_s and (self.posterior.misfit > DOUBTFUL or not self.is_missed):
+        elif least_s and (self.posterior.misfit > DOUBTFUL or self.is_whole or not self.is_missed):
+            # The curve is that of an open queue, which by concurrency cannot grow.
             proven = self._proven(0.0, math.inf, least_s)
             low, high = max(low, proven[0]), min(high, proven[1])
+        low = max(low, min(self.far_within, high))
         if self.is_whole:
             low, high = float(math.floor(low)), float(math.floor(high) + 1)
         else:
