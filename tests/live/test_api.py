@@ -12,6 +12,7 @@ from inferometer.tune.study import recommend
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.machine(reason="the first load has few requests, and each must be as quick as the model alone")
 def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
     ways = {"by": "concurrency", "duration_s": 10.0, "data": DataOptions(files=(("INPUT0", "0.05"),))}
     result = api.find("delay", url=triton.http_address, slo="p50<1s", **ways)
