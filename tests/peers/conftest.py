@@ -161,6 +161,12 @@ def llama_rerank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+def offline(folder: Path, **more: str) -> dict[str, str]:
+    """The environment of a server that loads models from `folder` and never asks a hub for them."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return clean | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)} | more
+
+
 @dataclass(frozen=True, slots=True)
 class Transformers:
     address: str
@@ -172,8 +178,7 @@ def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transform
     """The server in `transformers`, on a small random model; it finds nothing on a hub."""
     folder = tmp_path_factory.mktemp("transformers")
     python, model, log = environment("transformers"), folder / "tiny", folder / "log"
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    clean |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    clean = offline(folder, OMP_NUM_THREADS="1")
     subprocess.run([python, HERE / "transformers_model.py", model], env=clean, check=True, timeout=DEADLINE_S)
     (port,) = free_ports(1)
     words = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
@@ -197,9 +202,8 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
     """vLLM on CPUs, with a small random model, few slots and its own metrics."""
     folder = tmp_path_factory.mktemp("vllm")
     python, model, log = environment("vllm"), folder / "tiny", folder / "log"
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    clean |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "VLLM_CPU_KVCACHE_SPACE": "1"}
-    clean |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    threads = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    clean = offline(folder, VLLM_CPU_KVCACHE_SPACE="1", VLLM_NO_USAGE_STATS="1", **threads)
     subprocess.run([python, HERE / "vllm_model.py", model], env=clean, check=True, timeout=VLLM_DEADLINE_S)
     (port,) = free_ports(1)
     command: list[str | Path] = [python.parent / "vllm", "serve", model, "--served-model-name", "tiny"]

@@ -13,11 +13,13 @@ from inferometer.diagnose.observation import Observation, Step
 
 _ALONE = 1.2  # executions at a time: hardly anything to wait for
 _SEVERAL = 1.8  # executions at a time that could hold each other up
-_STRETCHED = 1.5  # an execution that takes so many times as long as alone
+_STRETCHED = (
+    1.5  # execution time relative to that of a request alone, from which on instances hold each other up
+)
 _SAME_BATCH = 0.25
 _ON_CORES = 0.5  # of an execution on a core or waiting for one: the cores may be the reason
 _BATCH = 1.5  # inferences in an execution that is a batch
-_DEARER = 1.2  # an inference in a batch that costs so many times what it costs alone
+_DEARER = 1.2  # cost per inference in a batch, relative to a batch of one
 _TELLING = 3  # executions of a size; fewer may be the first ones
 
 
@@ -41,7 +43,7 @@ class SlowBatches:
 
 
 def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:
-    """Of an execution of one request when hardly any other is in service; None where that was not seen."""
+    """Execution time of a request that shares the server with almost no others; None if no load was that light."""
     seen = [(step.service_s, step.batch) for row, step, count in _seen(rows, name) if count <= _ALONE]
     least = min((batch for _, batch in seen), default=0.0)
     return min((one_s for one_s, batch in seen if batch <= least * (1 + _SAME_BATCH)), default=None)

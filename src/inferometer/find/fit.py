@@ -43,8 +43,8 @@ POINTS = 200
 REACH = 30.0  # times below the lowest and above the highest load that a limit is looked for
 CAP_SPREAD = 0.02
 CURVATURE = 0.25  # relative error of the slope that is allowed for between a run and the limit
-FIRST_DISPERSION = 0.8  # before any was seen, with the weight of so many sections:
-FIRST_WEIGHT = 4.0
+FIRST_DISPERSION = 0.8  # prior mean of the dispersion;
+FIRST_WEIGHT = 4.0  # its weight, in sections
 MOST_ALIKE = 0.9
 OVERRUN_COUNT = 20.0  # requests that a run whose queue grows without end counts for, all of them beyond
 LEAST_SHARE = 1e-6
@@ -102,7 +102,7 @@ class Posterior:
 
 
 def lowest(posteriors: Sequence[Posterior]) -> Posterior:
-    """Of the least of several limits."""
+    """The distribution of the smallest of several limits."""
     if len(posteriors) == 1:
         return posteriors[0]
     places = np.unique(np.concatenate([row.places for row in posteriors]))
@@ -251,7 +251,7 @@ class _Spread:
 
 
 def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:
-    """Of sections that are merged by so many; None where they say nothing."""
+    """The spread of sections after merging `merged` neighbours into one; None if they carry no information."""
     cuts = np.arange(0, len(run.requests) - merged + 1, merged)
     if len(cuts) < 2:
         return None

@@ -181,7 +181,7 @@ class _Search:
         return tidy(BELOW * capacity)
 
     def _saturate(self, rate: float) -> tuple[float | None, bool]:
-        """Double the requests in flight until that brings no more; the throughput, and whether it has saturated."""
+        """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
         best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
         if self.is_late:
             self.cap = CAP_MARGIN * rate
@@ -207,7 +207,7 @@ class _Search:
         return best, False
 
     def _look(self, in_flight: int, share: float, *, is_patient: bool = False) -> float | None:
-        """The throughput with so many requests in flight, which is not a level of the search; None when stopped."""
+        """Throughput with a fixed number of requests in flight, outside the search's levels; None if interrupted."""
         whole = self.goal.duration_ns
         duration_ns = max(1, round(max(share * whole, min(ANSWERS_SEEN * self.answer_ns, MOST_LOOK * whole))))
         recorded, clock = self.instrument.load, self.instrument.clock

@@ -82,7 +82,7 @@ class Knowledge:
 
     @property
     def has_enough(self) -> bool:
-        """Whether there are so many requests that one beyond a limit is expected where the SLO is just met."""
+        """Whether there are enough requests to expect at least one beyond its limit when the SLO is just met."""
         shares = [term.share for term in self.slo.terms if term.share and term.name != "errors"]
         return sum(run.requests for run in self.runs) >= max((1 / share for share in shares), default=1.0)
 

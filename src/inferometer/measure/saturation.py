@@ -27,10 +27,8 @@ KNEE = 0.95  # share of the highest throughput
 ANSWERS = 3  # one after the other, that a level has time for
 LEAST_ANSWERS = 2  # that it measures at least
 ANSWERS_OF_LEVEL = 3.5  # that it takes with its first round, which is left out
-USUAL_LEVELS, ALL_ANSWERS = (
-    6,
-    60,
-)  # what a sweep takes: as long as so many usual levels, or answers one by one
+USUAL_LEVELS = 6  # time for a sweep: this many levels of the usual length,
+ALL_ANSWERS = 60  # or this many answers one after the other, whichever is longer
 QUICK = 0.2  # share of the usual time that a level takes at least
 CHEAP = 1 / 3  # of the time that is left
 SHARE = 1 / 4  # of the time that is left, which a level may take to get precise
