@@ -28,7 +28,8 @@ from tests.support.reports import classic_report
 pytestmark = pytest.mark.live
 
 DEADLINE_S = 60
-BUSY = "The machine was busy: other programs used"  # said instead where these tests are not alone
+# Said instead of what the server does, where these tests are not alone.
+BUSY = "The machine was busy: other programs used|The client is the limit: "
 
 
 # --- measure
@@ -39,24 +40,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("measured")
 
 
-@pytest.fixture(scope="module")
-def measured(triton: EmbeddedTriton, folder: Path) -> Ended:
-    """A sweep over the ensemble, once for all that look at it."""
-    return call(
-        *(
-            "inferometer",
-            "measure",
-            "-m",
-            "ens",
-            "-u",
-            triton.http_address,
-            "--concurrency-range",
-            "1:2",
-            "--duration",
-            "1",
-        ),
+@pytest.fixture
+def measured(triton: EmbeddedTriton, folder: Path, known: dict[tuple[str, ...], Ended]) -> Ended:
+    """A sweep over the ensemble, once for all tests that look at it; a test that is retried measures again."""
+    words = (
+        *("inferometer", "measure", "-m", "ens", "-u", triton.http_address),
+        *("--concurrency-range", "1:2", "--duration", "1"),
         *("--json", str(folder / "r.json"), "-f", str(folder / "r.csv")),
     )
+    return known.get(words) or known.setdefault(words, call(*words))
 
 
 def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None:
@@ -65,7 +57,7 @@ def test_measure_prints_a_table_and_where_the_time_goes(measured: Ended) -> None
     assert re.match(r"[\d,]+ infer/s .*at concurrency [12], p50 ", lines[0])
     assert any(line.startswith("ens · triton http · batch 1") for line in lines)
     assert [found[1] for line in lines if (found := re.match(r" +(\d+) +[\d.,]+ ", line))] == ["1", "2"]
-    assert "Where the time goes" in measured.stdout
+    assert re.search("Where the time goes|The client is the limit: ", measured.stdout)
     assert re.search(
         rf"Slowest step: addsub(_b)?, .*% of the server's time|{BUSY}", " ".join(measured.stdout.split())
     )

@@ -25,7 +25,8 @@ def allow_retries(item: pytest.Item) -> None:
     if marked.args or not reason:
         raise pytest.UsageError(f'{item.nodeid}: the mark machine needs a reason: machine(reason="...")')
     item.user_properties.append((PROPERTY, reason))
-    item.add_marker(pytest.mark.flaky(reruns=RETRIES, reruns_delay=1))
+    # First, since only the first such mark of a test counts: it may have one for crashes already.
+    item.add_marker(pytest.mark.flaky(reruns=RETRIES, reruns_delay=1), append=False)
 
 
 class ServerEnded:

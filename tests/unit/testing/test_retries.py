@@ -18,8 +18,8 @@ class FakeItem:
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return next((mark for mark in self.marks if mark.name == name), None)
 
-    def add_marker(self, mark: pytest.MarkDecorator) -> None:
-        self.marks.append(mark.mark)
+    def add_marker(self, mark: pytest.MarkDecorator, *, append: bool = True) -> None:
+        self.marks.insert(len(self.marks) if append else 0, mark.mark)
 
 
 def test_a_test_without_the_mark_is_not_retried() -> None:
@@ -63,6 +63,16 @@ def test_a_mark_of_its_own_says_how_often_a_test_is_retried() -> None:
     item = FakeItem(pytest.mark.machine(reason="it needs a free core"))
     allow_retry_after_crash(item)
     assert item.get_closest_marker("flaky") is None
+
+
+def test_a_mark_counts_although_the_test_may_be_retried_after_a_crash() -> None:
+    item = FakeItem()
+    allow_retry_after_crash(item)
+    item.add_marker(pytest.mark.machine(reason="it needs a free core"))
+    allow_retries(item)
+    flaky = item.get_closest_marker("flaky")
+    assert flaky is not None
+    assert flaky.kwargs["reruns"] == RETRIES
 
 
 def test_every_retried_test_is_named_once_with_its_reason() -> None:
