@@ -58,9 +58,23 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(parsed(path)))
 
 
+def named(path: Path) -> set[str]:
+    """Modules that a module imports by a name in a string, or by the part of it that is known beforehand."""
+    found = set()
+    for node in nodes(path):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+        if name in ("import_module", "__import__") and isinstance(first, ast.Constant):
+            found.add(str(first.value))
+    return found
+
+
 def imported(path: Path) -> set[str]:
     """Packages of ours that a module imports, wherever in it; the bare package itself is only a version."""
-    names = set()
+    names = named(path)
     for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -93,10 +107,21 @@ def test_imports_go_down_only():
     assert wrong == []
 
 
+def test_an_import_by_name_counts_as_well(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        'import_module("inferometer.report.notebook").fragment\n'
+        'importlib.import_module(f"inferometer.cli.{name}")\n'
+        "import_module(name)\n"
+    )
+    assert imported(module) == {"report", "cli"}
+    assert imported_modules(module, ["inferometer.report.notebook"]) == {"inferometer.report.notebook"}
+
+
 def imported_modules(path: Path, known: Iterable[str]) -> set[str]:
     """Modules of ours that a module imports: also inside functions, and for type checks only. Both kinds are
     counted, since neither of two modules can then be understood, or moved, without the other."""
-    names = set()
+    names = named(path)
     for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inferometer.api import aio as aio
+from inferometer.base.answer_file import Answer
 from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.compare.interference import Interference
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
-from inferometer.report.saved import Report
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -52,7 +52,7 @@ def stub(*, is_async: bool) -> str:
     parts = [_function(name, is_async=is_async) for name in names]
     text = "\n".join([head, *parts])
     return (
-        re.sub(r"from \S+ import (?:Report|Inspection|CapacityPlan|Twin)\n", "", text) if is_async else text
+        re.sub(r"from \S+ import (?:Answer|Inspection|CapacityPlan|Twin)\n", "", text) if is_async else text
     )
 
 

@@ -8,28 +8,9 @@ from pathlib import Path
 
 import inferometer
 from inferometer.base.answer_file import Answer, json_schema
-from inferometer.capacity.plan import CapacityPlan
-from inferometer.compare.comparison import Comparison
-from inferometer.compare.interference import Interference
-from inferometer.compare.regression import RegressionCheck
-from inferometer.diagnose.diagnosis import Diagnosis
+from inferometer.report.kinds import TYPES
 from inferometer.scenario.spec import scenario_schema
-from inferometer.stats.inspection import Inspection
-from inferometer.stats.result import Result
-from inferometer.tune.study import Study
-from inferometer.twin.twin import Twin
 
-ANSWERS: tuple[type[Answer], ...] = (
-    Result,
-    Comparison,
-    Interference,
-    Diagnosis,
-    Study,
-    Inspection,
-    RegressionCheck,
-    CapacityPlan,
-    Twin,
-)
 FOLDER = Path(inferometer.__file__).parent / "schemas"
 
 
@@ -38,13 +19,13 @@ def text(answer: type[Answer]) -> str:
 
 
 def scenario_text() -> str:
-    """Of the files that users write for `measure --scenario`."""
+    """The schema of the files that users write for `measure --scenario`."""
     return json.dumps(scenario_schema(), indent=1) + "\n"
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for answer in ANSWERS:
+    for answer in TYPES:
         (FOLDER / f"{answer.kind}.json").write_text(text(answer))
     (FOLDER / "scenario.json").write_text(scenario_text())
 

@@ -12,7 +12,7 @@ from inferometer.base.errors import LocalError
 from inferometer.compare.differences import speedup
 from inferometer.report.chromium import browsing, find_chromium, pdf, picture
 from inferometer.report.documents.breakdown import level_pieces
-from inferometer.report.saved import KINDS as ANSWERS
+from inferometer.report.kinds import TYPES
 from inferometer.report.saved import to_html, write_page
 from inferometer.stats.result import Finding, JudgedLoad
 from tests.support.pictures import FOLDER, PAGES, place, taken
@@ -329,7 +329,7 @@ def test_pictures_in_the_documentation_have_the_size_of_their_page(kind, chromiu
 
 
 def test_every_kind_of_answer_has_a_picture():
-    assert {type(make()) for make in PAGES.values()} == set(ANSWERS)
+    assert {type(make()) for make in PAGES.values()} == set(TYPES)
 
 
 def test_no_card_of_figures_is_left_alone_in_its_row(shown):

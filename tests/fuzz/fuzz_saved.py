@@ -17,7 +17,8 @@ from inferometer.compare.saved import compare_saved
 from inferometer.diagnose import diagnosis as diagnoses
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
-from inferometer.report.saved import KINDS, consistent, document, to_html, to_junit, to_markdown
+from inferometer.report.kinds import TYPES
+from inferometer.report.saved import consistent, document, to_html, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats import result as results
 from inferometer.tune.study import Study
@@ -79,7 +80,7 @@ def screen() -> Console:
 
 
 def read_result(data: bytes) -> None:
-    found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
+    found = from_json(data.decode("utf-8", "replace"), "it.json", *TYPES)
     if not isinstance(found, results.Result):
         return
     to_json(found)
@@ -101,7 +102,7 @@ def reader(kind: type, *written: Callable[[Any], object]) -> Callable[[bytes], N
     """Reads an answer of this kind, and makes of it what can be made of it."""
 
     def read(data: bytes) -> None:
-        found = from_json(data.decode("utf-8", "replace"), "it.json", *KINDS)
+        found = from_json(data.decode("utf-8", "replace"), "it.json", *TYPES)
         if not isinstance(found, kind):
             return
         with consistent("it.json"):

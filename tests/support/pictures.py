@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from inferometer.base.answer_file import Answer
 from inferometer.report.chromium import Tab, browsing, picture
-from inferometer.report.saved import Report, write_page
+from inferometer.report.saved import write_page
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     sample_comparison,
@@ -24,7 +25,7 @@ from tests.support.twins import sample_twin
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT = 1000, 1120
-PAGES: dict[str, Callable[..., Report]] = {
+PAGES: dict[str, Callable[..., Answer]] = {
     "measure": sample_result,
     "find": sample_search,
     "ramp": sample_ramp,

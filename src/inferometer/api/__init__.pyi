@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inferometer.api import aio as aio
+from inferometer.base.answer_file import Answer
 from inferometer.capacity.plan import CapacityPlan
 from inferometer.compare.comparison import Comparison
 from inferometer.compare.interference import Interference
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.options.options import DataOptions
 from inferometer.options.values import Range
-from inferometer.report.saved import Report
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -672,14 +672,14 @@ def inspect(
 ) -> Inspection: ...
 def load(
     path: str | Path,
-) -> Result: ...
+) -> Any: ...
 def save(
-    answer: Report,
+    answer: Answer,
     path: str | Path,
 ) -> None: ...
 def to_html(
-    report: Report,
+    report: Answer,
 ) -> str: ...
 def to_markdown(
-    report: Report,
+    report: Answer,
 ) -> str: ...

@@ -6,6 +6,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from inferometer.api.arguments import asked, checked, expect, items, named, read, worded
+from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.options.commands import (
     DIAGNOSED_S,
@@ -25,12 +26,20 @@ if TYPE_CHECKING:
     from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.measure.mix import WeightedModel
-    from inferometer.report.saved import Report
     from inferometer.stats.inspection import Inspection
     from inferometer.stats.result import Result
     from inferometer.stats.watcher import Watcher
     from inferometer.tune.study import Study
     from inferometer.twin.twin import Twin, TwinLoad
+
+
+def _notebook_fragment(answer: Answer) -> str:
+    from inferometer.report.notebook import fragment
+
+    return fragment(answer)
+
+
+Answer.in_notebooks = _notebook_fragment
 
 _FIND, _TUNE, _DIAGNOSE, _COMPARE = FindOptions(), TuneOptions(), DiagnoseOptions(), CompareOptions()
 _CAPACITY = CapacityOptions()
@@ -491,39 +500,40 @@ def inspect(
 
 
 @worded
-def load(path: str | Path) -> "Result":
-    """A result that was saved with `--json`."""
-    from inferometer.base.answer_file import read as read_answer
-    from inferometer.stats.result import Result
+def load(path: str | Path) -> Any:
+    """An answer of any kind that was saved with `save` or `--json`: a `Result`, a `Comparison`, a `Diagnosis` ..."""
+    from inferometer.report.saved import read as read_answer
 
     expect("path", path, str, Path)
-    return read_answer(Path(path), Result)
+    return read_answer(Path(path))
 
 
 @worded
-def save(answer: "Report", path: str | Path) -> None:
+def save(answer: "Answer", path: str | Path) -> None:
     """Write what `--json` writes."""
     from inferometer.base.answer_file import write
-    from inferometer.report.saved import KINDS
+    from inferometer.report.kinds import TYPES
 
-    expect("answer", answer, *KINDS)
+    expect("answer", answer, *TYPES)
     expect("path", path, str, Path)
     write(answer, Path(path))
 
 
 @worded
-def to_html(report: "Report") -> str:
+def to_html(report: "Answer") -> str:
     """The report of an answer as one self-contained page."""
     from inferometer.report import saved
+    from inferometer.report.kinds import TYPES
 
-    expect("report", report, *saved.KINDS)
+    expect("report", report, *TYPES)
     return saved.to_html(report)
 
 
 @worded
-def to_markdown(report: "Report") -> str:
+def to_markdown(report: "Answer") -> str:
     """The same in Markdown, without the charts."""
     from inferometer.report import saved
+    from inferometer.report.kinds import TYPES
 
-    expect("report", report, *saved.KINDS)
+    expect("report", report, *TYPES)
     return saved.to_markdown(report)

@@ -8,13 +8,12 @@ describes it, and a value that does not fit is refused with the name of its fiel
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
-from importlib import import_module
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
@@ -23,12 +22,22 @@ from inferometer.base.text import decode_json
 from inferometer.base.writing import write_file
 
 
-class Answer(Protocol):
-    """What a command found out."""
+class Answer:
+    """What a command found out; the base of every frozen dataclass that can be saved."""
+
+    __slots__ = ()
 
     kind: ClassVar[str]
-    schema: ClassVar[int]  # raised when a reader of before could no longer read the file
+    schema: ClassVar[int]  # raised when an earlier version could no longer read the file
     remedy: ClassVar[str]  # what to do about a file that cannot be used
+    tool: str  # the version that made it
+    in_notebooks: ClassVar[Callable[[Any], str] | None] = (
+        None  # makes the HTML; set by a package that knows reports
+    )
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None lets it show the plain repr."""
+        return None if Answer.in_notebooks is None else Answer.in_notebooks(self)
 
 
 A = TypeVar("A", bound=Answer)
@@ -67,12 +76,6 @@ def _scalar(value: Any) -> str:
     if kind is int or (kind is float and math.isfinite(value)):
         return repr(value)
     return json.dumps(value, allow_nan=False)
-
-
-def notebook_html(answer: Answer) -> str:
-    """What a notebook shows of it. Reports stand above the values they are made of, so theirs is loaded by name."""
-    found: str = import_module("inferometer.report.notebook").fragment(answer)
-    return found
 
 
 def plain(value: Any) -> Any:

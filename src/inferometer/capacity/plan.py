@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
 
@@ -85,7 +85,7 @@ class PlannedOption:
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityPlan:
+class CapacityPlan(Answer):
     """`options` are in the order they were given."""
 
     kind: ClassVar[str] = "capacity"
@@ -116,6 +116,3 @@ class CapacityPlan:
     @property
     def span_s(self) -> float:
         return self.stretches[-1].end_s - self.stretches[0].start_s
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)

@@ -41,20 +41,17 @@ def run(given: dict[str, Any]) -> int:
 
 def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     from inferometer.base.writing import writable
-    from inferometer.compare.comparison import Comparison
-    from inferometer.compare.regression import RegressionCheck
     from inferometer.report.chromium import find_chromium
     from inferometer.report.delivery import FORMS, check_forms, has_stdout, is_stdout, write_forms
-    from inferometer.report.saved import consistent, document
+    from inferometer.report.saved import consistent, document, has_junit
     from inferometer.report.saved import read as read_saved
-    from inferometer.stats.result import Result
 
     report = read_saved(result)
     others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf)
     if asked.html is None and (asked.open or not any(others)):
         asked = replace(asked, html=str(page))
     check_forms(asked)
-    if asked.junit is not None and not isinstance(report, Comparison | RegressionCheck | Result):
+    if asked.junit is not None and not has_junit(report):
         raise UsageError(
             f"{result} has no test cases",
             remedy="give a result of measure, find, compare or gate, or use --json",

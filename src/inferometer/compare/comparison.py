@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.result import Result
 
@@ -107,7 +107,7 @@ class GateOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Answer):
     """`problems` make it invalid; `notes` are only to be known."""
 
     kind: ClassVar[str] = "comparison"
@@ -138,6 +138,3 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.outcome]
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)

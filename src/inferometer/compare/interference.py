@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.base.units import quantity
 from inferometer.compare.comparison import SLOWER, THROUGHPUT, Difference
 from inferometer.stats.measurement import CROWDED, Measurement
@@ -85,7 +85,7 @@ class SharedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Interference:
+class Interference(Answer):
     """`problems` say why it is not whole."""
 
     kind: ClassVar[str] = "interference"
@@ -122,6 +122,3 @@ class Interference:
     @property
     def failed_count(self) -> int:
         return sum(row.alone.failed_count + row.together.failed_count for row in self.models)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import inferometer
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.base.units import plain_number, share
 from inferometer.compare.comparison import (
     EXIT_CODES,
@@ -67,7 +67,7 @@ class FigureJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class RegressionCheck:
+class RegressionCheck(Answer):
     """`problems` make it invalid; `notes` are only to be known."""
 
     kind: ClassVar[str] = "gate"
@@ -104,9 +104,6 @@ class RegressionCheck:
     def is_suspicious(self) -> bool:
         """Worse than usual, and one more run would settle it."""
         return self.outcome == UNDECIDED and any(row.found.endswith(AGAIN) for row in self.judgements)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)
 
 
 @dataclass(frozen=True, slots=True)

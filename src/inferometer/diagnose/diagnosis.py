@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.diagnose.serving import DECODE, KV_CACHE, PREFILL, Serving
 from inferometer.stats.intervals import relative_difference
 from inferometer.stats.measurement import Estimate, GpuFigures
@@ -162,7 +162,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Answer):
     """`results` holds the sweep first, then one result for each trial that was measured."""
 
     kind: ClassVar[str] = "diagnosis"
@@ -237,6 +237,3 @@ class Diagnosis:
             if (row.change.model, row.change.kind) not in done
             and not any(trial.rules_out(row.change) for trial in self.trials)
         )
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)

@@ -12,9 +12,8 @@ from inferometer.compare.interference import Interference
 from inferometer.compare.regression import RegressionCheck
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.diagnose.serving import Serving
-from inferometer.report.csv import main_csv, spreadsheet_cell
+from inferometer.report.csv import spreadsheet_cell
 from inferometer.report.documents import study_facts as facts
-from inferometer.report.saved import Report
 from inferometer.stats import figures
 from inferometer.stats.inspection import Inspection
 from inferometer.stats.measurement import Estimate
@@ -28,25 +27,36 @@ Row = tuple[tuple[str, object], ...]
 """Cells with their column names; all rows of an answer have the same columns."""
 
 
-def csv_text(answer: Report) -> str:
-    """The whole file; nothing where there is no row to write."""
-    if isinstance(answer, Comparison):
-        return _text(_comparison(answer))
-    if isinstance(answer, Diagnosis):
-        return _text(_diagnosis(answer))
-    if isinstance(answer, Study):
-        return _text(_trial(answer, trial) for trial in answer.trials)
-    if isinstance(answer, Inspection):
-        return _text(_arrivals(answer))
-    if isinstance(answer, RegressionCheck):
-        return _text(_judgements(answer))
-    if isinstance(answer, CapacityPlan):
-        return _text(_replicas(answer))
-    if isinstance(answer, Interference):
-        return _text(_interference(answer))
-    if isinstance(answer, Twin):
-        return _text(map(_forecast, answer.forecasts))
-    return main_csv(answer)
+def comparison_csv(answer: Comparison) -> str:
+    return _text(_comparison(answer))
+
+
+def diagnosis_csv(answer: Diagnosis) -> str:
+    return _text(_diagnosis(answer))
+
+
+def study_csv(answer: Study) -> str:
+    return _text(_trial(answer, trial) for trial in answer.trials)
+
+
+def inspection_csv(answer: Inspection) -> str:
+    return _text(_arrivals(answer))
+
+
+def regression_csv(answer: RegressionCheck) -> str:
+    return _text(_judgements(answer))
+
+
+def capacity_csv(answer: CapacityPlan) -> str:
+    return _text(_replicas(answer))
+
+
+def interference_csv(answer: Interference) -> str:
+    return _text(_interference(answer))
+
+
+def twin_csv(answer: Twin) -> str:
+    return _text(map(_forecast, answer.forecasts))
 
 
 def _interference(found: Interference) -> Iterator[Row]:
@@ -65,6 +75,7 @@ def _interference(found: Interference) -> Iterator[Row]:
 
 
 def _text(rows: Iterable[Row]) -> str:
+    """The whole file; nothing where there is no row to write."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, row in enumerate(rows):

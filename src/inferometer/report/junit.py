@@ -8,6 +8,9 @@ from xml.etree import ElementTree as ET
 from inferometer.base.notes import Note
 from inferometer.compare.comparison import FAILED, INCONCLUSIVE, Comparison
 from inferometer.compare.regression import RegressionCheck
+from inferometer.report.counted import counts_requests, in_requests
+from inferometer.report.document import Document
+from inferometer.report.documents.comparison import sentences
 from inferometer.report.format import first_line, level_label, plural
 from inferometer.report.promises import reasons
 from inferometer.report.sentences import finding_sentence, verdict_words
@@ -47,6 +50,20 @@ def junit(name: str, started_at: str, cases: Iterable[Case], said: str) -> str:
 def _xml(text: str) -> str:
     """Without the characters XML has no way to write."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+
+
+def result_junit(result: Result, made: Document) -> str:
+    text = junit(f"inferometer {result.command}", result.started_at, result_cases(result), made.verdict)
+    return in_requests(text) if counts_requests(result.effective) else text
+
+
+def comparison_junit(comparison: Comparison, _: Document) -> str:
+    said = "\n".join(sentences(comparison))
+    return junit("inferometer compare", comparison.started_at, comparison_cases(comparison), said)
+
+
+def regression_junit(check: RegressionCheck, made: Document) -> str:
+    return junit("inferometer gate", check.started_at, regression_cases(check), made.verdict)
 
 
 def comparison_cases(comparison: Comparison) -> Iterator[Case]:

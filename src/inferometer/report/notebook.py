@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
+from inferometer.base.answer_file import Answer
 from inferometer.base.text import printable
 from inferometer.report.document import Depth, Document, Figure, Table, Tone
 from inferometer.report.format import plural
 from inferometer.report.page import element
-from inferometer.report.saved import Report, document
+from inferometer.report.saved import document
 
 _EDGES = {Tone.PLAIN: "#888888", Tone.GOOD: "#2e9e5b", Tone.WARNING: "#d18f00", Tone.BAD: "#d64545"}
 _BOX = "max-width:60em;padding:.6em .9em;border:1px solid rgba(128,128,128,.35);border-left:5px solid {};"
@@ -20,9 +21,9 @@ _NUMBER, _TEXT = f"{_LINE}text-align:right;white-space:nowrap", f"{_LINE}text-al
 MOST_ROWS = 40
 
 
-def fragment(report: Report) -> str:
-    """For `_repr_html_`."""
-    return str(_fragment(document(report)))
+def fragment(answer: Answer) -> str:
+    """What `_repr_html_` returns."""
+    return str(_fragment(document(answer)))
 
 
 def _fragment(found: Document) -> Markup:

@@ -1,64 +1,25 @@
-"""Any saved result, and the report of any result: which kind it is, the file itself says."""
+"""Any saved answer, and any answer in every form: what it is, the file itself says."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from inferometer.base import answer_file
+from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.writing import write_file
-from inferometer.capacity.plan import CapacityPlan
-from inferometer.compare.comparison import Comparison
-from inferometer.compare.interference import Interference
-from inferometer.compare.regression import RegressionCheck
-from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import counts_requests, in_requests
 from inferometer.report.document import Document
-from inferometer.report.documents.capacity import capacity_document
-from inferometer.report.documents.comparison import comparison_document, sentences
-from inferometer.report.documents.diagnosis import diagnosis_document
-from inferometer.report.documents.interference import interference_document
-from inferometer.report.documents.measurement import measurement_document
-from inferometer.report.documents.regression import regression_document
-from inferometer.report.documents.trace import inspection_document
-from inferometer.report.documents.tuning import tuning_document
-from inferometer.report.documents.twin import twin_document
-from inferometer.report.junit import comparison_cases, junit, regression_cases, result_cases
+from inferometer.report.kinds import TYPES, kind_of
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
-from inferometer.stats.inspection import Inspection
-from inferometer.stats.result import Result
-from inferometer.tune.study import Study
-from inferometer.twin.twin import Twin
-
-Report = (
-    Result
-    | Diagnosis
-    | Comparison
-    | Study
-    | Inspection
-    | RegressionCheck
-    | CapacityPlan
-    | Interference
-    | Twin
-)
-KINDS: tuple[type[Report], ...] = (
-    Result,
-    Diagnosis,
-    Comparison,
-    Study,
-    Inspection,
-    RegressionCheck,
-    CapacityPlan,
-    Interference,
-    Twin,
-)
 
 
-def read(path: Path) -> Report:
-    """The answer in a file."""
-    return answer_file.read(path, *KINDS)
+def read(path: Path) -> Any:
+    """The answer in a file, of whatever kind."""
+    return answer_file.read(path, *TYPES)
 
 
 @contextmanager
@@ -74,67 +35,42 @@ def consistent(*origins: str) -> Iterator[None]:
         ) from error
 
 
-def document(report: Report) -> Document:
-    """The report as a document, ready to be written in any form; it carries the file it was made of."""
-    if isinstance(report, Diagnosis):
-        found = diagnosis_document(report)
-    elif isinstance(report, Comparison):
-        found = comparison_document(report)
-    elif isinstance(report, Study):
-        found = tuning_document(report)
-    elif isinstance(report, Inspection):
-        found = inspection_document(report)
-    elif isinstance(report, RegressionCheck):
-        found = regression_document(report)
-    elif isinstance(report, CapacityPlan):
-        found = capacity_document(report)
-    elif isinstance(report, Interference):
-        found = interference_document(report)
-    elif isinstance(report, Twin):
-        found = twin_document(report)
-    else:
-        found = measurement_document(report)
-    if any(counts_requests(result.effective) for result in _results(report)):
+def document(answer: Answer) -> Document:
+    """The answer as a document, ready to be written in any form; it carries the file it was made of."""
+    found = kind_of(answer).document(answer)
+    if any(counts_requests(result.effective) for result in kind_of(answer).results(answer)):
         found = in_requests(found)
-    source = answer_file.to_json(report)
-    return replace(found, source=source, source_name=f"{report.kind}.json", tool=report.tool)
+    source = answer_file.to_json(answer)
+    return replace(found, source=source, source_name=f"{answer.kind}.json", tool=answer.tool)
 
 
-def _results(report: Report) -> tuple[Result, ...]:
-    if isinstance(report, Comparison):
-        return tuple(variant.result for variant in report.variants)
-    if isinstance(report, Diagnosis):
-        return report.results
-    return (report,) if isinstance(report, Result) else ()
+def to_html(answer: Answer) -> str:
+    """The answer as one self-contained page."""
+    return render(document(answer))
 
 
-def to_html(report: Report) -> str:
-    """The report as one self-contained page."""
-    return render(document(report))
+def to_markdown(answer: Answer) -> str:
+    """The answer as Markdown, without the charts."""
+    return markdown(document(answer))
 
 
-def to_markdown(report: Report) -> str:
-    """The report as Markdown, without the charts."""
-    return markdown(document(report))
+def to_csv(answer: Answer) -> str:
+    """The answer as one table."""
+    return kind_of(answer).csv(answer)
 
 
-def write_page(path: Path, report: Report) -> None:
-    """Write the report as one self-contained page."""
-    write_file(path, to_html(report))
+def write_page(path: Path, answer: Answer) -> None:
+    """Write the answer as one self-contained page."""
+    write_file(path, to_html(answer))
 
 
-def to_junit(report: Comparison | RegressionCheck | Result) -> str:
-    """The report as JUnit XML, for CI."""
-    if isinstance(report, RegressionCheck):
-        said = document(report).verdict
-        return junit("inferometer gate", report.started_at, regression_cases(report), said)
-    if isinstance(report, Comparison):
-        return junit(
-            "inferometer compare",
-            report.started_at,
-            comparison_cases(report),
-            "\n".join(sentences(report)),
-        )
-    verdict = document(report).verdict
-    text = junit(f"inferometer {report.command}", report.started_at, result_cases(report), verdict)
-    return in_requests(text) if counts_requests(report.effective) else text
+def has_junit(answer: Answer) -> bool:
+    return kind_of(answer).junit is not None
+
+
+def to_junit(answer: Answer) -> str:
+    """The answer as JUnit XML, for CI."""
+    kind = kind_of(answer)
+    if kind.junit is None:
+        raise UsageError(f"a {answer.kind} has no test cases", remedy="write it as JSON")
+    return kind.junit(answer, document(answer))

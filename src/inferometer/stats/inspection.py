@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import inferometer
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.base.units import NS_PER_S
 from inferometer.dataset.contents import Contents, read_contents
 from inferometer.dataset.tokens import open_tokenizer
@@ -70,7 +70,7 @@ class Burstiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Answer):
     """`bins` are all as long as `bin_s`; the last one may end after the last request."""
 
     kind: ClassVar[str] = "inspection"
@@ -110,9 +110,6 @@ class Inspection:
         if not self.bins:
             return None
         return max(max(row.requests for row in self.bins) / self.bin_s, self.per_s or 0.0)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)
 
 
 def inspect_file(path: str, asked: InspectOptions) -> Inspection:

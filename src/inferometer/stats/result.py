@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Remark
@@ -137,7 +137,7 @@ _COMPUTED: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
 
 
 @frozen
-class Result:
+class Result(Answer):
     """`asked` is what the user typed, `effective` what ran; neither ever holds a header's value or a key."""
 
     kind: ClassVar[str] = "result"
@@ -206,9 +206,6 @@ class Result:
         promises = [level.promise for level in self.levels]
         promises += [row.promise for level in self.levels for row in level.classes]
         return {promise.verdict for promise in promises if promise is not None}
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)
 
     def to_pandas(self, *, requests: bool = False) -> Any:
         """The levels as a table of pandas, if it is installed: a row each, with units in the names of the columns.

@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from inferometer.base.answer_file import to_json
+from inferometer.base.answer_file import Answer, to_json
 from inferometer.base.errors import InferometerError, LocalError, UsageError
 from inferometer.base.secrets import redacted
 from inferometer.base.signals import UNREAD, interrupted_code
@@ -20,9 +20,6 @@ from inferometer.store.private import write_private
 from inferometer.store.run import FAILED, FINISHED, Run
 from inferometer.store.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from inferometer.report.saved import Report
-
 Tell = Callable[[Mapping[str, Any]], None]
 """Takes a live line."""
 
@@ -33,7 +30,7 @@ class Keeper:
     def __init__(self, run: Run, folder: RunFolder | None) -> None:
         self.run = run
         self._folder = folder
-        self._answer: Report | None = None
+        self._answer: Answer | None = None
         self._has_warned = self._is_over = False
         self._live: LiveFile | None = None
         self._tells: list[Tell] = []
@@ -80,7 +77,7 @@ class Keeper:
         for tell in self._tells:
             tell(line)
 
-    def save(self, answer: "Report") -> None:
+    def save(self, answer: Answer) -> None:
         """The answer as far as it is known."""
         if not self._tells:
             return

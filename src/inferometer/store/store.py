@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.writing import writing
@@ -24,7 +24,6 @@ from inferometer.store.run_files import DIGITS, RunFiles, seen
 from inferometer.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from inferometer.report.saved import Report
     from inferometer.store.index import Index
 
 VARIABLE = "INFEROMETER_STORE"
@@ -136,7 +135,7 @@ class Store:
         """Whether any id begins so."""
         return any(name.startswith(prefix) for name in self._files.names())
 
-    def answer(self, run: Run) -> "Report":
+    def answer(self, run: Run) -> Any:
         """What it found out."""
         from inferometer.report.saved import read
 

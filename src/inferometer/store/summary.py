@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from inferometer.base.answer_file import Answer
 from inferometer.base.frozen import frozen
 from inferometer.base.secrets import redacted
 from inferometer.stats.figures import named
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from inferometer.compare.comparison import Comparison
     from inferometer.compare.interference import Interference
     from inferometer.diagnose.diagnosis import Diagnosis
-    from inferometer.report.saved import Report
     from inferometer.tune.study import Study
     from inferometer.tune.trial import Trial
 
@@ -37,9 +37,9 @@ class RunSummary:
     url: str = ""
 
 
-def summarized(run: Run, answer: "Report") -> Run:
+def summarized(run: Run, answer: Answer) -> Run:
     """The run with what is known of its answer."""
-    found = _KINDS[answer.kind](answer)
+    found = _KINDS.get(answer.kind, _without_points)(answer)
     best = max(found.chosen or found.points, key=_throughput, default=None)
     return replace(
         run,
@@ -51,7 +51,7 @@ def summarized(run: Run, answer: "Report") -> Run:
     )
 
 
-def concluded(run: Run, answer: "Report") -> Run:
+def concluded(run: Run, answer: Answer) -> Run:
     """The run with the first sentence of its report, how that is meant, and what went wrong."""
     from inferometer.report.saved import document
 
@@ -135,6 +135,10 @@ def _of_study(answer: "Study") -> RunSummary:
     found = recommend(answer)
     chosen = () if found is None else (_trial(found.best.best),)
     return RunSummary(tuple(map(_trial, answer.measured)), chosen, answer.name, _server_words(answer.server))
+
+
+def _without_points(_: Any) -> RunSummary:
+    return RunSummary((), (), "", "")
 
 
 _KINDS: Mapping[str, Callable[[Any], RunSummary]] = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.stats.measurement import Estimate
 from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, SHOWN, Ruling, rule
 from inferometer.tune.scoring import Goal, RankedVariant, gain_of_runs, rank
@@ -13,7 +13,7 @@ from inferometer.tune.variant import ModelVariant, default_name
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class Study(Answer):
     """Of one model, or of several that were loaded together (then `goals` has one entry each)."""
 
     kind: ClassVar[str] = "study"
@@ -68,9 +68,6 @@ class Study:
         if found is None:
             raise LookupError(f"no configuration is called '{name}'")
         return found
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)
 
 
 @dataclass(frozen=True, slots=True)

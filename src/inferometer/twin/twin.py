@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from inferometer.base.answer_file import notebook_html
+from inferometer.base.answer_file import Answer
 from inferometer.base.units import plain_number
 from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
 
@@ -156,7 +156,7 @@ class TwinModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
+class Twin(Answer):
     """`forecasts` are of the measured loads after a fit, else of what was asked for."""
 
     kind: ClassVar[str] = "twin"
@@ -184,6 +184,3 @@ class Twin:
 
     def model(self, name: str) -> TwinModel | None:
         return next((model for model in self.models if model.name == name), None)
-
-    def _repr_html_(self) -> str:
-        return notebook_html(self)

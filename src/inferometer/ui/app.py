@@ -20,14 +20,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from inferometer import __version__
+from inferometer.base.answer_file import Answer
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
 from inferometer.base.text import is_digits
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
-from inferometer.report.answer_csv import csv_text
 from inferometer.report.page import render
-from inferometer.report.saved import Report, consistent, to_html, to_markdown
+from inferometer.report.saved import consistent, to_csv, to_html, to_markdown
 from inferometer.stats.result import Result
 from inferometer.store.filter import RunFilter, parse_filter
 from inferometer.store.index import ORDERS
@@ -210,7 +210,7 @@ def _run_named(site: Site, name: str) -> Run:
         raise HTTPException(404, str(error)) from error
 
 
-def _maybe_answer(site: Site, run: Run) -> Report | None:
+def _maybe_answer(site: Site, run: Run) -> Answer | None:
     return site.store.answer(run) if site.store.answer_path(run).exists() else None
 
 
@@ -221,7 +221,7 @@ def _run(request: Request) -> Response:
         answer = _maybe_answer(site, run)
         if answer is not None:
             with consistent(run.id):
-                table = list(csv.reader(io.StringIO(csv_text(answer))))
+                table = list(csv.reader(io.StringIO(to_csv(answer))))
     except UsageError as error:
         answer, trouble = None, str(error)
     return _shown(
@@ -236,7 +236,7 @@ def _run(request: Request) -> Response:
     )
 
 
-def _answer(request: Request) -> tuple[Run, Report]:
+def _answer(request: Request) -> tuple[Run, Answer]:
     site, run = _site(request), _run_asked(request)
     answer = _maybe_answer(site, run)
     if answer is None:
@@ -255,8 +255,8 @@ def _frame(request: Request, report: str) -> Response:
     return HTMLResponse(text, headers={"content-security-policy": frames.policy(text)})
 
 
-_DOWNLOADS: Mapping[str, tuple[str, Callable[[Report], str]]] = {
-    "csv": ("text/csv", csv_text),
+_DOWNLOADS: Mapping[str, tuple[str, Callable[[Answer], str]]] = {
+    "csv": ("text/csv", to_csv),
     "md": ("text/markdown", to_markdown),
     "html": ("text/html", to_html),
 }

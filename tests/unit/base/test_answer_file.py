@@ -12,11 +12,12 @@ from jsonschema.validators import validator_for
 from inferometer.base.answer_file import from_json, plain, to_json
 from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note, Remark
+from inferometer.report.kinds import TYPES
 from inferometer.stats.result import Result
 from inferometer.tune.study import Study
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
-from tools.build_schemas import ANSWERS, FOLDER, text
+from tools.build_schemas import FOLDER, text
 
 EARLIER = Path(__file__).parents[2] / "golden" / "v0.1"
 
@@ -30,7 +31,7 @@ def validator(kind: str) -> Validator:
     return made(schema)
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.kind)
+@pytest.mark.parametrize("answer", TYPES, ids=lambda answer: answer.kind)
 def test_the_schemas_are_those_of_the_types(answer):
     assert (FOLDER / f"{answer.kind}.json").read_text() == text(answer), "run python -m tools.build_schemas"
 
@@ -44,7 +45,7 @@ def test_what_is_written_keeps_its_schema(make):
 @pytest.mark.parametrize("path", sorted(EARLIER.glob("*.json")), ids=lambda path: path.stem)
 def test_files_of_0_1_and_what_is_made_of_them_keep_the_schema(path):
     earlier = json.loads(path.read_text())
-    again = json.loads(to_json(from_json(path.read_text(), path.name, *ANSWERS)))
+    again = json.loads(to_json(from_json(path.read_text(), path.name, *TYPES)))
     validator(again["kind"]).validate(earlier)
     validator(again["kind"]).validate(again)
 

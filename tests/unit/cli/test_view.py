@@ -4,8 +4,7 @@ import pytest
 
 from inferometer.base.answer_file import to_json, write
 from inferometer.cli.main import main
-from inferometer.report.answer_csv import csv_text
-from inferometer.report.saved import to_html, to_junit, to_markdown
+from inferometer.report.saved import to_csv, to_html, to_junit, to_markdown
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 RESULT = sample_result()
@@ -48,8 +47,8 @@ FORMS = {
     "--markdown": to_markdown,
     "--html": to_html,
     "--json": to_json,
-    "--csv": csv_text,
-    "-f": csv_text,
+    "--csv": to_csv,
+    "-f": to_csv,
     "--junit": to_junit,
 }
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from inferometer.report.answer_csv import csv_text
 from inferometer.report.csv import main_csv
+from inferometer.report.saved import to_csv
 from tests.support.capacity_plans import sample_capacity
 from tests.support.reports import (
     sample_comparison,
@@ -21,7 +21,7 @@ EVIL = '=HYPERLINK("x")"a\nb'
 
 
 def rows(answer):
-    return list(csv.DictReader(io.StringIO(csv_text(answer))))
+    return list(csv.DictReader(io.StringIO(to_csv(answer))))
 
 
 def test_a_comparison_has_a_row_for_each_figure():
@@ -65,23 +65,23 @@ def test_a_study_has_a_row_for_each_trial():
 
 
 def test_a_measurement_has_the_rows_it_always_had():
-    assert csv_text(sample_result()) == main_csv(sample_result())
+    assert to_csv(sample_result()) == main_csv(sample_result())
 
 
 @pytest.mark.parametrize("make", [sample_comparison, sample_diagnosis, sample_study])
 def test_names_of_others_are_cells_and_no_formulas(make):
-    text = csv_text(make(EVIL))
+    text = to_csv(make(EVIL))
     assert {len(row) for row in csv.reader(io.StringIO(text))} == {len(next(csv.reader(io.StringIO(text))))}
     assert not any(cell.startswith("=") for row in csv.reader(io.StringIO(text)) for cell in row)
 
 
 def test_nothing_to_write_is_an_empty_text():
-    assert csv_text(replace(sample_study(), trials=())) == ""
+    assert to_csv(replace(sample_study(), trials=())) == ""
 
 
 def test_a_capacity_plan_is_its_replicas_over_time():
     plan = sample_capacity()
-    rows = list(csv.DictReader(io.StringIO(csv_text(plan))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(plan))))
     assert len(rows) == 2 * len(plan.stretches)  # of the options that keep the promise
     assert [int(row["Replicas"]) for row in rows if row["Option"] == "small"] == list(
         plan.options[0].over_time
@@ -91,7 +91,7 @@ def test_a_capacity_plan_is_its_replicas_over_time():
 
 def test_an_inspection_is_its_rate_over_time():
     found = sample_inspection()
-    rows = list(csv.DictReader(io.StringIO(csv_text(found))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
     assert [float(row["End s"]) - float(row["Start s"]) for row in rows] == [found.bin_s] * len(found.bins)
     assert sum(int(row["Requests"]) for row in rows) == found.requests
     assert sum(int(row["Prompt tokens"]) for row in rows) == found.input.total

@@ -7,11 +7,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from inferometer.base.answer_file import Answer
 from inferometer.compare.comparison import Comparison
 from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.report.counted import in_requests
 from inferometer.report.csv import main_csv
-from inferometer.report.saved import Report, document, to_html, to_markdown
+from inferometer.report.saved import document, to_html, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.result import Result
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
@@ -24,7 +25,7 @@ def of_kind(kind: str, result: Result, command: str = "measure") -> Result:
     return replace(result, command=command, effective=effective, model={"name": "GET /v2/infer/stats"})
 
 
-def report(kind: str, name: str) -> Report:
+def report(kind: str, name: str) -> Answer:
     if name == "comparison":
         found: Comparison = sample_comparison()
         variants = tuple(replace(row, result=of_kind(kind, row.result)) for row in found.variants)

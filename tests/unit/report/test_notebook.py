@@ -7,6 +7,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import inferometer.api  # noqa: F401  (lets notebooks show answers)
+from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.report.saved import document
 from tests.support.capacity_plans import sample_capacity
@@ -62,6 +64,11 @@ def test_a_notebook_shows_the_verdict_and_the_main_table(sample):
     assert shown.seen <= {"div", "span", "b", "table", "tr", "th", "td", "style", "title"}
     assert "url(" not in answer._repr_html_()
     assert len(answer._repr_html_()) < 40_000
+
+
+def test_a_notebook_shows_the_plain_text_where_no_report_is_known(monkeypatch):
+    monkeypatch.setattr(Answer, "in_notebooks", None)
+    assert sample_result()._repr_html_() is None
 
 
 @pytest.mark.parametrize("sample", SAMPLES[:3], ids=lambda sample: sample.__name__)

@@ -8,6 +8,7 @@ from inferometer import api
 from inferometer.base.answer_file import write
 from inferometer.base.errors import UsageError
 from inferometer.report.saved import read, to_html, to_markdown, write_page
+from tests.support.pictures import PAGES
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
 
 REPORTS = [sample_result(), sample_diagnosis(), sample_comparison()]
@@ -17,6 +18,13 @@ REPORTS = [sample_result(), sample_diagnosis(), sample_comparison()]
 def test_every_kind_is_read_back(report, tmp_path):
     write(report, tmp_path / "it.json")
     assert read(tmp_path / "it.json") == report
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_api_loads_every_kind_that_it_saves(page, tmp_path):
+    answer = PAGES[page]()
+    api.save(answer, tmp_path / "it.json")
+    assert api.load(tmp_path / "it.json") == answer
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from types import ModuleType
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.llm import conclude_llm
-from inferometer.report.answer_csv import csv_text
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.documents.serving import server_section
 from inferometer.report.markdown import markdown
 from inferometer.report.page import render
+from inferometer.report.saved import to_csv
 from inferometer.stats.measurement import LlmServerFigures, ServerMetrics
 from inferometer.stats.result import Result
 from tests.support.llm_engine import EngineSettings, Traffic, simulated_sweep
@@ -89,7 +89,7 @@ def test_a_diagnosis_keeps_its_evidence_in_its_file_and_shows_it() -> None:
 
 
 def test_a_diagnosis_as_a_table_has_a_row_for_each_load() -> None:
-    header, *rows = csv_text(diagnosis()).splitlines()
+    header, *rows = to_csv(diagnosis()).splitlines()
     assert header.startswith("Model,Concurrency,Requests/s,Latency,TTFT,Token gap,Output tokens/s")
     assert [row.split(",")[1] for row in rows] == ["1", "2", "4", "8", "16"]
     assert {row.split(",")[-1] for row in rows} == {"queue"}

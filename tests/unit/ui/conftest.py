@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.base.answer_file import Answer
 from inferometer.cli.ui import startables
-from inferometer.report.saved import Report
 from inferometer.store.run import Run
 from inferometer.store.store import Store
 from inferometer.ui.app import application, no_token
@@ -46,7 +46,7 @@ def kept(site: Site) -> Callable[..., Run]:
     """A run that has ended."""
 
     def keep(
-        answer: Report | None = None,
+        answer: Answer | None = None,
         *,
         words: tuple[str, ...] = (),
         tags: tuple[str, ...] = (),

@@ -8,8 +8,7 @@ import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.compare.interference import Interference
-from inferometer.report.answer_csv import csv_text
-from inferometer.report.saved import document, to_html, to_junit, to_markdown
+from inferometer.report.saved import document, to_csv, to_html, to_junit, to_markdown
 from inferometer.stats.result import Result
 from inferometer.store.run import Run
 from inferometer.store.summary import summarized
@@ -48,7 +47,7 @@ def test_the_verdict_says_who_breaks_a_promise_and_when_a_server_was_gone():
 
 
 def test_the_table_has_the_sum_and_every_class():
-    rows = list(csv.DictReader(io.StringIO(csv_text(sample_scenario()))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(sample_scenario()))))
     assert [(row["Phase"], row["Class"]) for row in rows] == [
         (phase, name) for phase in ("ramp", "peak") for name in ("all", "detector", "classifier")
     ]
@@ -65,7 +64,7 @@ def test_interference_says_who_pays_and_for_what():
     text = to_markdown(found)
     assert "1.98 of 2 cores were busy" in text
     assert "-20.0 % (-22.0 to -18.0)" in text
-    rows = list(csv.DictReader(io.StringIO(csv_text(found))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
     assert (rows[0]["Model"], rows[0]["Figure"], rows[0]["Verdict"]) == ("detector", "throughput", "slower")
 
 

@@ -9,7 +9,8 @@ import pytest
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
 from inferometer.report.documents.timeline import first_counted
-from inferometer.report.saved import KINDS, document, to_html
+from inferometer.report.kinds import TYPES
+from inferometer.report.saved import document, to_html
 from inferometer.stats import result as results
 from inferometer.stats.measurement import Doubt, FailureGroup, StartFigures, WindowFigures
 from tests.support.capacity_plans import sample_capacity
@@ -58,7 +59,7 @@ def tables(page):
 @pytest.mark.parametrize("kind", REPORTS)
 def test_the_page_is_the_same_when_made_again_from_the_file(kind):
     make = REPORTS[kind]
-    assert to_html(from_json(to_json(make()), "it.json", *KINDS)) == to_html(make())
+    assert to_html(from_json(to_json(make()), "it.json", *TYPES)) == to_html(make())
 
 
 @pytest.mark.parametrize("kind", REPORTS)
