@@ -31,7 +31,7 @@ class UsageError(InferometerError):
 
 
 class PeerError(InferometerError):
-    """The server's: unreachable, refused, or it spoke nonsense."""
+    """A fault of the server: it is unreachable, refuses, or sends invalid replies."""
 
     exit_code = 3
 

@@ -20,31 +20,42 @@ if TYPE_CHECKING:
 
     from inferometer.options.command_line import Command
 
-COMMANDS = {
-    "measure": "load levels: latency, throughput, where the time goes",
-    "find": "the most load inside a promise, such as p99<50ms",
-    "capacity": "how many replicas for a traffic inside a promise, and what they cost",
-    "inspect": "what is in a trace or a file of prompts: rate, lengths, what a cache could hold",
-    "runs": "what was measured before: list, show, tag, remove and export runs",
-    "view": "the report of a saved result or a run: a page, Markdown, a picture",
-    "compare": "variants side by side: which is faster, how alike their outputs are",
-    "interfere": "what models that share a server cost each other, and by which resource",
-    "gate": "is the last run worse than those before it? For CI",
-    "diagnose": "what limits a model, what would help, and with --apply whether it does",
-    "twin": "a simulation made of measured runs: fit it, predict other loads and mixes, check it",
-    "tune": "the best configuration of a model inside a promise, in minutes",
-    "ui": "runs in a browser: watch, start, compare, their trend",
-    "profile": "all of the tuner, with the options and YAML files of model-analyzer",
-    "analyze": "the reports of profile again, from what it measured",
-    "report": "detailed reports of configurations that profile measured",
-    "serve": "start the real Triton on a model repository (the example one by default)",
-    "selftest": "prove the instrument on this machine, in under a minute",
-    "clients": "how many client machines a load needs, from what this machine can send",
-    "trust": "allow inferometer.yaml of this folder to name hosts and files and to run code",
-    "demo": "the whole story on the embedded server, from nothing, in about a minute",
-    "completion": "a script that completes commands and options in bash, zsh or fish",
-    "help": "this text, the help of a command, or a page about a topic",
+GROUPS = {
+    "How much can it take?": {
+        "measure": "apply load: latency, throughput, and where the time goes",
+        "find": "find the highest load that meets an SLO, such as p99<50ms",
+        "capacity": "plan replicas and cost for given traffic and an SLO",
+        "inspect": "summarize a trace or prompt file: rates, lengths, cacheable prefixes",
+    },
+    "What limits it?": {
+        "diagnose": "find the bottleneck and what would help; --apply tries it",
+        "tune": "search for the best configuration that meets an SLO",
+        "interfere": "measure what models that share a server cost each other",
+        "twin": "fit a simulation to saved runs and predict other loads",
+    },
+    "Did it get better or worse?": {
+        "compare": "compare models, servers or saved runs, with their outputs",
+        "gate": "fail a CI job when the latest run is worse than its history",
+        "runs": "list, show, tag, remove and export saved runs",
+        "view": "render a saved run as a web page, Markdown, CSV or a picture",
+        "ui": "start, watch and compare runs in a browser",
+    },
+    "Setup": {
+        "demo": "try everything on an embedded server, in about a minute",
+        "serve": "start an embedded Triton on a model repository",
+        "selftest": "check the accuracy and the limits of this machine as a client",
+        "clients": "estimate how many client machines a load needs",
+        "trust": "let this folder's inferometer.yaml name hosts and files and run code",
+        "completion": "print a completion script for bash, zsh or fish",
+        "help": "show this text, a command's options, or a topic",
+    },
+    "Model Analyzer compatibility": {
+        "profile": "search configurations with model-analyzer's options and YAML files",
+        "analyze": "rebuild the reports of a profile",
+        "report": "write detailed reports of profiled configurations",
+    },
 }
+COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
 KEPT = ("measure", "find", "compare", "interfere", "diagnose", "tune", "demo")  # whose runs are kept
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
@@ -205,7 +216,10 @@ def _completion(shell: str) -> str:
 def _overview() -> str:
     from inferometer.cli.topics import topics
 
-    rows = "\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items())
+    rows = "\n\n".join(
+        "\n".join((question, *(f"  {name:<12}{what}" for name, what in group.items())))
+        for question, group in GROUPS.items()
+    )
     pages = "\n".join(f"  {name:<12}{what}" for name, what in topics().items())
     return f"""\
 inferometer {__version__}: the measuring instrument for inference servers
