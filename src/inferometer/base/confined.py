@@ -87,4 +87,5 @@ def _is_inside(path: str | Path, folder: Path) -> bool:
         found = Path(path).resolve()
     except (OSError, ValueError, RuntimeError):  # a NUL byte, a lone surrogate, links in a circle
         return False
-    return folder.resolve() in found.parents
+    # The folder itself is not resolved: as a link, it would make others' files uploads.
+    return folder.parent.resolve() / folder.name in found.parents

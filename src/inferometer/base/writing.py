@@ -70,6 +70,7 @@ def replacing(path: Path) -> Iterator[Path]:
             f".inferometer-{os.getpid()}.partial"
         )  # its length does not depend on the name
         try:
+            partial.unlink(missing_ok=True)  # a link of that name would lead the content elsewhere
             yield partial
             partial.replace(target)
         finally:
@@ -105,6 +106,23 @@ def _takes_neighbours(path: Path) -> bool:
     if path.is_relative_to("/dev"):
         return False
     return not path.exists() or (path.is_file() and os.access(path.resolve().parent, os.W_OK))
+
+
+def refuse_link(path: Path, option: str) -> None:
+    """Refuse a file that the user did not name where it is a symbolic link: the working directory may hold a cloned
+    repository, whose links lead anywhere."""
+    if path.is_symlink():
+        raise UsageError(
+            f"'{path}' is a symbolic link, which is followed only if you name it",
+            remedy=f"remove it, or name the file with {option}",
+        )
+
+
+def drop_link(path: Path) -> None:
+    """Remove a symbolic link that has the name of one of several files whose names are ours."""
+    with writing(path):
+        if path.is_symlink():
+            path.unlink()
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import UsageError
 from inferometer.base.signals import interrupted_code
 from inferometer.base.text import to_stderr
-from inferometer.base.writing import SCREEN, Outputs, write_file
+from inferometer.base.writing import SCREEN, Outputs, drop_link, write_file
 from inferometer.cli.reporting import progress_shown
 from inferometer.options.asides import CONFIG, KEEP
 from inferometer.options.command_line import Command, own_options
@@ -89,6 +89,8 @@ def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]
 
     page, story = folder / "report.html", folder / "diagnosis.json"
     sweep, table = folder / "result.json", folder / "result.csv"
+    for file in (page, story, sweep, table):
+        drop_link(file)
     outputs.file(page, lambda path: write_page(path, diagnosis))
     outputs.file(story, partial(write, diagnosis))
     outputs.file(sweep, partial(write, diagnosis.results[0]))
@@ -110,5 +112,6 @@ def write_input(folder: Path) -> Path:
             f"the folder '{folder}' cannot be written: {error.strerror}",
             remedy="give another one with --folder",
         ) from error
+    drop_link(file)
     write_file(file, json.dumps(document))
     return file

@@ -10,9 +10,8 @@ import hashlib
 import json
 import os
 import pwd
-import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +19,12 @@ from pathlib import Path
 from inferometer.base.errors import InferometerError, UsageError
 from inferometer.base.plain_file import read_status
 from inferometer.base.writing import replacing, writing
+from inferometer.cli.led_to import MOST_FILES, TooManyError, led_to
 from inferometer.options.config_file import LARGEST, REMEDY
 
 STATE = "XDG_STATE_HOME"
 _LARGEST_STATE = 4 << 20
 _HASHED = 16 << 20  # bytes; a larger file is known by its size and time
-_MOST_FILES = 5_000
-_FOLLOWED = (".yaml", ".yml", ".json", ".jsonl", ".sh", ".py")
-_LETTER = re.compile(r"[^\W\d_]")
-_SKIPPED = ("__pycache__", "node_modules", "site-packages")
-_SEPARATORS = re.compile(r"[\s'\"`;|&<>(){}\[\],]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,14 @@ def _is_own_group(status: os.stat_result) -> bool:
 def digest(found: FoundFile) -> str:
     """SHA-256 of the file and of everything it leads to."""
     whole = hashlib.sha256(hashlib.sha256(found.text).digest())
-    for path in sorted(_led_to(found)):
+    try:
+        paths = led_to(found.text, found.folder) - {found.place}
+    except TooManyError:
+        raise UsageError(
+            f"{found.path} leads to more than {MOST_FILES} files, which is too many to trust",
+            remedy=f"name it in each run: --config {found.path}",
+        ) from None
+    for path in sorted(paths):
         whole.update(f"{path}\0".encode("utf-8", "surrogateescape") + _fingerprint(path))
     return whole.hexdigest()
 
@@ -102,56 +104,6 @@ def _fingerprint(path: Path) -> bytes:
             status = path.stat()
             return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}".encode()
         return b""
-
-
-def _led_to(found: FoundFile) -> set[Path]:
-    """Files that words in the file name, files that words in those name, and what is loaded together with them."""
-    seen: set[Path] = set()
-    left = [(found.text, found.folder)]
-    while left:
-        text, folder = left.pop()
-        for path in _named(text, folder):
-            if path in seen or path == found.place:
-                continue
-            seen.add(path)
-            if len(seen) > _MOST_FILES:
-                raise UsageError(
-                    f"{found.path} leads to more than {_MOST_FILES} files, which is too many to trust",
-                    remedy=f"name it in each run: --config {found.path}",
-                )
-            if path.suffix.lower() in _FOLLOWED:
-                with suppress(UsageError):
-                    data = read_status(path, LARGEST)[0]
-                    left += [(data, folder) for folder in {path.parent, found.folder}]
-    return seen
-
-
-def _named(text: bytes, folder: Path) -> Iterator[Path]:
-    """The files that words of a text name, seen from a folder; of a folder, all files in it."""
-    for word in set(_SEPARATORS.split(text.decode("utf-8", "replace"))):
-        for candidate in {word, word.rpartition("@")[2], word.partition(":")[0], word.rpartition("=")[2]}:
-            if len(candidate) < 1024 and _LETTER.search(candidate) is not None:
-                yield from _files(folder, candidate)
-
-
-def _files(folder: Path, word: str) -> Iterator[Path]:
-    with suppress(OSError, ValueError, RuntimeError):
-        path = (folder / word).resolve()
-        status = path.stat()
-        if stat.S_ISREG(status.st_mode):
-            yield path
-            if path.suffix == ".py":  # it can import its neighbours
-                yield from _tree(path.parent, ".py")
-        elif stat.S_ISDIR(status.st_mode):
-            yield from _tree(path, "")
-
-
-def _tree(top: Path, suffix: str) -> Iterator[Path]:
-    """The files below a folder; of / and the home, which hold far more than what is meant, those right in it."""
-    is_deep = top not in (Path("/"), Path.home())
-    for folder, inner, names in os.walk(top):
-        inner[:] = [one for one in inner if is_deep and one not in _SKIPPED and not one.startswith(".")]
-        yield from (Path(folder, name).resolve() for name in sorted(names) if name.endswith(suffix))
 
 
 # --- files that were made here

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.signals import interrupted_code
 from inferometer.base.text import printable
-from inferometer.base.writing import Outputs, writable, write_file
+from inferometer.base.writing import Outputs, refuse_link, writable, write_file
 from inferometer.cli.asking import addresses_of, measure_options
 from inferometer.cli.reporting import allowed, progress_shown, ruling_code
 from inferometer.options.asides import KEEP, PREVIEW
@@ -50,7 +50,10 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     from inferometer.tune.settings import settings_of
     from inferometer.tune.study import recommend
 
+    is_named = f"{OWN}journal" in given
     own = own_options(_with_words(given), TuneOptions)
+    if not is_named:
+        refuse_link(own.journal, "--journal")
     options = measure_options({**given, "model": own.model})
     check_outputs(options)
     if own.url is not None:

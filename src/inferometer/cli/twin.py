@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable
-from inferometer.base.writing import Outputs
+from inferometer.base.writing import Outputs, refuse_link
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import OWN, WORDS, Command, own_options
 from inferometer.options.twin import TwinOptions
@@ -57,6 +57,8 @@ def run(given: dict[str, Any]) -> int:
     is_named = f"{OWN}file" in given
     own = own_options(given, TwinOptions)
     check_forms(own)
+    if verb == "fit" and not is_named:
+        refuse_link(own.file, "--file")
     if verb == "check" and not names and not is_named:
         _refuse_foreign(own.file)
     if verb == "predict" and names:

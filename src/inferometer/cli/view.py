@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
-from inferometer.base.writing import Outputs, write_file
+from inferometer.base.writing import Outputs, refuse_link, write_file
 from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import WORDS, Command, own_options
 from inferometer.options.commands import ViewOptions
@@ -49,6 +49,7 @@ def _view(result: Path, page: Path, asked: ViewOptions) -> int:
     report = read_saved(result)
     others = (*(getattr(asked, form) for form in FORMS), asked.png, asked.pdf)
     if asked.html is None and (asked.open or not any(others)):
+        refuse_link(page, "--html")
         asked = replace(asked, html=str(page))
     check_forms(asked)
     if asked.junit is not None and not has_junit(report):

@@ -3,7 +3,14 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +59,36 @@ def _module(path: Path) -> Any:
         folder = folder.parent
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # as when it is run itself
+        _import_source_from(folder)
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
     name = f"inferometer_visit_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix not in SOURCE_SUFFIXES:
         raise ImportError("it is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+class _Source(SourceFileLoader):
+    """Reads the source, never a compiled file in its place: trust is given to the source, and Python runs some compiled
+    files without comparing the two."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError("compiled files are not used")
+
+
+def _import_source_from(folder: Path) -> None:
+    """Have modules of this folder and below imported from their source."""
+    loaders = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES))
+    make = FileFinder.path_hook(*loaders)
+
+    def finder(path: str) -> Any:
+        if not Path(path).resolve().is_relative_to(folder):
+            raise ImportError("it is not in that folder")
+        return make(path)
+
+    sys.path_hooks.insert(0, finder)
+    sys.path_importer_cache.clear()

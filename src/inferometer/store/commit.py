@@ -9,11 +9,16 @@ PATIENCE_S = 0.5
 _ASKED = """\
 git rev-parse HEAD || exit
 names=$(git config --show-scope --name-only --list) || exit
-printf '%s\\n' "$names" | grep -qiE '^(local|worktree)[[:space:]]+(filter\\.|core\\.fsmonitor)' && exit
+runs='filter\\.|core\\.fsmonitor|remote\\..*\\.promisor|extensions\\.partialclone'
+printf '%s\\n' "$names" | grep -qiE "^(local|worktree)[[:space:]]+($runs)" && exit
 nice git -c core.fsmonitor=false status --porcelain --untracked-files=no --ignore-submodules=all | head -n 1
 """
-"""`git status` runs what the repository's own configuration names as a filter or a monitor. That configuration may come
-with a folder from elsewhere, so such a repository is only asked for its commit."""
+"""`git status` runs what the repository's own configuration names as a filter or a monitor, and fetches objects that a
+partial clone lacks with the programs it names. That configuration may come with a folder from elsewhere, so such a
+repository is only asked for its commit."""
+
+_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""Write nothing, so that no hook runs, and fetch nothing."""
 
 
 class CommitReader:
@@ -27,7 +32,7 @@ class CommitReader:
             self._process = subprocess.Popen(
                 ["sh", "-c", _ASKED],
                 cwd=folder,
-                env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+                env={**os.environ, **_ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

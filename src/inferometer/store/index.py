@@ -7,16 +7,20 @@ another version is only slow once.
 """
 
 import json
+import os
 import sqlite3
+import stat
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from inferometer.base.errors import UsageError
+from inferometer.base.sqlite_schema import is_made_by
+from inferometer.base.text import decode_json
 from inferometer.base.units import NS_PER_S
 from inferometer.store.filter import RunFilter
 from inferometer.store.private import ensure_file
@@ -56,6 +60,9 @@ ORDERS = tuple(_COLUMNS)
 _CHOICES = {"command": "\n", "model": ",", "server": ",", "tags": "\n", "state": "\n"}
 """Columns that lists offer the values of, and what separates several in one run."""
 
+_DAMAGED = (sqlite3.DatabaseError, TypeError, ValueError, AttributeError)
+"""What an index causes that another program has written."""
+
 _MADE = f"""
 create table runs (
   {", ".join(_COLUMNS)}, tags, text, changed_ns, primary key (id)
@@ -89,7 +96,7 @@ class Index:
         def found(connection: sqlite3.Connection) -> list[Run]:
             ids = connection.execute(f"{query} limit ? offset ?", (*values, *limits)).fetchall()
             rows = (connection.execute("select document from documents where id = ?", one) for one in ids)
-            return [from_plain(json.loads(row.fetchone()[0])) for row in rows]
+            return [from_plain(decode_json(row.fetchone()[0])) for row in rows]
 
         return self._ask(found)
 
@@ -143,7 +150,7 @@ class Index:
                 return self._answer(connection, question)
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:  # it is damaged
+        except _DAMAGED:
             self._delete()
             with self._opened() as connection:
                 return self._answer(connection, question)
@@ -151,6 +158,7 @@ class Index:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """One for each question: threads cannot share them. SQLite gives the files beside it the modes of this one."""
+        self._remove_foreign()
         ensure_file(self._path)
         with closing(sqlite3.connect(self._path, timeout=PATIENCE_S)) as connection:
             connection.execute("pragma journal_mode = wal")
@@ -161,6 +169,12 @@ class Index:
         self._update(connection)
         with connection:
             return question(connection)
+
+    def _remove_foreign(self) -> None:
+        """A link would have the index written elsewhere, and a pipe be waited for."""
+        with suppress(OSError):
+            if not stat.S_ISREG(os.lstat(self._path).st_mode):
+                self._path.unlink()
 
     def _delete(self) -> None:
         for end in ("", "-wal", "-shm"):
@@ -198,6 +212,8 @@ class Index:
 
     def _make(self, connection: sqlite3.Connection) -> None:
         if connection.execute("pragma user_version").fetchone()[0] == VERSION:
+            if not is_made_by(connection, _MADE):
+                raise sqlite3.DatabaseError("it has other tables")
             return
         with connection:  # two processes may come here at once
             connection.execute("begin immediate")

@@ -4,6 +4,7 @@ A store holds addresses, bodies and uploaded keys. A folder that others opened o
 are private, and `maybe_open_note` says what is not.
 """
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -22,7 +23,9 @@ def make_folder(path: Path, *, parents: bool = False) -> None:
 
 
 def ensure_folder(path: Path) -> None:
-    """A folder that nobody else writes to or reads from, as it is or as it becomes now."""
+    """A folder that nobody else writes to or reads from, as it is or as it becomes now; not a link to one."""
+    if path.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link", str(path))
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     path.chmod(FOLDER_MODE)
 
@@ -34,8 +37,9 @@ def ensure_store(path: Path) -> None:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A descriptor of a private file, which is made if it is missing."""
-    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    """A descriptor of a private file, which is made if it is missing. Links are not followed: a store may lie in a
+    cloned repository."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
     with suppress(PermissionError):  # it belongs to somebody else
         os.fchmod(descriptor, FILE_MODE)
     return descriptor

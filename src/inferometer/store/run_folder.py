@@ -9,10 +9,14 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.reading import ANSWER, read_file
+from inferometer.base.plain_file import read_plain
+from inferometer.base.reading import MIB
 from inferometer.base.text import decode_json
 from inferometer.store.private import write_private
 from inferometer.store.run import Run, from_plain, to_plain
+
+LARGEST = 16 * MIB
+"""Size limit for what is known about a run."""
 
 
 @frozen
@@ -36,7 +40,7 @@ class RunFolder:
     def maybe_run(self) -> Run | None:
         """None where it is not written yet, gone, or damaged."""
         try:
-            return from_plain(decode_json(read_file(self.run_path, ANSWER, "the run")))
+            return from_plain(decode_json(read_plain(self.run_path, LARGEST)))
         except (UsageError, ValueError):
             return None
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferometer.base.errors import LocalError, UsageError
+from inferometer.base.reading import ANSWER, check_file
 from inferometer.base.writing import writing
 from inferometer.store.filter import ALL, RunFilter
 from inferometer.store.host_class import host_class
 from inferometer.store.keeper import Keeper, now
-from inferometer.store.private import ensure_folder, ensure_store, make_folder, write_private
+from inferometer.store.private import ensure_folder, ensure_store, make_folder, open_file
 from inferometer.store.process import started
 from inferometer.store.run import Run
 from inferometer.store.run_files import DIGITS, RunFiles, seen
@@ -86,12 +87,20 @@ class Store:
             if not self._files.path.is_dir():
                 ensure_store(self.folder)
                 ensure_folder(self._files.path)
-                write_private(self.folder / ".gitignore", "*\n")
+                self._ignore()
             while True:
                 path = self._files.path / secrets.token_hex(DIGITS // 2)
                 with suppress(FileExistsError):
                     make_folder(path)
                     return RunFolder(path)
+
+    def _ignore(self) -> None:
+        """Keep git from adding the store, unless the user has said what it may add."""
+        with (
+            suppress(FileExistsError),
+            open(open_file(self.folder / ".gitignore", os.O_WRONLY | os.O_EXCL), "w") as file,
+        ):
+            file.write("*\n")
 
     # --- those that are there
 
@@ -139,7 +148,9 @@ class Store:
         """What it found out."""
         from inferometer.report.saved import read
 
-        return read(self.answer_path(run))
+        path = self.answer_path(run)
+        check_file(path, ANSWER, "the saved answer")
+        return read(path)
 
     def answer_path(self, run: Run) -> Path:
         return self._files.folder(run.id).answer_path

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from inferometer.base.answer_file import plain, validated
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.reading import DATA, check_file
+from inferometer.base.sqlite_schema import has_only
 from inferometer.base.writing import writing
 from inferometer.tune.trial import Trial
 from inferometer.tune.variant import ModelVariant
@@ -165,6 +166,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     with _reading(path):
         connection = sqlite3.connect(path, timeout=10)
         with _closed_on_error(connection):
+            _check_tables(connection)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_TABLES)
             with connection:
@@ -179,11 +181,17 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     with _reading(path):
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
         with _closed_on_error(connection):
+            _check_tables(connection)
             tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'trials'").fetchone()
     if tables == (0,):
         connection.close()
         return _connect(Path(":memory:"))
     return connection
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
+    if not has_only(connection, _TABLES):
+        raise sqlite3.DatabaseError("it has tables that are not those of a journal")
 
 
 @contextlib.contextmanager
@@ -219,7 +227,7 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
 def _alone(path: Path) -> Iterator[None]:
     lock = path.with_name(f"{path.name}.lock")
     try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
             f"the journal '{path}' cannot be written: {error.strerror}",

@@ -96,7 +96,8 @@ class Jobs:
         log = self._log(job)
         try:
             ensure_folder(log.parent)
-            with open(open_file(log, os.O_WRONLY | os.O_TRUNC), "wb") as said, TemporaryFile() as words:
+            log.unlink(missing_ok=True)
+            with open(open_file(log, os.O_WRONLY | os.O_EXCL), "wb") as said, TemporaryFile() as words:
                 words.write(json.dumps([*job.words, "--store", str(self._folder)]).encode())
                 words.seek(0)
                 process = subprocess.Popen(

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
@@ -12,6 +14,7 @@ ALIVE_S = 10.0  # a stream that is silent for longer is given up by what lies be
 STATE_S = 1.0  # how often it is asked whether the process is still there
 MOST_SAMPLES = 3000  # ten minutes of them; earlier ones are no longer drawn
 MOST_LINE = 1 << 20
+MOST_READ = 8 << 20  # bytes at once
 
 
 class LiveLines:
@@ -21,6 +24,7 @@ class LiveLines:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
+        self._is_skipping = False  # the rest of a line that is too long
         self._lines: list[tuple[int, bytes, bool]] = []  # (number, line, whether it is a sample)
         self._count = 0
         self._samples = 0
@@ -51,20 +55,30 @@ class LiveLines:
         if self._file is None:
             if not is_there:
                 return
-            self._file = self._path.open("rb")
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+            self._file = _maybe_opened(self._path)
+            if self._file is None:
+                return
+        read = self._file.read(MOST_READ)
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        if self._is_skipping and lines:
+            self._is_skipping = False
+            del lines[0]
         for line in lines:
             self._add(line)
-        if not is_there:
+        if len(self._rest) > MOST_LINE:
+            self._rest, self._is_skipping = b"", True
+        if not is_there and len(read) < MOST_READ:
             self.is_over = True
             self.close()
 
     def _add(self, line: bytes) -> None:
+        if len(line) > MOST_LINE:
+            return
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
-        if not isinstance(found, dict) or len(line) > MOST_LINE:
+        if not isinstance(found, dict):
             return
         is_sample = found.get("kind") == "sample"
         self._count += 1
@@ -82,6 +96,18 @@ class LiveLines:
             else:
                 kept.append(row)
         self._lines, self._samples = kept, MOST_SAMPLES
+
+
+def _maybe_opened(path: Path) -> BinaryIO | None:
+    """The file, unless it is gone, or a link, a pipe or a device that a store from elsewhere brought along."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb")
 
 
 async def events(lines: LiveLines, state: Callable[[], str], *, after: int = 0) -> AsyncIterator[bytes]:

@@ -4,7 +4,12 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from inferometer.base.errors import UsageError
+from inferometer.base.plain_file import read_plain
+from inferometer.base.reading import KEY
+from inferometer.base.text import decode_json
 from inferometer.store.private import open_file
 from inferometer.store.process import is_alive, started
 
@@ -32,7 +37,8 @@ def here(url: str, token: str) -> UiPlace:
 
 def write(store: Path, place: UiPlace) -> None:
     path = store / f"{FILE}.{place.pid}"
-    descriptor = open_file(path, os.O_WRONLY | os.O_TRUNC)
+    path.unlink(missing_ok=True)
+    descriptor = open_file(path, os.O_WRONLY | os.O_EXCL)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(place), file)
     path.replace(store / FILE)
@@ -41,10 +47,19 @@ def write(store: Path, place: UiPlace) -> None:
 def maybe_read(store: Path) -> UiPlace | None:
     """The one that listens now; None where none does."""
     try:
-        found = UiPlace(**json.loads((store / FILE).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = _place(decode_json(read_plain(store / FILE, KEY)))
+    except (UsageError, ValueError, TypeError, LookupError, OverflowError):
         return None
     return found if is_alive(found.pid, found.process_started) else None
+
+
+def _place(document: Any) -> UiPlace:
+    return UiPlace(
+        str(document["url"]),
+        str(document["token"]),
+        int(document["pid"]),
+        float(document["process_started"]),
+    )
 
 
 def remove(store: Path, place: UiPlace) -> None:

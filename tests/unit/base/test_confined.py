@@ -92,6 +92,13 @@ def test_what_is_not_below_the_folder_is_refused(place, path):
         check_path(path.format(up=place / "up"))
 
 
+def test_a_folder_of_uploads_that_is_a_link_has_no_uploads(tmp_path):
+    (tmp_path / "uploads").symlink_to(tmp_path)
+    (tmp_path / "secret").write_text("")
+    with confined_to(tmp_path / "uploads"), pytest.raises(UsageError, match="not an uploaded file"):
+        check_path(tmp_path / "uploads" / "secret")
+
+
 def test_links_in_a_circle_are_refused(place):
     (place / "up" / "b").symlink_to(place / "up" / "c")
     (place / "up" / "c").symlink_to(place / "up" / "b")

@@ -65,6 +65,15 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "report").read_text() == "new"
 
 
+def test_a_link_in_the_way_of_the_partial_file_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f".inferometer-{os.getpid()}.partial").symlink_to(victim)
+    write_file(tmp_path / "file", "text")
+    assert (victim.read_text(), (tmp_path / "file").read_text()) == ("precious", "text")
+    assert not (tmp_path / "file").is_symlink()
+
+
 def test_text_that_has_no_utf8_is_written_nevertheless(tmp_path: Path) -> None:
     write_file(tmp_path / "report", "a\ud800b")
     assert (tmp_path / "report").read_text() == "a?b"

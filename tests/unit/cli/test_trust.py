@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.cli import main
-from inferometer.cli.trusted import STATE, state_path
+from inferometer.cli.trusted import STATE, is_trusted, read_found, state_path, trust
 from tests.support.commands import Ended, call_here
 from tests.support.servers import FakeTriton, ScriptedServer, answer
 
@@ -159,6 +159,61 @@ def test_a_trusted_file_works_until_it_or_a_file_behind_it_changes(folder: Path)
         assert not is_read()
 
 
+LEADING = (
+    ("a name with blanks", {"inferometer.yaml": "scenario: my plan.yaml", "my plan.yaml": ""}),
+    ("a name with brackets", {"inferometer.yaml": 'scenario: "a,b(1).yaml"', "a,b(1).yaml": ""}),
+    ("a number", {"inferometer.yaml": "scenario: 2024", "2024": ""}),
+    ("an escape", {"inferometer.yaml": 'scenario: "pl\\x61n.yaml"', "plan.yaml": ""}),
+    ("two lines", {"inferometer.yaml": 'scenario: "pl\\\n  an.yaml"', "plan.yaml": ""}),
+    ("a block", {"inferometer.yaml": "scenario: >-\n  my plan\n", "my plan": ""}),
+    ("a pattern", {"inferometer.yaml": "input: 'X=@photos/*.npy'", "photos/a.npy": ""}),
+    (
+        "a scenario with any ending",
+        {"inferometer.yaml": "scenario: plan.txt", "plan.txt": "visit: 'v.py:f'", "v.py": ""},
+    ),
+    ("a definition", {"inferometer.yaml": "proto: a.proto", "a.proto": 'import "b.proto";', "b.proto": ""}),
+    (
+        "a script of a command",
+        {
+            "inferometer.yaml": "data: d.json",
+            "d.json": '{"message_generator": "sh \\u0067en/run"}',
+            "gen/run": "",
+        },
+    ),
+    (
+        "a module beside the package of a visit",
+        {
+            "inferometer.yaml": "scenario: p.yaml",
+            "p.yaml": "visit: 'top/package/v.py:f'",
+            "top/package/__init__.py": "",
+            "top/package/v.py": "import near",
+            "top/near.py": "",
+        },
+    ),
+    (
+        "a compiled module",
+        {
+            "inferometer.yaml": "scenario: p.yaml",
+            "p.yaml": "visit: 'v.py:f'",
+            "v.py": "import near",
+            "near.cpython-311-x86_64-linux-gnu.so": "",
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize(("how", "files"), LEADING)
+def test_every_way_to_name_a_file_binds_trust_to_it(how: str, files: dict[str, str], folder: Path) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = read_found(Path("inferometer.yaml"))
+    trust(found)
+    assert is_trusted(found)
+    (folder / list(files)[-1]).write_text("# changed")
+    assert not is_trusted(found), how
+
+
 def test_trust_is_for_the_file_and_not_for_links_to_it(folder: Path, tmp_path: Path) -> None:
     (folder / "inferometer.yaml").write_text("scenario: load.yaml\nurl: localhost:1\n")
     assert inferometer("trust").code == 0
@@ -302,3 +357,52 @@ def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
     assert ended.code == 2
     assert "was found here, not named" in ended.stderr
     assert "not named" not in inferometer("twin", "check", "-f", "twin.json").stderr
+
+
+# --- files whose names are ours
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "option"),
+    [
+        (("twin", "fit", "x.json"), "twin.json", "--file"),
+        (("tune", "localhost:1", "fake"), "inferometer-tune.sqlite", "--journal"),
+    ],
+)
+def test_a_file_that_nobody_named_is_not_written_through_a_link(
+    words: tuple[str, ...], name: str, option: str, folder: Path
+) -> None:
+    (folder / name).symlink_to("secret.txt")
+    ended = inferometer(*words)
+    assert ended.code == 2
+    assert f"'{name}' is a symbolic link" in ended.stderr
+    assert option in ended.stderr
+    assert (folder / "secret.txt").read_text() == SECRET
+
+
+def test_the_page_of_a_result_is_not_written_through_a_link(folder: Path) -> None:
+    from inferometer.base.answer_file import write
+    from tests.support.reports import sample_result
+
+    write(sample_result(), folder / "r.json")
+    (folder / "r.html").symlink_to("secret.txt")
+    assert "'r.html' is a symbolic link" in inferometer("view", "r.json").stderr
+    assert (folder / "secret.txt").read_text() == SECRET
+    assert inferometer("view", "r.json", "--html", "r.html").code == 0  # the user named it
+    assert (folder / "r.html").is_symlink()
+
+
+def test_visits_are_read_from_their_source_alone(folder: Path) -> None:
+    """Python runs a compiled file that says so without looking at its source."""
+    import py_compile
+
+    from inferometer.load.visit_file import VisitFile
+
+    sources = {"v.py": "import near_visit\nsaid = near_visit.said\n", "near_visit.py": "said = 'source'\n"}
+    for name, text in sources.items():
+        (folder / name).write_text("said = 'compiled'\n")
+        py_compile.compile(
+            str(folder / name), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
+        (folder / name).write_text(text)
+    assert str(VisitFile(str(folder / "v.py"), "said").load()) == "source"

@@ -143,3 +143,39 @@ def test_a_file_that_cannot_be_read_leaves_no_connection_open(tmp_path, monkeypa
     for connection in opened:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             connection.execute("select 1")
+
+
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select i as document, 'W' as study from n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        f"drop table trials; create view trials as {ENDLESS}",
+        "create trigger t after insert on facts begin delete from trials; end",
+        "create table other (a)",
+    ],
+)
+@pytest.mark.parametrize("use", [journals.opened, journals.read])
+def test_a_file_with_other_tables_is_not_a_journal(use, changes, tmp_path):
+    """It may have come with a cloned repository, and reading a view can go on for ever."""
+    path = tmp_path / "journal.sqlite"
+    with journals.opened(path):
+        pass
+    with sqlite3.connect(path) as connection:
+        connection.executescript(changes)
+    connection.close()
+    with pytest.raises(UsageError, match="it has tables that are not those of a journal"), use(path):
+        pass
+
+
+def test_the_lock_is_written_through_no_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "journal.sqlite.lock").symlink_to(victim)
+    with (
+        pytest.raises(UsageError, match="cannot be written: Too many levels of symbolic links"),
+        journals.opened(tmp_path / "journal.sqlite"),
+    ):
+        pass
+    assert victim.read_text() == "precious"

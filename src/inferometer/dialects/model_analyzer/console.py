@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inferometer.base.signals import note_signal
 from inferometer.base.text import printable
-from inferometer.base.writing import write_file, writing
+from inferometer.base.writing import drop_link, write_file, writing
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.dialects.model_analyzer.build import ProfileJob
 from inferometer.dialects.model_analyzer.checkpoint import Stored
@@ -174,6 +174,7 @@ class SearchConsole(Watcher):
             self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
         seed = self._job.settings.search.seed
         document = checkpoint.document(tuple(self._variants.values()), self._trials, seed=seed)
+        drop_link(self._checkpoint)
         write_file(self._checkpoint, json.dumps(document))
 
     def tell_saved(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inferometer.base.answer_file import to_json
 from inferometer.base.errors import LocalError
-from inferometer.base.writing import Outputs, write_file, writing
+from inferometer.base.writing import Outputs, drop_link, write_file, writing
 from inferometer.dialects.model_analyzer import picture, tables
 from inferometer.dialects.model_analyzer.config import LLM, Config
 from inferometer.dialects.model_analyzer.picture import Drawing
@@ -48,6 +48,7 @@ class ReportFiles:
     def _write(self, path: Path, content: str | bytes) -> None:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+        drop_link(path)
         write_file(path, content)
         self.written.append(path)
 
