@@ -1,28 +1,59 @@
 """Texts as they may be shown and kept: without passwords in addresses, keys in queries, and bodies of requests."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MASK = "***"
 
 _NAMES = (
-    r"(?:[\w.-]*[_.-])?(?:api[_-]?key|apikey|access[_-]?key|subscription[_-]?key|private[_-]?key|token|secret|password"
-    r"|passwd|passphrase|pwd|credentials?|signature|authorization|bearer|session[_-]?id|jwt)|x-functions-key"
+    r"(?:[\w.-]{0,64}(?:[_.-]|(?-i:(?<=[a-z0-9])(?=[A-Z]))))?(?:api[_-]?key|apikey|access[_-]?key|subscription[_-]?key"
+    r"|private[_-]?key|secret[_-]?key|token|secret|password|passwd|passphrase|pwd|credentials?|signature|authorization"
+    r"|bearer|session[_-]?id|jwt)|x-functions-key"
 )
-"""Names of values that are secrets wherever they are."""
+"""Names of values that are secrets wherever they are; the last word of one may also be marked by a capital letter."""
 
-_QUERY_NAMES = rf"{_NAMES}|key|sig|auth|code|pass|client_secret|x-amz-[\w-]*|x-goog-[\w-]*"
+_QUERY_NAMES = rf"{_NAMES}|key|sig|sas|auth|code|pass|pw|creds|session|sid|hapikey|x-amz-[\w-]*|x-goog-[\w-]*"
 """Those that are secrets in a query."""
 
-_HINT = r"(?i)@|[?&;=]|[\"']\s*:|bearer|basic"
+_HEADERS = (
+    r"(?:[\w-]{1,64}-)?(?:authorization|api-key|auth-token|access-token)|(?:set-)?cookie"
+    r"|x-[\w-]{0,64}(?:key|token|secret|auth)"
+)
+"""Headers whose values are secrets."""
+
+_HINT = r"(?i)@|[?&;=:]|bearer|basic"
 _FIELD = r"([A-Za-z_][\w.-]*)=(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|null)"
-_RULES = (
+_NO_PORT = r"(?![0-9]*(?:[/?#,\s'\"]|$))"  # what follows the colon is then part of a password
+_VALUE = r"(?:[^&;#\s'\"]|['\"](?=[\w%]))"  # a quote before a letter does not end it
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """A parameter of a query whose name is percent-encoded."""
+    from urllib.parse import unquote
+
+    mark, name, value = found.groups()
+    is_secret = re.fullmatch(rf"(?i)(?:{_QUERY_NAMES})(?:\[\])?", unquote(name)) is not None
+    return f"{mark}{name}={MASK if is_secret else value}"
+
+
+_RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?<=://)[^/?#\s'\"]*@", f"{MASK}@"),
-    (r"(?<![\w/@])([\w.+%-]{1,128}):[^\s/@'\"?#]{1,256}@(?=[\w\[])", rf"\1:{MASK}@"),
-    (rf"(?i)([?&;]({_QUERY_NAMES})=)[^&;#\s'\"]*", rf"\1{MASK}"),
-    (rf"(?i)(?<![\w.?&;-])(({_NAMES})=)(?!\*\*\*)[^&;\s'\",]+", rf"\1{MASK}"),
-    (rf"(?i)(([\"'])({_NAMES})\2\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,}}\]]+)", rf'\1"{MASK}"'),
+    (rf"(?<=://)[^/?#\s'\"@:\[]{{1,64}}:{_NO_PORT}[^\n]{{0,256}}@", f"{MASK}@"),
+    (
+        rf"(?i)\b((?:https?|grpcs?|ray)://[^/?#\s'\"@:\[]{{1,64}}):{_NO_PORT}(?!\*\*\*)[^\s'\"@/,]+",
+        rf"\1:{MASK}",
+    ),
+    (
+        rf"(?:(?<=//)|(?<=:/)|(?<![\w/@]))([\w.+%-]{{1,64}}):{_NO_PORT}[^\s'\"]{{1,256}}@(?=[\w\[])",
+        rf"\1:{MASK}@",
+    ),
+    (rf"(?i)([?&;](?:{_QUERY_NAMES})(?:\[\])?=){_VALUE}*", rf"\1{MASK}"),
+    (rf"([?&;])([\w.%-]{{1,64}}%[\w.%-]{{1,64}})=({_VALUE}+)", _decoded),
+    (rf"(?i)(?<![\w.?&;-])((?:{_NAMES})=)(?!\*\*\*)[^&;\s'\",]+", rf"\1{MASK}"),
+    (rf"(?i)(([\"'])(?:{_NAMES})\2\s*:\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,}}\]]+)", rf'\1"{MASK}"'),
+    (rf"(?i)(?<![\w-])((?:{_HEADERS})\s*:\s*)(?!(?:Bearer|Basic)\b|\*\*\*)[^\s'\"][^'\"\n]*", rf"\1{MASK}"),
+    (rf"(?i)(?<![\w.-])((?:{_NAMES}):)(?!\s|//|\*\*\*)[^\s'\",]+", rf"\1{MASK}"),
     (r"(?i)\b(Bearer|Basic)\s+[\w.~+/-]{6,}=*", rf"\1 {MASK}"),
 )
 """Patterns, and what is left of them. They are compiled when a text may need them: most programs never do."""

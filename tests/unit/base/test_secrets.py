@@ -22,6 +22,21 @@ REDACTED = (
     ('{"password": "S3CRET", "n": 1}', '{"password": "***", "n": 1}'),
     ("Authorization: Bearer S3CRET-token", "Authorization: Bearer ***"),
     ("api_key=S3CRET", "api_key=***"),
+    ("http://user:a/S3CRET@host", "http://***@host"),
+    ("http://user:a?S3CRET@host", "http://***@host"),
+    ("user:a@S3CRET@host:8000", "user:***@host:8000"),
+    ("http:/user:S3CRET@host", "http:/user:***@host"),
+    ("http://user:S3CRET,model", "http://user:***,model"),
+    ("/x?accessToken=S3CRET", "/x?accessToken=***"),
+    ("/x?api%5Fkey=S3CRET&n=1", "/x?api%5Fkey=***&n=1"),
+    ("/x?token[]=S3CRET", "/x?token[]=***"),
+    ("/x?token=a'S3CRET", "/x?token=***"),
+    ("/x?session=S3CRET", "/x?session=***"),
+    ('{"auth": {"clientSecret": "S3CRET"}}', '{"auth": {"clientSecret": "***"}}'),
+    ("X-Api-Key: S3CRET", "X-Api-Key: ***"),
+    ("Authorization: Token S3CRET", "Authorization: ***"),
+    ("Set-Cookie: a=S3CRET", "Set-Cookie: ***"),
+    ("token:S3CRET", "token:***"),
 )
 PLAIN = (
     "http://localhost:8000/v1/models?limit=5",
@@ -31,6 +46,11 @@ PLAIN = (
     "https://monkey.example/key/value?monkey=1",
     "p99<50ms, errors<0.1%",
     '{"tokens": 3, "keys": [1]}',
+    "http://[::1]:8000/x",
+    "http://host:8000/users/@me",
+    "time to first token: 12 ms",
+    "2026-01-01 10:11:12",
+    "http://host:8000/x?max_tokens=5&n%5Fx=1",
 )
 
 
