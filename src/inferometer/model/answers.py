@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from inferometer.base.errors import PeerError
 
 Shape = Any
-"""`{name: shape}`, `[shape]` for a list of any length, `Named(shape)` for an object with any names; or a leaf: a
-function that gives the value in its type, or raises a ValueError with what belongs there."""
+"""`{name: shape}`, `[shape]` for a list of any length, `AtMost(shape, most)` for a shorter one, `Named(shape)` for an
+object with any names; or a leaf: a function that gives the value in its type, or raises a ValueError with what belongs
+there."""
 
 
 class Required(NamedTuple):
@@ -28,11 +29,20 @@ class Named(NamedTuple):
     shape: Shape
 
 
+class AtMost(NamedTuple):
+    """A list of limited length."""
+
+    shape: Shape
+    most: int
+
+
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 
 
 LONGEST_TEXT = 1 << 16  # letters
 LONGEST_NAME = 1024
+MOST_DIMENSIONS = 256
+MOST_LISTED = 4096  # instance groups, batch sizes, extensions: reports list them all
 
 
 def text(value: Any) -> str:
@@ -111,6 +121,11 @@ def _fitted(value: Any, shape: Shape, where: _Place) -> Any:
         }
     if isinstance(shape, Mapping):
         return _object(value, shape, where)
+    if isinstance(shape, AtMost):
+        _require(value, (list, tuple), "a list", where)
+        if len(value) > shape.most:
+            raise _unfit(value, f"a list of up to {shape.most:,}", where)
+        return _fitted(value, [shape.shape], where)
     if isinstance(shape, list):
         _require(value, (list, tuple), "a list", where)
         return [_fitted(part, shape[0], (where, f"[{number}]")) for number, part in enumerate(value)]
@@ -155,12 +170,12 @@ def _written(where: _Place) -> str:
 
 # --- KServe v2 and Triton
 
-SERVER = {"name": text, "version": text, "extensions": [text]}
+SERVER = {"name": text, "version": text, "extensions": AtMost(text, MOST_LISTED)}
 
-_TENSOR = {"name": Required(name), "datatype": Required(name), "shape": [whole]}
+_TENSOR = {"name": Required(name), "datatype": Required(name), "shape": AtMost(whole, MOST_DIMENSIONS)}
 METADATA = {
     "name": name,
-    "versions": [name],
+    "versions": AtMost(name, MOST_LISTED),
     "platform": name,
     "inputs": [_TENSOR],
     "outputs": [_TENSOR],
@@ -173,8 +188,13 @@ CONFIG = {
     "max_batch_size": whole,
     "input": [{"name": Required(name), "optional": flag, "is_shape_tensor": flag}],
     "output": [{"name": Required(name)}],
-    "instance_group": [{"name": name, "kind": name, "count": whole, "gpus": [whole]}],
-    "dynamic_batching": {"preferred_batch_size": [whole], "max_queue_delay_microseconds": count},
+    "instance_group": AtMost(
+        {"name": name, "kind": name, "count": whole, "gpus": AtMost(whole, MOST_LISTED)}, MOST_LISTED
+    ),
+    "dynamic_batching": {
+        "preferred_batch_size": AtMost(whole, MOST_LISTED),
+        "max_queue_delay_microseconds": count,
+    },
     "sequence_batching": {},
     "ensemble_scheduling": {"step": [{"model_name": Required(name), "model_version": whole}]},
     "model_transaction_policy": {"decoupled": flag},
@@ -202,7 +222,9 @@ STATISTICS = {
             "inference_count": count,
             "execution_count": count,
             "inference_stats": dict.fromkeys(DURATIONS, _DURATION),
-            "batch_stats": [{"batch_size": Required(count), **dict.fromkeys(COMPUTE_PARTS, _DURATION)}],
+            "batch_stats": AtMost(
+                {"batch_size": Required(count), **dict.fromkeys(COMPUTE_PARTS, _DURATION)}, MOST_LISTED
+            ),
         }
     ]
 }
@@ -215,7 +237,7 @@ TRACE_SETTINGS = Named(texts)
 
 _SIGNATURE_TENSOR = {
     "dtype": Required(name),
-    "tensor_shape": {"unknown_rank": flag, "dim": [{"size": whole}]},
+    "tensor_shape": {"unknown_rank": flag, "dim": AtMost({"size": whole}, MOST_DIMENSIONS)},
 }
 SIGNATURES = Named({"inputs": Named(_SIGNATURE_TENSOR), "outputs": Named(_SIGNATURE_TENSOR)})
 TFSERVING_METADATA = {
