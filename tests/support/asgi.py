@@ -28,8 +28,10 @@ def asked(
     method: str = "GET",
     headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     body: bytes = b"",
+    is_cut: bool = False,
 ) -> Answered:
-    """The answer to one request; a body of several pieces of 64 KiB, as servers hand it over."""
+    """The answer to one request; a body of several pieces of 64 KiB, as servers hand it over. The peer of one that is
+    cut leaves before the end of its body."""
     found = Answered()
     pieces = [body[start : start + 65536] for start in range(0, len(body), 65536)] or [b""]
     place, _, query = path.partition("?")
@@ -51,10 +53,12 @@ def asked(
     }
 
     async def receive() -> Any:
+        if not pieces and is_cut:
+            return {"type": "http.disconnect"}
         if not pieces:
             await asyncio.sleep(3600)
         piece = pieces.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces) or is_cut}
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -85,7 +85,12 @@ def application(site: Site) -> Starlette:
         Route("/static/{name}", _static),
     ]
     app = Starlette(
-        routes=routes, exception_handlers={InferometerError: _refused, HTTPException: _http_refused}
+        routes=routes,
+        exception_handlers={
+            InferometerError: _refused,
+            HTTPException: _http_refused,
+            ClientDisconnect: _left,
+        },
     )
     app.state.site = site
     return app
@@ -128,6 +133,11 @@ async def _http_refused(request: Request, error: Exception) -> Response:
     answer = await _failed(request, error.status_code, error.detail)
     answer.headers.update(error.headers or {})
     return answer
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """The peer closed its connection before its request was complete: nobody reads the answer."""
+    return Response(status_code=400)
 
 
 async def _failed(request: Request, status: int, text: str) -> Response:

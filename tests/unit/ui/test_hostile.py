@@ -187,3 +187,12 @@ def test_two_hosts_or_origins_are_refused(guarded):
             asked(guarded, "/new/check", method="POST", headers=[*trusted, (name, "evil.example")]).status
             == 400
         )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/new/check"), ("POST", "/new/start"), ("PUT", "/uploads/x"), ("POST", "/chosen/delete")],
+)
+def test_a_peer_that_leaves_within_its_request_causes_no_exception(ask, site, method, path):
+    assert ask(path, method=method, body=b"{", is_cut=True).status == 400
+    assert not [one for one in site.uploads.rglob("*") if one.is_file()]
