@@ -190,7 +190,7 @@ def run(family: Family, *, cases: int, seed: int, first: int = 0, most_failures:
             signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
             try:
                 family.try_one(data)
-            except Exception:
+            except Exception:  # noqa: BLE001 - any exception is a finding
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 keep = save(family, data)
                 found.failures.append(f"case {number}, kept as {keep}\n{traceback.format_exc()}")
@@ -233,7 +233,7 @@ def failure(family: Family, data: bytes) -> tuple[str, int] | None:
     signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
     try:
         family.try_one(data)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} {place.filename}", place.lineno or 0
     finally:

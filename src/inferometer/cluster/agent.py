@@ -109,7 +109,7 @@ class Agent:
                 return self._answer(message)
         except InferometerError as error:
             return ClientFailed(error, str(error))
-        except Exception as error:  # the outermost frame: the controller shows it
+        except Exception as error:  # noqa: BLE001 - the outermost frame; the controller reports it
             return ClientFailed(maybe_shortage(error), traceback.format_exc())
         finally:
             self._heard_ns = monotonic_ns()

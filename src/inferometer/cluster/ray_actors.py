@@ -45,7 +45,7 @@ class RayClient:
                 self._agent.__enter__()
             else:
                 self._agent = wanted.opened()
-        except Exception as error:  # the outermost frame: the controller shows it
+        except Exception as error:  # noqa: BLE001 - the outermost frame; the controller reports it
             failed = pickle.dumps(_failed(error))
         address_of_node: Any = ray.util.get_node_ip_address
         address, niceness = str(address_of_node()), os.getpriority(os.PRIO_PROCESS, 0)

@@ -46,7 +46,7 @@ def main() -> None:
         pass
     except InferometerError as error:
         controller.send(RayFailed(error, str(error)))
-    except Exception:  # the outermost frame: the controller shows it
+    except Exception:  # noqa: BLE001 - the outermost frame; the controller reports it
         controller.send(RayFailed(None, traceback.format_exc()))
 
 
@@ -68,7 +68,7 @@ def _serve(controller: Connection, cluster: RayCluster) -> None:
             case AskClient(number, client, message, is_aside):
                 try:
                     answer = cluster.ask(actors[client], message, is_aside=is_aside).future()
-                except Exception as error:  # an actor that is known to be gone
+                except Exception as error:  # noqa: BLE001 - Ray has no common class for a dead actor
                     _send(controller, sending, ClientSaid(number, lost=why_lost(error)))
                 else:
                     answer.add_done_callback(functools.partial(_answered, controller, sending, number))
@@ -81,7 +81,7 @@ def _answered(controller: Connection, sending: threading.Lock, number: int, answ
     """In a thread of Ray's."""
     try:
         said = ClientSaid(number, answer=answer.result())
-    except Exception as error:  # whatever the node, its processes or Ray had
+    except Exception as error:  # noqa: BLE001 - a failed node, process or Ray itself
         said = ClientSaid(number, lost=why_lost(error))
     _send(controller, sending, said)
 

@@ -104,7 +104,7 @@ def _opened(path: str) -> "tuple[str, Encoder]":
     content = read_file(file, ANSWER, "the tokenizer", remedy=_LOCAL)
     try:
         encoder = Encoder.from_buffer(content)
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
         raise UsageError(
             f"--tokenizer {path}: {file} is not a tokenizer: {error}", remedy=f"give the {_FILE} of a model"
         ) from None

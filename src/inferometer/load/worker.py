@@ -66,7 +66,7 @@ def main() -> None:
         pass
     except InferometerError as error:
         controller.send(Failed(error, str(error)))
-    except Exception as error:  # the outermost frame: the controller shows it
+    except Exception as error:  # noqa: BLE001 - the outermost frame; the controller reports it
         import traceback
 
         controller.send(Failed(maybe_shortage(error), traceback.format_exc()))

@@ -77,7 +77,7 @@ def _resolve(host: str, port: int, deadline: Deadline) -> list[Address]:
     def look_up() -> None:
         try:
             found.put(_looked_up(host, port))
-        except Exception as error:  # told by the thread that asked
+        except Exception as error:  # noqa: BLE001 - raised again in the calling thread
             found.put(error)
 
     threading.Thread(target=look_up, name=f"resolve {host}", daemon=True).start()

@@ -119,7 +119,7 @@ class ServerAgent:
             return self._answer(message)
         except InferometerError as error:
             return ServerFailed(error, str(error))
-        except Exception:  # the outermost frame: who asked shows it
+        except Exception:  # noqa: BLE001 - the outermost frame; the caller reports it
             return ServerFailed(None, traceback.format_exc())
 
     def _answer(self, message: ServerQuestion) -> ServerAnswer:
