@@ -1,8 +1,10 @@
-"""Files that a user names, read with a bound on their size and on the time a pipe may keep silent.
+"""Bounded reading of files: at most a given number of bytes, and no endless wait for a pipe.
 
-Anything can stand behind a name: a regular file, a pipe (`/dev/stdin`, `<(command)`, a FIFO), a directory, a device
-without an end such as `/dev/zero`. Regular files are measured before they are read. Pipes are read up to the limit; one
-that sends nothing is announced on stderr after `NOTICE_S` and given up after `SILENCE_S`. Nothing else is read at all.
+A name can refer to anything: a regular file, a pipe (`/dev/stdin`, `<(command)`, a FIFO), a directory, an endless
+device such as `/dev/zero`. The size of a regular file is checked before it is read. Pipes are read up to the limit;
+one that sends nothing is announced on stderr after `NOTICE_S` and given up after `SILENCE_S`. Other kinds are refused.
+`read_regular` and `check_file` refuse pipes too: for files that the program finds by itself, reads more than once, or
+hands to a library by name.
 """
 
 import errno
@@ -46,7 +48,7 @@ _NOT_READ = {
 
 
 class UserFile:
-    """An open file or pipe. What it holds above the limit is refused, not cut off."""
+    """An open file or pipe. Content above the limit is refused, not cut off."""
 
     def __init__(self, descriptor: int, path: str | Path, limit: int, what: str, remedy: str) -> None:
         self._descriptor = descriptor
@@ -55,7 +57,7 @@ class UserFile:
         self._limit = limit
         self._what = what
         self._remedy = remedy
-        self._status = os.fstat(descriptor)
+        self.status = os.fstat(descriptor)
         self._has_spoken = False
 
     def read(self, size: int) -> bytes:
@@ -68,22 +70,34 @@ class UserFile:
         return found
 
     def read_all(self) -> bytes:
-        if stat.S_ISREG(self._status.st_mode) and self._status.st_size > self._limit:
-            raise self._too_large()
-        parts = [self.read(self._status.st_size + 1)] if self._status.st_size else []
+        self._check_size()
+        parts = [self.read(self.status.st_size + 1)] if self.status.st_size else []
         while part := self.read(_PIECE):
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def check_kind(self) -> None:
-        """Refuses what has no content, or no end."""
-        kind = stat.S_IFMT(self._status.st_mode)
+        """Refuse what has no content, or no end."""
+        kind = stat.S_IFMT(self.status.st_mode)
         if kind in _NOT_READ and not os.isatty(self._descriptor):
             raise self._unreadable(_NOT_READ[kind])
 
+    def check_regular(self, *, remedy: str = "") -> None:
+        """Refuse everything except a regular file within the limit."""
+        if not stat.S_ISREG(self.status.st_mode):
+            raise UsageError(
+                f"{self._what} '{self._path}' cannot be read: it is not a regular file",
+                remedy=remedy or "save what it sends as a file, and give its name",
+            )
+        self._check_size(remedy=remedy)
+
+    def _check_size(self, *, remedy: str = "") -> None:
+        if stat.S_ISREG(self.status.st_mode) and self.status.st_size > self._limit:
+            raise self._too_large(remedy=remedy)
+
     def _next(self, size: int) -> bytes:
         while True:
-            if not stat.S_ISREG(self._status.st_mode):
+            if not stat.S_ISREG(self.status.st_mode):
                 self._await()
             try:
                 return os.read(self._descriptor, size)
@@ -106,8 +120,11 @@ class UserFile:
         if not poll.poll((SILENCE_S - NOTICE_S) * 1000):
             raise self._unreadable(f"it is a pipe, and nothing came from it for {SILENCE_S} s")
 
-    def _too_large(self) -> UsageError:
-        return too_large(self._path, self._what, self._limit)
+    def _too_large(self, *, remedy: str = "") -> UsageError:
+        return UsageError(
+            f"{self._what} '{self._path}' cannot be read: it has more than {size_text(self._limit)}, which is the most",
+            remedy=remedy or "give a smaller file",
+        )
 
     def _unreadable(self, reason: str) -> UsageError:
         return UsageError(f"{self._what} '{self._path}' cannot be read: {reason}", remedy=self._remedy)
@@ -138,6 +155,15 @@ def read_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> b
             raise unreadable(path, what, error, remedy=remedy) from error
 
 
+def read_regular(
+    path: str | Path, limit: int, what: str, *, remedy: str = ""
+) -> tuple[bytes, os.stat_result]:
+    """Content and status of one regular file of at most `limit` bytes; pipes are refused."""
+    with opened(path, limit, what, remedy=remedy) as file:
+        file.check_regular(remedy=remedy)
+        return file.read_all(), file.status
+
+
 def read_text(path: str | Path, limit: int, what: str, *, remedy: str = "") -> str:
     """The same for a text in UTF-8."""
     try:
@@ -147,16 +173,9 @@ def read_text(path: str | Path, limit: int, what: str, *, remedy: str = "") -> s
 
 
 def check_file(path: str | Path, limit: int, what: str, *, remedy: str = "") -> None:
-    """Refuses what a library that opens files by name could not open, would wait for, or would never finish."""
-    with opened(path, limit, what, remedy=remedy):
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(
-                f"{what} '{path}' cannot be read: it is not a regular file",
-                remedy="save what it sends as a file, and give its name",
-            )
-        if found.st_size > limit:
-            raise too_large(path, what, limit)
+    """Refuse a file that a library, which opens it by name, could not open, would wait for, or would never finish."""
+    with opened(path, limit, what, remedy=remedy) as file:
+        file.check_regular()
 
 
 def is_named(path: str | Path) -> bool:
@@ -166,13 +185,6 @@ def is_named(path: str | Path) -> bool:
     except (OSError, ValueError):
         return False
     return kind in (stat.S_IFREG, stat.S_IFIFO)
-
-
-def too_large(path: str | Path, what: str, limit: int) -> UsageError:
-    return UsageError(
-        f"{what} '{path}' cannot be read: it has more than {size_text(limit)}, which is the most",
-        remedy="give a smaller file",
-    )
 
 
 def unreadable(path: str | Path, what: str, error: Exception, *, remedy: str = "") -> UsageError:

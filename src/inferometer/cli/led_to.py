@@ -18,8 +18,7 @@ from pathlib import Path
 import yaml
 
 from inferometer.base.errors import UsageError
-from inferometer.base.plain_file import read_status
-from inferometer.options.config_file import LARGEST
+from inferometer.base.reading import CONFIG, read_regular
 
 MOST_FILES = 5_000
 _CODE = (".py", ".so", ".pyc")  # what `import` finds, beside a file and below
@@ -62,7 +61,7 @@ def led_to(text: bytes, folder: Path) -> set[Path]:
 
 def _maybe_text(path: Path) -> Iterator[bytes]:
     with suppress(UsageError):
-        data = read_status(path, LARGEST)[0]
+        data, _ = read_regular(path, CONFIG, "the file")
         if b"\0" not in data:
             yield data
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inferometer.base.errors import InferometerError, UsageError
-from inferometer.base.plain_file import read_status
+from inferometer.base.reading import MIB, read_regular
 from inferometer.base.writing import replacing, writing
 from inferometer.cli.led_to import MOST_FILES, TooManyError, led_to
-from inferometer.options.config_file import LARGEST, REMEDY
+from inferometer.options.config_file import read_options
 
 STATE = "XDG_STATE_HOME"
-_LARGEST_STATE = 4 << 20
-_HASHED = 16 << 20  # bytes; a larger file is known by its size and time
+_LARGEST_STATE = 4 * MIB
+_HASHED = 16 * MIB  # a larger file is known by its size and time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class FoundFile:
 
 
 def read_found(path: Path) -> FoundFile:
-    return FoundFile(path, *read_status(path, LARGEST, remedy=REMEDY))
+    return FoundFile(path, *read_options(path))
 
 
 def is_trusted(found: FoundFile) -> bool:
@@ -97,7 +97,7 @@ def digest(found: FoundFile) -> str:
 
 def _fingerprint(path: Path) -> bytes:
     try:
-        data, _ = read_status(path, _HASHED)
+        data, _ = read_regular(path, _HASHED, "the file")
         return hashlib.sha256(data).digest()
     except UsageError:  # too large, or not to be read at all
         with suppress(OSError):
@@ -140,7 +140,7 @@ def trusted_files() -> Mapping[str, str]:
     if not path.exists():
         return {}
     try:
-        data, status = read_status(path, _LARGEST_STATE)
+        data, status = read_regular(path, _LARGEST_STATE, "the file")
         recorded = json.loads(data)["trusted"]
     except (UsageError, ValueError, LookupError, TypeError, RecursionError):
         return {}

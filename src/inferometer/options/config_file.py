@@ -12,6 +12,7 @@ option, as if they stood on the command line.
 A file that the user did not name may only set options that reach nothing (`options/reach.py`) unless it is trusted.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import yaml
 
 from inferometer.base.errors import UsageError
-from inferometer.base.plain_file import read_plain
+from inferometer.base.reading import CONFIG, read_regular
 from inferometer.base.text import nearest
 from inferometer.options.asides import ASIDE
 from inferometer.options.command_line import Command
@@ -28,8 +29,7 @@ from inferometer.options.option import Option, appended, counted, named
 from inferometer.options.reach import Reach, reasons
 
 _ON, _OFF = ("true", "yes", "on"), ("false", "no", "off")
-LARGEST = 1 << 20  # bytes
-REMEDY = "give a file with --config FILE, or --config none"
+_REMEDY = "give a file with --config FILE, or --config none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ class Setting:
 
 Settings = Mapping[str, Setting]
 """By field."""
+
+
+def read_options(path: Path) -> tuple[bytes, os.stat_result]:
+    """Content and status of a file of options; it can be found and not named, so pipes are refused."""
+    return read_regular(path, CONFIG, "the options file", remedy=_REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class ConfigFile:
         return [] if root is None else self._members(root, "the file")
 
     def _root(self) -> yaml.Node | None:
-        text = read_plain(self.path, LARGEST, remedy=REMEDY) if self.text is None else self.text
+        text = read_options(self.path)[0] if self.text is None else self.text
         try:
             root: yaml.Node | None = yaml.compose(text.decode(), yaml.SafeLoader)
         except RecursionError as error:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.plain_file import read_plain
-from inferometer.base.reading import MIB
+from inferometer.base.reading import MIB, read_regular
 from inferometer.base.text import decode_json
 from inferometer.store.private import write_private
 from inferometer.store.run import Run, from_plain, to_plain
@@ -40,7 +39,7 @@ class RunFolder:
     def maybe_run(self) -> Run | None:
         """None where it is not written yet, gone, or damaged."""
         try:
-            return from_plain(decode_json(read_plain(self.run_path, LARGEST)))
+            return from_plain(decode_json(read_regular(self.run_path, LARGEST, "the run")[0]))
         except (UsageError, ValueError):
             return None
 

@@ -23,8 +23,7 @@ from inferometer import __version__
 from inferometer.base.answer_file import Answer
 from inferometer.base.confined import confined_to
 from inferometer.base.errors import InferometerError, LocalError, UnlikeError, UsageError
-from inferometer.base.plain_file import read_plain
-from inferometer.base.reading import ANSWER
+from inferometer.base.reading import ANSWER, read_regular
 from inferometer.base.text import is_digits
 from inferometer.compare.gates import Terms
 from inferometer.compare.saved import compare_saved
@@ -278,7 +277,8 @@ def _download(request: Request) -> Response:
     run, answer = _answer(request)
     form_name = request.path_params["form"]
     if form_name == "json":
-        kind, content = "application/json", read_plain(_site(request).store.answer_path(run), ANSWER)
+        kind = "application/json"
+        content, _ = read_regular(_site(request).store.answer_path(run), ANSWER, "the saved answer")
     elif form_name in _DOWNLOADS:
         kind, write = _DOWNLOADS[form_name]
         with consistent(run.id):

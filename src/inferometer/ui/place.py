@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.base.errors import UsageError
-from inferometer.base.plain_file import read_plain
-from inferometer.base.reading import KEY
+from inferometer.base.reading import KEY, read_regular
 from inferometer.base.text import decode_json
 from inferometer.store.private import open_file
 from inferometer.store.process import is_alive, started
@@ -47,7 +46,7 @@ def write(store: Path, place: UiPlace) -> None:
 def maybe_read(store: Path) -> UiPlace | None:
     """The one that listens now; None where none does."""
     try:
-        found = _place(decode_json(read_plain(store / FILE, KEY)))
+        found = _place(decode_json(read_regular(store / FILE, KEY, "the file")[0]))
     except (UsageError, ValueError, TypeError, LookupError, OverflowError):
         return None
     return found if is_alive(found.pid, found.process_started) else None

@@ -10,7 +10,7 @@ import pytest
 
 from inferometer.base import reading
 from inferometer.base.errors import UsageError
-from inferometer.base.reading import check_file, opened, read_file, read_text
+from inferometer.base.reading import check_file, opened, read_file, read_regular, read_text
 
 LIMIT = 1000
 
@@ -44,7 +44,7 @@ def test_a_file_above_the_limit_is_refused_before_it_is_read(tmp_path: Path, siz
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(size)  # a hole: it takes no room
-    for read in (read_file, read_text, check_file):
+    for read in (read_file, read_text, read_regular, check_file):
         with pytest.raises(UsageError, match=r"'.*file' cannot be read: it has more than 1,000 bytes"):
             read(path, LIMIT, "the file")
 
@@ -68,7 +68,7 @@ def test_what_is_not_a_file_is_named(tmp_path: Path):
             ("a\0b", "null"),
             ("x" * 5000, "File name too long"),
         ):
-            for read in (read_file, check_file):
+            for read in (read_file, read_regular, check_file):
                 with pytest.raises(UsageError, match=f"the thing .* cannot be read: .*{reason}"):
                     read(path, LIMIT, "the thing")
 
@@ -96,6 +96,18 @@ def test_a_pipe_that_nobody_writes_into_is_announced_and_given_up(pipe: Path, mo
 def test_a_library_that_opens_files_by_name_is_not_given_a_pipe(pipe: Path):
     with pytest.raises(UsageError, match="it is not a regular file; save what it sends"):
         check_file(pipe, LIMIT, "the journal")
+
+
+def test_a_regular_file_is_read_with_its_status(tmp_path: Path, pipe: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    data, status = read_regular(path, LIMIT, "the file")
+    assert (data, status.st_ino) == (b"text", path.stat().st_ino)
+    with pytest.raises(UsageError, match="it is not a regular file; name another"):
+        read_regular(pipe, LIMIT, "the file", remedy="name another")
+    path.write_bytes(b"x" * (LIMIT + 1))
+    with pytest.raises(UsageError, match="more than 1,000 bytes, which is the most; name another"):
+        read_regular(path, LIMIT, "the file", remedy="name another")
 
 
 def test_the_limit_holds_for_a_file_that_is_read_piece_by_piece(tmp_path: Path):

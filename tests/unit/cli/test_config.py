@@ -63,7 +63,7 @@ def test_another_file_or_none_is_read_instead(folder: Path, capsys: pytest.Captu
     assert given("measure", "--config", "other.yaml") == {"url": "b:2"}
     assert given("measure", "--config", "none") == {}
     assert capsys.readouterr().err == ""
-    with pytest.raises(UsageError, match=r"missing\.yaml cannot be read"):
+    with pytest.raises(UsageError, match=r"the options file 'missing\.yaml' cannot be read"):
         given("measure", "--config", "missing.yaml")
 
 

@@ -286,10 +286,10 @@ def _dangling(path: Path) -> None:
 
 
 STRANGE = (
-    (_fifo, "is a named pipe, not a file"),
-    (_zero, "is a device, not a file"),
+    (_fifo, "cannot be read: it is not a regular file"),
+    (_zero, "cannot be read: it is a device"),
     (_folder, "cannot be read: Is a directory"),
-    (_large, "has more than 1048576 bytes"),
+    (_large, "cannot be read: it has more than 1 MiB"),
     (_dangling, "cannot be read: No such file or directory"),
 )
 
