@@ -4,8 +4,8 @@ import argparse
 import sys
 import time
 
-from families import FAMILIES
-from harness import data_of, run
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.harness import data_of, run
 
 
 def main() -> int:

@@ -1,11 +1,6 @@
 """All families."""
 
-import fuzz_control
-import fuzz_data
-import fuzz_replies
-import fuzz_saved
-import fuzz_tuner
-import fuzz_wire
+from tests.fuzz import fuzz_control, fuzz_data, fuzz_replies, fuzz_saved, fuzz_tuner, fuzz_wire
 
 FAMILIES = (
     *fuzz_wire.FAMILIES,

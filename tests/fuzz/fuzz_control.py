@@ -5,12 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fuzz_data import file
-from fuzz_replies import make_documents
 from google.protobuf import descriptor_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
-from harness import Choices, Family, corpus, damaged, damaged_seeds, each
 
 from inferometer.base.errors import MissingError
 from inferometer.base.text import decode_json
@@ -26,6 +23,9 @@ from inferometer.services.grpc_control import document
 from inferometer.services.http_control import reason_of
 from inferometer.services.kserve import load_messages
 from inferometer.services.tfserving import message, model_of
+from tests.fuzz.fuzz_data import file
+from tests.fuzz.fuzz_replies import make_documents
+from tests.fuzz.harness import Choices, Family, corpus, damaged, damaged_seeds, each
 
 TENSOR = {"name": "A", "datatype": "INT32", "shape": [-1, 4]}
 METADATA = {"name": "m", "versions": ["1"], "platform": "", "inputs": [TENSOR], "outputs": [TENSOR]}

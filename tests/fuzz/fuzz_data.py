@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-from fuzz_replies import JSON_WORDS, make_documents
-from harness import Choices, Family, damaged, damaged_seeds, each
 from pyarrow import parquet
 
 from inferometer.dataset.build import build
@@ -32,6 +30,8 @@ from inferometer.services.endpoint import parse_endpoint
 from inferometer.services.openai import PAYLOAD
 from inferometer.services.tls import tls_context
 from inferometer.stats.inspection import inspection
+from tests.fuzz.fuzz_replies import JSON_WORDS, make_documents
+from tests.fuzz.harness import Choices, Family, damaged, damaged_seeds, each
 
 FOLDER = tempfile.TemporaryDirectory(prefix="inferometer-fuzz-", dir="/dev/shm")
 

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-from harness import Choices, Family, corpus, damaged
-
 from inferometer.services.kserve import grpc_outputs, grpc_tensors, http_tensors, load_messages
 from inferometer.services.openai_reply import OpenAiReader
 from inferometer.services.tfserving import Columns, message, predicted
+from tests.fuzz.harness import Choices, Family, corpus, damaged
 from tests.support.strange import strange, text_of
 
 JSON_WORDS = (

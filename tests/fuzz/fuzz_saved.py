@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from fuzz_replies import JSON_WORDS
-from harness import Choices, Family, corpus, damaged
 from rich.console import Console
 
 from inferometer.base.answer_file import from_json, to_json
@@ -22,6 +20,8 @@ from inferometer.report.saved import consistent, document, to_html, to_junit, to
 from inferometer.report.terminal import show
 from inferometer.stats import result as results
 from inferometer.tune.study import Study
+from tests.fuzz.fuzz_replies import JSON_WORDS
+from tests.fuzz.harness import Choices, Family, corpus, damaged
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result, sample_study
 from tests.support.strange import ODD, paths, replaced, text_of
 

@@ -3,15 +3,9 @@
 import contextlib
 import io
 import json
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from fuzz_data import FOLDER, file
-from fuzz_replies import JSON_WORDS
-from fuzz_saved import shortened
-from harness import Choices, Family, corpus, damaged, damaged_seeds
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import checkpoint
@@ -27,11 +21,12 @@ from inferometer.tune.settings import SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study
 from inferometer.tune.variant import VariantNames
+from tests.fuzz.fuzz_data import FOLDER, file
+from tests.fuzz.fuzz_replies import JSON_WORDS
+from tests.fuzz.fuzz_saved import shortened
+from tests.fuzz.harness import Choices, Family, corpus, damaged, damaged_seeds
 from tests.support.strange import strange, text_of
-
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "tune"))
-
-from scripted import W, drive, server
+from tests.unit.tune.scripted import W, drive, server
 
 
 @cache

@@ -2,10 +2,6 @@
 
 import zlib
 
-import test_http1_fuzz as http1
-import test_http2_fuzz as http2
-from harness import Choices, Family, damaged, damaged_seeds
-
 from inferometer.observe.metrics import sample
 from inferometer.services.kserve import infer_response, read_stream_reply
 from inferometer.services.torchserve import counters
@@ -14,6 +10,9 @@ from inferometer.wire.grpc import GrpcConnection, encode_headers, render_call
 from inferometer.wire.headers import BlockReader, encode_block
 from inferometer.wire.protobuf import fields
 from inferometer.wire.sse import SseDecoder
+from tests.fuzz import test_http1_fuzz as http1
+from tests.fuzz import test_http2_fuzz as http2
+from tests.fuzz.harness import Choices, Family, damaged, damaged_seeds
 
 
 def cuts(data: bytes) -> bytes:

@@ -3,12 +3,12 @@
 import os
 
 import pytest
-from families import FAMILIES
-from harness import CORPUS, DRAWN, Choices, Family, bounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferometer.base.errors import InferometerError
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.harness import CORPUS, DRAWN, Choices, Family, bounded
 
 EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "8"))
 

@@ -13,15 +13,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from families import FAMILIES
-from fuzz_control import CONFIG, GOOD, METADATA, METHODS, SAID, SIGNATURE, SIGNATURE_TENSOR, message
-from fuzz_data import as_parquet, saved, sound, zipped
-from fuzz_saved import sample
-from fuzz_tuner import SEED, classic_checkpoint, study
 from google.protobuf import descriptor_pb2
 from google.protobuf.json_format import ParseDict
 
 from inferometer.base.answer_file import to_json
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.fuzz_control import (
+    CONFIG,
+    GOOD,
+    METADATA,
+    METHODS,
+    SAID,
+    SIGNATURE,
+    SIGNATURE_TENSOR,
+    message,
+)
+from tests.fuzz.fuzz_data import as_parquet, saved, sound, zipped
+from tests.fuzz.fuzz_saved import sample
+from tests.fuzz.fuzz_tuner import SEED, classic_checkpoint, study
 
 GROWTH = 8
 WORST = 4 * GROWTH  # a quadratic reader takes GROWTH**2, an exponential one does not end

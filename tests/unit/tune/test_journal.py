@@ -5,15 +5,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from scripted import W, answer, server
 
 from inferometer.base.errors import LocalError, UsageError
 from inferometer.tune import journal as journals
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import ClientLoad, Status
 from inferometer.tune.variant import VariantNames
+from tests.unit.tune.scripted import W, answer, server
 
 
 def proposal(concurrency: int = 4) -> Proposal:
@@ -72,10 +73,10 @@ def test_a_journal_survives_kill_9(tmp_path):
     path = tmp_path / "journal.sqlite"
     script = f"""
 import os, signal, sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
-from scripted import answer, server
-from test_journal import proposal
+from tests.unit.tune.scripted import answer, server
+from tests.unit.tune.test_journal import proposal
 from inferometer.tune import journal as journals
 with journals.opened(Path({str(path)!r})) as journal:
     asked = proposal()

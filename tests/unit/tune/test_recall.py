@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from test_run import BOUNDS, FakeDeployment, FakeMeter, FakeServer, Trials, W
 
 from inferometer.report.documents.study import search_section
 from inferometer.tune import journal as journals
@@ -20,6 +19,7 @@ from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials, driven
 from tests.support.simulated_search import scope_of
+from tests.unit.tune.test_run import BOUNDS, FakeDeployment, FakeMeter, FakeServer, Trials, W
 
 
 def problem_of(bounds: SearchBounds = BOUNDS, **settings) -> SearchProblem:

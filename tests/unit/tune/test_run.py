@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from scripted import W, answer, server
 
 from inferometer.base.errors import PeerError
 from inferometer.stats.watcher import Watcher
@@ -21,6 +20,7 @@ from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import VariantNames
+from tests.unit.tune.scripted import W, answer, server
 
 BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 

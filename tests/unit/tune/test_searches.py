@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from scripted import N, W, drive, server
 
 from inferometer.base.errors import UsageError
 from inferometer.tune.prepare import choose
@@ -17,6 +16,7 @@ from inferometer.tune.search.search import ModelProblem, SearchProblem, formula
 from inferometer.tune.settings import OptunaLimits, SearchSettings
 from inferometer.tune.space import SearchBounds, automatic, manual
 from inferometer.tune.variant import VariantNames
+from tests.unit.tune.scripted import N, W, drive, server
 
 BOUNDED = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 

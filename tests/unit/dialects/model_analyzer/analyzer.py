@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripted import answer, server
-
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import main as model_analyzer
 from inferometer.stats.measurement import Estimate
@@ -24,6 +22,7 @@ from inferometer.tune.settings import Addresses, LaunchSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import VariantNames
+from tests.unit.tune.scripted import answer, server
 
 TENSORS = """
 input { name: "IN" data_type: TYPE_FP32 dims: [64] }

@@ -1,7 +1,8 @@
 """A `model-analyzer` in a folder of its own, without a browser: drawings stay SVG, which is quick."""
 
 import pytest
-from analyzer import Analyzer, Stub
+
+from tests.unit.dialects.model_analyzer.analyzer import Analyzer, Stub
 
 
 @pytest.fixture

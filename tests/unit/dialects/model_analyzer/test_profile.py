@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from analyzer import BOUNDED
-from scripted import server
 
 from inferometer.tune import model_config
+from tests.unit.dialects.model_analyzer.analyzer import BOUNDED
+from tests.unit.tune.scripted import server
 
 HEADER = (
     "Model,Batch,Concurrency,Model Config Path,Instance Group,Max Batch Size,Satisfies Constraints,"

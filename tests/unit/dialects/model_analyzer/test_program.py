@@ -1,10 +1,10 @@
 """A load generator that is a program of its own: its command line, its table, its failures."""
 
 import pytest
-from analyzer import BOUNDED
 
 from inferometer.dialects.model_analyzer.load_generator import read_table, window_flags
 from inferometer.tune.meter import TrialError
+from tests.unit.dialects.model_analyzer.analyzer import BOUNDED
 
 
 def test_the_program_gets_the_classic_words(tool, stub):

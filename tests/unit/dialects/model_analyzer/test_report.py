@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from analyzer import BOUNDED
 
 from inferometer.dialects.model_analyzer import checkpoint
 from inferometer.tune import journal as journals
+from tests.unit.dialects.model_analyzer.analyzer import BOUNDED
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from scripted import W, drive, server
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.dialects.model_analyzer import picture, tables
@@ -30,6 +29,7 @@ from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures, Status
 from inferometer.tune.variant import VariantNames
 from tests.support.nasty import NASTY, with_texts
+from tests.unit.tune.scripted import W, drive, server
 
 BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 

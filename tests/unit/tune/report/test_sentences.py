@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted import W
 
 from inferometer.report.documents import study_facts as facts
 from inferometer.report.documents.study import across_document, study_document
@@ -19,6 +18,7 @@ from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 from inferometer.tune.variant import VariantNames
+from tests.unit.tune.scripted import W
 
 EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
 
