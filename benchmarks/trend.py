@@ -145,10 +145,9 @@ def main(histories: int, seed: int) -> None:
                 lengths = (8, 12, 20)
                 sds = (0.01, 0.015, 0.02) if worse else (0.015,)
                 for sd in sds:
-                    tasks = [
-                        (noise, sd, length, few if worse else histories // 2, seed) for length in lengths
-                    ]
-                    found = pool.starmap(gated, [(*task, worse) for task in tasks])
+                    count = few if worse else histories // 2
+                    gates = [(noise, sd, length, count, seed, worse) for length in lengths]
+                    found = pool.starmap(gated, gates)
                     for length, row in zip(lengths, found, strict=True):
                         shares = "".join(f"{part:9.2%}" for part in row)
                         print(f"{noise:10}sd {sd:.1%}  {length:3} runs{shares}", flush=True)

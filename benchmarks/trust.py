@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ COLUMNS = ("server", "figure", "truth", "ours", "95 % interval", "verdict", "per
 # --- on a simulated clock
 
 
-def simulated(server: FakeServer, point: LoadPoint, **more: bool) -> Level:
+def simulated(server: FakeServer, point: LoadPoint, **more: Any) -> Level:
     clock = FakeClock()
     instrument = Instrument(SimulatedLoad(server, clock), clock, lambda: None, Watcher())
     rule = Precision(0.0, MEASURED_S * NS_PER_S, is_enough=lambda: False)
@@ -190,7 +191,8 @@ def coverage(seeds: int, duration_s: float) -> Iterator[str]:
     """How often the interval of a search covers the limit, how wide it is, and how often the estimate is too high."""
     yield "| server | SLO | limit | covered | median high/low | estimate more than 10 % too high |\n"
     yield "|---|---|---|---|---|---|\n"
-    widths, covered, high = [], 0, 0
+    widths: list[float] = []
+    covered = high = 0
     for known in (*KNOWN, *QUEUES):
         found = [search(known, seed, duration_s).finding for seed in range(seeds)]
         count, over = sum(map(known.covers, found)), sum(row.value > 1.1 * known.limit for row in found)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class Bench:
     def fitted(self, model: str) -> float:
         """The loads of the fit are measured; requests per second at the heaviest of them."""
         for name, load in fitted(model):
-            results = self.kept(name, lambda load=load: measure_together([self.options(load)], Watcher()))
+            results = self.kept(name, partial(measure_together, [self.options(load)], Watcher()))
         found = results[-1].levels[-1].measurement
         if found is None or len(results[-1].levels) != len(FITTED):
             raise RuntimeError(f"'{model}' answered nothing at its heaviest load")

@@ -326,7 +326,7 @@ def test_mistakes_are_named(
     assert not greeter.calls
 
 
-BAD_FILES = (
+BAD_FILES: tuple[tuple[object, str], ...] = (
     ({"data": []}, "no list of calls under 'data'"),
     ({"data": [1]}, "neither a message nor a list of messages"),
     ({"data": [[]]}, "neither a message nor a list of messages"),

@@ -100,8 +100,9 @@ def test_an_interrupted_run_has_what_was_measured(start: Callable, tmp_path: Pat
 def test_the_python_surface_writes_it_too(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     with FakeTriton(usual=usual()) as fake:
-        words = {"url": fake.server.address, "request_count": 5}
-        api.measure("fake", duration_s=None, profile_export=str(path), **words)
+        api.measure(
+            "fake", url=fake.server.address, request_count=5, duration_s=None, profile_export=str(path)
+        )
     assert len(read(path)[0]["requests"]) == 5
 
 

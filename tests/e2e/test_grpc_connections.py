@@ -8,7 +8,9 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,7 +231,7 @@ def test_every_slot_has_one_stream(measure: Callable) -> None:
         ended = measure(fake, 200, 10, "--streaming")
         assert len({(call.connection, call.stream) for call in fake.inferences}) == 10
         for wire in (fake.server.wires[number] for number in connections(fake)):
-            assert fake.server.wait_for(lambda wire=wire: wire.is_closed)
+            assert fake.server.wait_for(partial(getattr, wire, "is_closed"))
             assert wire.resets == []  # streams are ended, not torn
     assert_all_good(ended, 200)
 
@@ -468,8 +470,10 @@ def test_an_unknown_model_is_told_in_the_servers_words(run: Callable) -> None:
 
 # --- streams of responses
 
-Responses = tuple[dict[str, object], ...]
-ONE, MORE, EMPTY = {}, {"is_final": False}, {"has_data": False}
+Responses = tuple[dict[str, Any], ...]
+ONE: dict[str, Any] = {}
+MORE: dict[str, Any] = {"is_final": False}
+EMPTY: dict[str, Any] = {"has_data": False}
 
 
 def speak(responses: Responses) -> Infer:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.stats.result import Result
 from inferometer.store.process import interrupt
-from inferometer.store.run import FINISHED, KILLED, RUNNING
+from inferometer.store.run import FINISHED, KILLED, RUNNING, Run
 from inferometer.store.store import Store
 from tests.support.commands import Ended, fork_server_address
 from tests.support.fork_client import ForkedProcess, fork_command
@@ -32,6 +33,12 @@ def measure(run: Callable[..., Ended], address: str, folder: Path, *words: str) 
     return run("inferometer", "measure", address, "fake", "--store", str(folder), *words)
 
 
+def measured(store: Store, run: Run) -> Result:
+    found = store.answer(run)
+    assert isinstance(found, Result)
+    return found
+
+
 def test_a_run_is_kept_without_its_secrets(run: Callable[..., Ended], fake: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "kept")
     words = ("-c", "1,2", "-d", "200ms", "--tag", "nightly", "-H", "Authorization: Bearer hidden")
@@ -41,7 +48,7 @@ def test_a_run_is_kept_without_its_secrets(run: Callable[..., Ended], fake: str,
     assert f"Kept as run {store.short(kept)}" in ended.stderr
     assert (kept.state, kept.model, kept.tags, kept.command) == (FINISHED, "fake", ("nightly",), "measure")
     assert [point.value for point in kept.points] == [1, 2]
-    assert len(store.answer(kept).levels) == 2
+    assert len(measured(store, kept).levels) == 2
     texts = [path.read_text("utf-8", "replace") for path in store.folder.rglob("*") if path.is_file()]
     assert not any("hidden" in text for text in texts)
     listed = run("inferometer", "runs", "tag=nightly", "--store", str(store.folder), "--json", "-")
@@ -103,7 +110,7 @@ def test_a_full_disk_costs_one_warning(
     assert "No space left on device" in ended.stderr
     assert len(json.loads((tmp_path / "it.json").read_text())["levels"]) == 2
     for kept in Store(full / "kept").runs():
-        assert kept.state != FINISHED or len(Store(full / "kept").answer(kept).levels) == 2
+        assert kept.state != FINISHED or len(measured(Store(full / "kept"), kept).levels) == 2
 
 
 def test_a_folder_that_cannot_be_made_costs_one_warning(
@@ -171,9 +178,9 @@ def test_kill_9_at_any_moment_leaves_a_store_in_order(fake: str, tmp_path: Path)
         for kept in Store(store.folder).runs():
             assert kept.state in (FINISHED, KILLED)
             if kept.state == FINISHED:
-                assert len(store.answer(kept).levels) == len(kept.points) == 4
+                assert len(measured(store, kept).levels) == len(kept.points) == 4
             elif store.answer_path(kept).exists():
-                assert len(store.answer(kept).levels) >= len(kept.points)
+                assert len(measured(store, kept).levels) >= len(kept.points)
     finished = sum(kept.state == FINISHED for kept in store.runs())
     assert finished >= codes.count(0)
     assert start(store.folder, *words).wait() == 0

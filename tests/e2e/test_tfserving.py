@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.support.tfserving import FakeTfServing, ServedModel
 KIND = ("--service-kind", "tfserving")
 COUNTED = ("--request-count", "12")
 
-EVERY = {
+EVERY: dict[str, tuple[str, list[Any], list[Any]]] = {
     "float": ("DT_FLOAT", [0.5, -2.0], [1.0, -4.0]),
     "double": ("DT_DOUBLE", [0.1, 1e300], [0.2, 2e300]),
     "half": ("DT_HALF", [0.5, 3.0], [1.0, 6.0]),

@@ -44,7 +44,7 @@ CONFIG = {
 TIMES = {"success": {"count": "5", "ns": 100}, "queue": {"count": 5, "ns": 10}}
 STATISTICS = {"model_stats": [{"name": "m", "version": "1", "inference_count": 5, "inference_stats": TIMES}]}
 SERVER = {"name": "triton", "version": "2", "extensions": ["statistics"]}
-GOOD = {"server": SERVER, "metadata": METADATA, "config": CONFIG, "statistics": STATISTICS}
+GOOD: dict[str, Any] = {"server": SERVER, "metadata": METADATA, "config": CONFIG, "statistics": STATISTICS}
 
 
 class Said:
@@ -76,7 +76,8 @@ class Said:
 
 def follow(said: Said) -> None:
     """As a run does, to what is written into a result."""
-    plain_sentence(said)
+    service: Any = said
+    plain_sentence(service)
     model = describe_model(said, "m", "", ())
     step_setup(model.config)
     difference(model, {}, snapshot(said.statistics()))
@@ -149,7 +150,7 @@ METHODS = (
     ("statistics", pb2.ModelStatisticsResponse, answers.STATISTICS),
 )
 BATCHED = {name: part for name, part in CONFIG.items() if name != "ensemble_scheduling"}
-SAID = {**GOOD, "config": {"config": BATCHED}}
+SAID: dict[str, Any] = {**GOOD, "config": {"config": BATCHED}}
 SEEDS = [
     bytes([place]) + ParseDict(SAID[name], kind()).SerializeToString()
     for place, (name, kind, _) in enumerate(METHODS)

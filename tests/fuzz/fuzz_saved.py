@@ -37,7 +37,7 @@ def shortened(value: Any) -> Any:
 
 @cache
 def sample(kind: str) -> Any:
-    samples = {
+    samples: dict[str, Callable[[], Any]] = {
         "result": sample_result,
         "diagnosis": sample_diagnosis,
         "comparison": sample_comparison,

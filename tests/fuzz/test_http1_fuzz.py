@@ -243,7 +243,8 @@ def test_request_is_read_by_h11(method: str, path: str, headers, body: bytes | N
     assert (request.method, request.target) == (method.encode(), path.encode())
     length = () if body is None else ((b"content-length", b"%d" % len(body)),)
     assert tuple(request.headers) == ((b"host", b"a:1"), *((n.lower(), v) for n, v in headers), *length)
-    events = []
-    while not events or not isinstance(events[-1], h11.EndOfMessage):
-        events.append(server.next_event())
-    assert b"".join(event.data for event in events[:-1]) == (body or b"")
+    pieces = []
+    while isinstance(event := server.next_event(), h11.Data):
+        pieces.append(event.data)
+    assert isinstance(event, h11.EndOfMessage)
+    assert b"".join(pieces) == (body or b"")

@@ -14,17 +14,31 @@ pytestmark = pytest.mark.live
 
 @pytest.mark.machine(reason="the first load has few requests, and each must be as quick as the model alone")
 def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
-    ways = {"by": "concurrency", "duration_s": 10.0, "data": DataOptions(files=(("INPUT0", "0.05"),))}
-    result = api.find("delay", url=triton.http_address, slo="p50<1s", **ways)
+    result = api.find(
+        "delay",
+        url=triton.http_address,
+        slo="p50<1s",
+        by="concurrency",
+        duration_s=10.0,
+        data=DataOptions(files=(("INPUT0", "0.05"),)),
+    )
     assert result.finding is not None
     assert result.finding.mode == "concurrency"
     assert result.finding.value >= 1
 
 
 def test_api_tune_gives_a_study(tmp_path: Path) -> None:
-    ways = {"search": "brute", "instances": (1, 1), "batches": (1, 2), "loads": (1, 2)}
-    quick = {"measurement_interval_ms": 150, "stability_percentage": 999_999.0}
-    study = api.tune("simple", slo="p99<1s", journal=str(tmp_path / "journal.sqlite"), **ways, **quick)
+    study = api.tune(
+        "simple",
+        slo="p99<1s",
+        journal=str(tmp_path / "journal.sqlite"),
+        search="brute",
+        instances=(1, 1),
+        batches=(1, 2),
+        loads=(1, 2),
+        measurement_interval_ms=150,
+        stability_percentage=999_999.0,
+    )
     assert {trial.parts[0].variant for trial in study.trials if trial.is_measured} == {
         "simple_config_default",
         "simple_config_0",

@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_vocoders_sound_as_alike_as_their_arithmetic_lets_them(server: EmbeddedT
 
 
 def test_outputs_over_grpc_are_those_over_http(server: EmbeddedTriton) -> None:
-    asked = {"duration_s": 0.1, "outputs": 4}
+    asked: dict[str, Any] = {"duration_s": 0.1, "outputs": 4}
     over_http = api.compare("vocoder_fp32", "vocoder_int8", url=server.http_address, **asked)
     over_grpc = api.compare("vocoder_fp32", "vocoder_int8", url=server.grpc_address, protocol="grpc", **asked)
     assert over_grpc.contrasts[0].outputs == over_http.contrasts[0].outputs

@@ -136,13 +136,13 @@ def _load(line):
 
 def repeated_lines():
     """By document, the lines with a command that another line runs too, perhaps with outputs besides."""
-    found = {}
+    found: dict[tuple[str, ...], list[tuple[int, int, str, str]]] = {}
     for document in DOCUMENTS:
         for number, line in enumerate("\n".join(blocks(document)).splitlines()):
             if _is_whole(line) and "localhost:" in line and document.name not in (*BUILDING, *REPEATING):
                 words, outputs = _load(line)
                 found.setdefault(words, []).append((-len(outputs), number, document.name, line))
-    repeated = {}
+    repeated: dict[str, set[str]] = {}
     for lines in found.values():
         kept, *others = sorted(lines)
         for outputs, _, name, line in others:

@@ -90,7 +90,12 @@ def test_the_inference_port_has_no_metrics(triton: EmbeddedTriton, classic: Call
 
 # --- trace settings
 
-TRACE = {"trace_level": "TIMESTAMPS", "trace_rate": "10", "trace_count": 5000, "log_frequency": 3}
+TRACE: dict[str, Any] = {
+    "trace_level": "TIMESTAMPS",
+    "trace_rate": "10",
+    "trace_count": 5000,
+    "log_frequency": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +130,7 @@ class Spy(Watcher):
             raise self._error
 
 
-def address(server: EmbeddedTriton, protocol: str) -> dict[str, str]:
+def address(server: EmbeddedTriton, protocol: str) -> dict[str, Any]:
     return {"url": server.http_address if protocol == "http" else server.grpc_address, "protocol": protocol}
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def trace(folder: Path) -> str:
     return str(path)
 
 
-LOADS = {
+LOADS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "concurrency": lambda folder: {"concurrency": 8, "request_count": 400},
     "rate": lambda folder: {"request_rate": 200.0, "request_count": 300},
     "schedule": lambda folder: {"replay": trace(folder)},

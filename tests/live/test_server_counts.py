@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.samples import sample
 pytestmark = pytest.mark.live
 
 ABOUT_COUNTS = (Note.OTHER_CLIENTS, Note.NOT_COUNTED)
-QUICK = {"duration_s": None, "measurement_interval_ms": 60, "stability_percentage": 999_999.0}
+QUICK: dict[str, Any] = {"duration_s": None, "measurement_interval_ms": 60, "stability_percentage": 999_999.0}
 
 
 def address(triton: EmbeddedTriton, protocol: str) -> str:

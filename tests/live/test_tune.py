@@ -31,6 +31,7 @@ from inferometer.tune.settings import (
     TuneSettings,
 )
 from inferometer.tune.space import SearchBounds
+from inferometer.tune.trial import Trial
 from tests.support.commands import Ended, call
 from tests.support.samples import sample
 
@@ -60,9 +61,9 @@ class TritonPythonModel:
 
 class Trials(Watcher):
     def __init__(self) -> None:
-        self.trials = []
-        self.warnings = []
-        self.details = []
+        self.trials: list[Trial] = []
+        self.warnings: list[str] = []
+        self.details: list[str] = []
 
     def said(self, text, *, is_detail=False, is_warning=False) -> None:
         self.warnings += [text] if is_warning else []

@@ -250,8 +250,8 @@ def torchserve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchServe]
         "enable_model_api=true\ndisable_system_metrics=true\nmetrics_mode=prometheus\n"
     )
     log = folder / "log"
-    command = [programs / "torchserve", "--foreground", "--ts-config", settings, "--disable-token-auth"]
-    with started(command, log, cwd=folder, env=clean) as process:
+    options = ("--foreground", "--ts-config", settings, "--disable-token-auth")
+    with started([programs / "torchserve", *options], log, cwd=folder, env=clean) as process:
         wait_until(
             lambda: answers(inference) and b"WORKER_STARTED -> WORKER_MODEL_LOADED" in log.read_bytes(),
             process,

@@ -59,7 +59,7 @@ def phase(level_settings):
         point = LoadPoint(
             f"{PHASE}peak",
             1,
-            Joint(tuple(row.plan for row in points)),
+            Joint(tuple(Open(Constant(row.value)) for row in points)),
             sum(row.value for row in points),
             name="peak",
             classes=tuple(points),

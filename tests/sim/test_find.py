@@ -169,7 +169,7 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
 def ran(load, beyond, requests=400.0, sections=16):
     """A run of even sections with so many requests beyond the limit."""
     each = np.full(sections, requests / sections)
-    counts = Counts(each, np.full(sections, beyond / sections), each * NS_PER_MS)
+    counts = Counts(each, np.full(sections, beyond / sections), each * float(NS_PER_MS))
     nothing = Counts(each, np.zeros(sections), np.zeros(sections))
     return LoadRun(load, 4.0, (counts, nothing), np.full(sections, 1e6))
 

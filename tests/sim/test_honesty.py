@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from inferometer.base.errors import PeerError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Open
+from inferometer.load.plan import Closed, Constant, Open, Plan
 from inferometer.load.workers import Collected, Cost
 from inferometer.measure.instrument import Instrument, LoadPoint
 from inferometer.measure.level import measure_level
@@ -283,8 +284,8 @@ class Flood:
 
 
 COST = Cost(cpu_ns=(0,), sent=0, reconnects=0, connects=0, connect_ns=0)
-PLANS = {"closed": Closed(8), "open": Open(Constant(40_000))}
-SHAPES = {
+PLANS: dict[str, Plan] = {"closed": Closed(8), "open": Open(Constant(40_000))}
+SHAPES: dict[str, dict[str, Any]] = {
     "one window": {"is_whole": True},
     # Judged after half of its time, in which all windows are joined.
     "many windows": {"rule": Precision(1e-9, 41 * NS_PER_S), "window_ns": 500 * NS_PER_MS},

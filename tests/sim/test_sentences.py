@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,15 +97,16 @@ class Run:
 def runs(draw: st.DrawFn) -> Run:
     count = draw(st.sampled_from((None, None, 1, 2, 30)))
     load = draw(st.sampled_from(("closed", "closed", "rate", "capped", "schedule", "serial")))
-    rule = draw(
-        st.sampled_from(
-            (Stability(10.0, 4, 0, True), Stability(1.0, 4, 0, False), Precision(0.02, 2 * NS_PER_S))
-        )
+    rules: tuple[Stability | Precision, ...] = (
+        Stability(10.0, 4, 0, True),
+        Stability(1.0, 4, 0, False),
+        Precision(0.02, 2 * NS_PER_S),
     )
+    rule = draw(st.sampled_from(rules))
     limit_ms = draw(st.sampled_from((0, 0, 30)))
     if isinstance(rule, Stability):
         rule = dataclasses.replace(rule, latency_limit_ms=limit_ms)
-    how = {"window_ns": 400 * NS_PER_MS}
+    how: dict[str, Any] = {"window_ns": 400 * NS_PER_MS}
     if load == "schedule":
         number = count or 20
         gaps = draw(st.sampled_from((10, 90, 500)))

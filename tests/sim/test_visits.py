@@ -1,6 +1,7 @@
 """Visits on a simulated clock: what they send when, and what their figures are, to the nanosecond."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,8 @@ def two_steps(number):
 
 def plan(make=two_steps, *steps):
     steps = steps or ("a", "b")
-    return VisitPlan(make, steps, tuple(Caller() for _ in steps), "the visit")
+    callers: Any = tuple(Caller() for _ in steps)
+    return VisitPlan(make, steps, callers, "the visit")
 
 
 def simulated(make=two_steps, script=lambda number, sent_ns: Reply(5 * MS), *steps, **more):
@@ -253,7 +255,7 @@ def phase(level_settings):
         point = LoadPoint(
             f"{PHASE}peak",
             1,
-            Joint(tuple(row.plan for row in points)),
+            Joint(tuple(Open(Constant(row.value)) for row in points)),
             40,
             name="peak",
             classes=tuple(points),

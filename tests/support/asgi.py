@@ -67,5 +67,8 @@ def asked(
         else:
             found.body += message.get("body", b"")
 
-    asyncio.run(app(scope, receive, send))
+    async def answer() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(answer())
     return found

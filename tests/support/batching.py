@@ -129,7 +129,7 @@ class _BatchingNetwork:
         return self._live[slot][0]
 
     def times(self, slot: int) -> Sequence[int]:
-        return self._live[slot][1].token_times  # type: ignore[return-value]
+        return _times_ns(self._live[slot][1])
 
     def cancel(self, slot: int, status: int, text: str) -> None:
         sent_ns, asked = self._live.pop(slot)
@@ -140,7 +140,7 @@ class _BatchingNetwork:
         self._coming = [row for row in self._coming if row[2] is not asked]
         heapify(self._coming)
         self._explain(status, text)
-        times = asked.token_times
+        times = _times_ns(asked)
         first_ns = times[0] if times else 0
         self._finish(slot, status, sent_ns, sent_ns, first_ns, self._clock(), 0, len(times), times)
 
@@ -172,11 +172,16 @@ class _BatchingNetwork:
         for asked in self._engine.finish_step(now_ns):
             slot = self._slots.pop(id(asked))
             sent_ns, _ = self._live.pop(slot)
-            times = asked.token_times
+            times = _times_ns(asked)
             self._finish(
                 slot, outcome.OK, sent_ns, sent_ns, times[0], now_ns, 100, len(times), times, asked.answer,
                 asked.prompt,
             )  # fmt: skip
+
+
+def _times_ns(asked: AskedSequence) -> list[int]:
+    """When each token came; the engine here is driven in nanoseconds."""
+    return [int(time) for time in asked.token_times]
 
 
 # --- the truth

@@ -8,6 +8,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -128,7 +129,7 @@ class _Fifo:
             self._last = owner
             self._free -= 1
             self.busy_s += seconds
-            self._run.after(seconds, lambda then=then: self._end(then))
+            self._run.after(seconds, partial(self._end, then))
 
     def _end(self, then: Callable[[], None]) -> None:
         self._free += 1

@@ -131,7 +131,7 @@ def driven(
         except StopIteration as stop:
             return events, stop.value
         told = measure(event) if isinstance(event, Proposal) else None
-        if not isinstance(event, Proposal):
+        if isinstance(event, SearchMessage | SkippedProposal):
             events.append(event)
 
 

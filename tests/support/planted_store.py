@@ -36,7 +36,7 @@ def planted_history(
         name = f"{(day + 1) * 2654435761 % 2**32:08x}"
         values = {figure: row[number] for figure, row in figures.items()}
         own = {figure: Estimate(value, 0.997 * value, 1.003 * value) for figure, value in values.items()}
-        usual = {
+        usual: dict[str, Any] = {
             "command": "measure",
             "words": ("measure", "localhost:8000", "simple", "--concurrency", "4"),
             "state": FINISHED,

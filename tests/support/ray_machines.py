@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -123,7 +124,7 @@ def main(count: int) -> None:
 
     network = f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(250)}"
     cluster = Cluster(shutdown_at_exit=False)
-    nodes = {}
+    nodes: dict[str, Any] = {}
 
     def add() -> None:
         address = f"{network}.{2 + len(nodes)}"

@@ -7,6 +7,7 @@ the instances of its replica, and counts.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
@@ -71,6 +72,10 @@ class _Slower(FakeServer):
         return end_ns + self.outside_ns, reply
 
 
+def _reply(server: PlantedServer, source: random.Random, number: int, sent_ns: int) -> Reply:
+    return Reply(round(server.service_ms(source) * NS_PER_MS))
+
+
 def measured(
     server: PlantedServer, loads: Sequence[float], *, by_rate: bool = False, seed: int = 0
 ) -> Result:
@@ -78,10 +83,7 @@ def measured(
     levels = []
     for load in loads:
         source, clock = random.Random(seed), FakeClock()
-        fake = _Slower(
-            lambda number, sent_ns, source=source: Reply(round(server.service_ms(source) * NS_PER_MS)),
-            server.instances,
-        )
+        fake = _Slower(partial(_reply, server, source), server.instances)
         fake.outside_ns = round(server.outside_ms * NS_PER_MS)
         instrument = Instrument(SimulatedLoad(fake, clock), clock, lambda: None, Watcher())
         settings = LevelSettings(

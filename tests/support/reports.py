@@ -265,12 +265,8 @@ def sample_text(name: str = "llama") -> Result:
             per_user=UserRates(Estimate(user, user - 5, user + 5), ((1.0, user / 2), (50.0, user))),
         )
         lanes = tuple(
-            Lane(
-                *(ms * NS_PER_MS for ms in (at, at, at + 30, at + 30 + 12 * 96)),
-                prompt_tokens=512,
-                output_tokens=96,
-            )
-            for at in range(0, 480, 40)
+            Lane(at, at, at + 30 * NS_PER_MS, at + (30 + 12 * 96) * NS_PER_MS, 512, 96)
+            for at in range(0, 480 * NS_PER_MS, 40 * NS_PER_MS)
         )
         kept = 1.0 - 0.05 * level.value
         promise = Goodput("ttft<100ms", 90, found.infer_per_s.value * kept, kept)

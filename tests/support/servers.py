@@ -179,7 +179,11 @@ def held(until: threading.Event, act: Act) -> Act:
 
 def late(delay_s: float, act: Act) -> Act:
     """The act after so long."""
-    return both(lambda wire: wire.ended.wait(delay_s), act)
+
+    def wait(wire: Wire) -> None:
+        wire.ended.wait(delay_s)
+
+    return both(wait, act)
 
 
 def serviced(

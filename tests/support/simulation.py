@@ -353,6 +353,9 @@ class SimulatedWorkers:
             load.apply(copy.deepcopy(plan.share(index, self.count)))
         return start_ns
 
+    def totals(self) -> Totals:
+        return sum((load.totals() for load in self._loads), Totals())
+
     def wait(self, until_ns: int) -> None:
         for load in self._loads:
             load.wait(until_ns)

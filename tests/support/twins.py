@@ -7,6 +7,7 @@ from inferometer.twin.errors import error_models
 from inferometer.twin.twin import (
     Anchor,
     Band,
+    Basis,
     LoadForecast,
     LoadPart,
     StepSetting,
@@ -67,7 +68,7 @@ def _forecast(load: TwinLoad, distance: float, *, is_measured: bool = False) -> 
     figures = _figures(part.value)
     wide = 1.05 + 0.2 * distance
     bands = {name: Band(value, value / wide, value * wide) for name, value in figures.items()}
-    basis = "interpolated" if distance < 0.4 and len(load.parts) == 1 else "extrapolated"
+    basis: Basis = "interpolated" if distance < 0.4 and len(load.parts) == 1 else "extrapolated"
     measured = {name: value * 1.04 for name, value in figures.items()} if is_measured else None
     return LoadForecast(load, part.model, basis, distance, bands, part.value, measured=measured)
 

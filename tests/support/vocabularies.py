@@ -110,5 +110,5 @@ def saved(build: Callable[[], Tokenizer], folder: Path) -> Path:
     return path
 
 
-def _train(made: Tokenizer, trainer: object) -> None:
+def _train(made: Tokenizer, trainer: trainers.Trainer) -> None:
     made.train_from_iterator(SENTENCES, trainer)

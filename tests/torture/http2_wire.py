@@ -305,7 +305,7 @@ class Http2Wire(asyncio.Protocol):
     def _open(self, stream: int, raw: bytes) -> None:
         path = self._paths.get(raw)
         if path is None:
-            path = self._paths[raw] = str(dict(self._decoder.decode(raw)).get(":path", ""))
+            path = self._paths[raw] = _path(self._decoder, raw)
         self._streams[stream] = _Stream(path)
         if self._block_flags & END_STREAM:
             self._take(stream, is_last=True)
@@ -393,3 +393,8 @@ class Http2Wire(asyncio.Protocol):
                 entry.ends(*kinds)
                 entry.may_repeat = fault.may_repeat
                 del self._waiting[entry]
+
+
+def _path(decoder: Decoder, raw: bytes) -> str:
+    """The path in a block of headers."""
+    return next((str(value) for name, value in decoder.decode(raw) if str(name) == ":path"), "")

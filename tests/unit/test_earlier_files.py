@@ -9,6 +9,8 @@ from rich.console import Console
 
 from inferometer.base.answer_file import read
 from inferometer.cli.main import main
+from inferometer.compare.comparison import Comparison
+from inferometer.diagnose.diagnosis import Diagnosis
 from inferometer.dialects.model_analyzer import checkpoint, tables
 from inferometer.dialects.perf_analyzer import report as classic
 from inferometer.report.csv import composing_csvs, main_csv
@@ -76,6 +78,7 @@ def test_text():
 @pytest.mark.parametrize(("name", "is_live"), [("live_comparison", True), ("saved_comparison", False)])
 def test_comparisons(name, is_live):
     found = read_report(FOLDER / f"{name}.json")
+    assert isinstance(found, Comparison)
     assert found.is_live is is_live
     assert found.exit_code == 0
     assert found.baseline in printed(found)
@@ -92,6 +95,7 @@ def test_results_are_compared_with_each_other(capsys):
 
 def test_a_diagnosis():
     found = read_report(FOLDER / "diagnosis.json")
+    assert isinstance(found, Diagnosis)
     assert found.verdict.kind in ("compute", "queue", "batching")
     assert found.trials
     assert found.verdict.sentence in to_html(found)

@@ -1,6 +1,7 @@
 """One client in a process of its own, asked by hand."""
 
 import time
+from typing import Any
 
 from inferometer.base.units import NS_PER_MS, monotonic_ns
 from inferometer.cluster.blocks import unpack
@@ -21,7 +22,7 @@ def traffic(server: ScriptedServer, steps: int = 1) -> Traffic:
 
 def ask(network, client, message):
     pending = client.ask(message)
-    found = []
+    found: list[Any] = []
     while not found:
         found = network.wait([pending], 10.0)
     return found[0][1]

@@ -1,5 +1,7 @@
 """A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
 
+from typing import Any
+
 from inferometer.dialects.model_analyzer.build import text_options
 from inferometer.dialects.model_analyzer.flags import genai_flags
 from inferometer.measure.checks import changed
@@ -41,7 +43,8 @@ def measured(more):
             ((ModelVariant("tiny", "tiny_config_0", {}, {"name": "tiny"}), ClientLoad(concurrency=2)),)
         )
         try:
-            (figures,) = meter.measure(proposal, Elsewhere(), is_fresh=True).parts
+            elsewhere: Any = Elsewhere()
+            (figures,) = meter.measure(proposal, elsewhere, is_fresh=True).parts
         finally:
             meter.close()
     return fake.payloads, prompts, figures

@@ -87,7 +87,7 @@ def _formats(path: Path) -> list[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
             parts = node.format_spec.values if isinstance(node.format_spec, ast.JoinedStr) else []
-            found.append("".join(part.value for part in parts if isinstance(part, ast.Constant)))
+            found.append("".join(str(part.value) for part in parts if isinstance(part, ast.Constant)))
     return found
 
 

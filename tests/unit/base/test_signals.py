@@ -45,7 +45,7 @@ def sent(monkeypatch):
     return send
 
 
-TWICE = (
+TWICE: tuple[tuple[str, list[tuple[float, signal.Signals]], list[int]], ...] = (
     ("once", [(0, signal.SIGINT)], []),
     ("twice within half a second", [(0, signal.SIGINT), (0.4, signal.SIGINT)], []),
     ("again and again in that time", [(0.1 * n, signal.SIGTERM) for n in range(5)], []),

@@ -108,7 +108,8 @@ def test_a_later_success_makes_up_for_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_asked_for_is_not_written(tmp_path):
-    outputs, written = Outputs(), []
+    outputs = Outputs()
+    written: list[Path] = []
     outputs.file(None, written.append)
     outputs.file(str(tmp_path / "x.json"), written.append)
     outputs.settle()

@@ -55,7 +55,11 @@ def run(code: int = 0, **changed: float) -> Run:
         "Client: Avg latency": 10_000.0,
         "Server: Successful request count": 101.0,
     }
-    return Run(code, {**figures, **{f"Client: {name}": value for name, value in changed.items()}}, "")
+    return Run(
+        code,
+        {**figures, **{f"Client: {name.replace('_', ' ')}": value for name, value in changed.items()}},
+        "",
+    )
 
 
 def verdicts(ours: Run, theirs: Run) -> dict[str, str]:
@@ -71,7 +75,7 @@ def test_what_differs_is_said_and_noise_is_not() -> None:
 def test_requests_that_only_one_side_counted_are_at_most_those_under_way() -> None:
     name = "requests only client or server counted"
     assert verdicts(run(), run())[name] == "agrees"
-    assert verdicts(run(**{"Request count": 90.0}), run())[name] == "differs"
+    assert verdicts(run(Request_count=90.0), run())[name] == "differs"
 
 
 def test_there_are_ten_models_two_protocols_and_three_loads() -> None:

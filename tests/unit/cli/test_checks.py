@@ -111,6 +111,7 @@ COMBINATIONS = [
 )
 def test_resources_of_clients(word: str, found: dict[str, float]) -> None:
     options = parse_classic(["-m", "m", "--ray", "ray://head:10001", "--client-resources", word])
+    assert isinstance(options, Options)
     assert options.client_resources == found
 
 
@@ -189,7 +190,9 @@ def test_what_was_given_is_known_from_the_source():
     found = asked(request_count=0, streaming=False, duration_s=None, data=DataOptions(seed=3))
     assert found.given == {"model", "request_count", "data.seed"}
     assert changed(found, request_count=None, batch=2).given == {"model", "batch", "data.seed"}
-    assert parse_classic(["-m", "m", "-t", "2", "-i", "http", "--shape", "a:1"]).given == {
+    options = parse_classic(["-m", "m", "-t", "2", "-i", "http", "--shape", "a:1"])
+    assert isinstance(options, Options)
+    assert options.given == {
         "model",
         "concurrency",
         "protocol",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -126,7 +127,10 @@ def test_a_gate_without_the_power_to_fail_is_inconclusive(
     assert main(["gate", "-q", "--matters", "90%"]) == FINE
 
 
-OLD_STEP = {"step": -0.05, "at": 17}  # of 21 runs: three are slower before the one that is judged
+OLD_STEP: dict[str, Any] = {
+    "step": -0.05,
+    "at": 17,
+}  # of 21 runs: three are slower before the one that is judged
 
 
 def codes(figures: Callable[[int], list[float]], folder: Path) -> list[int]:

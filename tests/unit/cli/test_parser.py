@@ -109,7 +109,7 @@ def test_the_usage_of_the_script_mentions_every_option():
 
 
 def test_defaults_shown_are_the_defaults():
-    parts = {"": Options(model="m"), "data": DataOptions(), "tls": Tls()}
+    parts: dict[str, Any] = {"": Options(model="m"), "data": DataOptions(), "tls": Tls()}
     for option in ROWS:
         part, _, name = option.field.rpartition(".")
         known = {field.name for field in fields(parts[part])}

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -147,7 +147,7 @@ def places(
     write_certificate(tmp_path, "client")
     both.load_verify_locations("client.pem")
     both.verify_mode = both.verify_mode.CERT_REQUIRED
-    servers = {
+    servers: dict[str, AbstractContextManager[Any]] = {
         "HTTP": BusyTriton(model=MODEL, control=_control, extensions=EXTENSIONS, usual=reply(ANSWER)),
         "SEQUENCES": FakeTriton(model=SequenceModel(), control=_control),
         "SECURED": FakeTriton(model=MODEL, tls=tls, control=_control),

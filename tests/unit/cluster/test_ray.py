@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_probe_of_this_machine_finds_this_package() -> None:
     assert make_probe()() == (inferometer.__version__, fingerprint(), "")
 
 
-def job(**files: str) -> ClientJob:
+def job(**files: Any) -> ClientJob:
     endpoint = Endpoint("localhost", 8000, tls=Tls(**files) if files else None)
     return ClientJob(Traffic(requests=(b"",), wiring=Wiring(endpoint)))
 

@@ -1,5 +1,8 @@
 """Conditions of a regression: read, refused with the place, and judged."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from inferometer.base.errors import UsageError
@@ -66,13 +69,8 @@ def outcome(text, *, percent=None, outputs=(), metric="p99"):
     row = Difference(metric, 1.0, 1.0, percent or Estimate(0.0), NO_DIFFERENCE)
     contrast = Contrast("b", (LevelDifference("concurrency", 1, (row,)),), NO_DIFFERENCE, tuple(outputs))
 
-    class Result:
-        failed_share = 0.01
-
-    class Variant:
-        name, result = "b", Result
-
-    (found,) = judge(parse_gates(text), [contrast], [Variant])
+    variant: Any = SimpleNamespace(name="b", result=SimpleNamespace(failed_share=0.01))
+    (found,) = judge(parse_gates(text), [contrast], [variant])
     return found.outcome
 
 

@@ -668,6 +668,6 @@ def test_long_base64_with_escapes_and_line_breaks(read):
 
 
 def test_the_element_is_counted_from_the_front_of_a_long_list(error):
-    values = [1] * 1_000_000
+    values: list[float] = [1] * 1_000_000
     values[654_321] = 1.5
     assert "element 654321 must be an integer" in error(one("INT32"), {"data": [{"X": values}]})

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,10 @@ def test_the_place_of_a_short_prompt_is_all_of_it():
 
 
 def test_popularity_follows_the_rank():
+    without: dict[str, Any] = {}
     even, uneven = (
         Counter(text.before for text in made(prompt_tokens="uniform(5, 6)", prefix_tokens=9, prefix_pool=4, **zipf))
-        for zipf in ({}, {"prefix_zipf": 2.0})
+        for zipf in (without, {"prefix_zipf": 2.0})
     )  # fmt: skip
     assert [count / DRAWN for _, count in even.most_common()] == [pytest.approx(0.25, abs=0.03)] * 4
     weights = [1, 1 / 4, 1 / 9, 1 / 16]

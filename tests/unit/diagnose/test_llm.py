@@ -3,6 +3,7 @@
 import functools
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,7 @@ def test_requests_that_wait_inside_the_server_have_been_sent_by_the_client(name:
     ],
 )
 def test_who_waits_is_told_by_gauges_or_by_the_time_in_the_queue(
-    figures: dict[str, float], waits: bool
+    figures: dict[str, Any], waits: bool
 ) -> None:
     server = LlmServerFigures(VLLM, 10.0, **figures)
     assert waits_inside(ServingLevel(16, 10.0, 1.6e9, server=server)) is waits
@@ -181,9 +182,11 @@ def disturbed(levels: tuple[ServingLevel, ...]) -> list[ServingLevel]:
     """As seen on a busy machine: some first tokens of the lightest load come late, so that their mean doubles."""
     light, *others = levels
     assert light.first_ns is not None
-    quick = {"quick_first_ns": light.first_ns, "quick_between_ns": light.between_ns}
     late_ns = light.first_ns + 1.2e9 / light.requests_per_s
-    return [replace(light, first_ns=late_ns, **quick), *others]
+    disturbed = replace(
+        light, first_ns=late_ns, quick_first_ns=light.first_ns, quick_between_ns=light.between_ns
+    )
+    return [disturbed, *others]
 
 
 @pytest.mark.parametrize("name", ["a step as long as its batch", "a step that grows slowly", "long prompts"])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_nothing_changed_is_nothing_to_restore(server, opened):
 
 # --- suggested settings in a configuration
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "name": "step",
     "backend": "python",
     "max_batch_size": 8,

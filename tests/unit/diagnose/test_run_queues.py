@@ -1,6 +1,7 @@
 """Cores with a queue each: who shares a core with whom, and for how long."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,8 @@ from inferometer.diagnose.pipeline import Cores
 from inferometer.diagnose.run_queues import RunQueues
 
 
-def ended(queues: RunQueues[str]) -> tuple[str, float]:
-    """Who ends next, and after how long."""
+def ended(queues: RunQueues[str]) -> tuple[str, Any]:
+    """The job that ends next and the seconds until then, to be compared with pytest.approx."""
     seconds = queues.next_s()
     queues.pass_time(seconds)
     job, core = queues.pop()

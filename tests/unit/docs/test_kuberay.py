@@ -73,6 +73,7 @@ def test_the_job_is_a_command_that_fits_its_cluster() -> None:
     found = manifest("rayjob")
     program, name, *words = shlex.split(found["spec"]["entrypoint"])
     given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
+    assert isinstance(given, dict)
     (group,) = cluster(found)["workerGroupSpecs"]
     cores = int(group["rayStartParams"]["num-cpus"])
     (container,) = group["template"]["spec"]["containers"]
@@ -91,4 +92,6 @@ def test_the_command_in_the_head_pod_is_understood() -> None:
     text = (FOLDER / "raycluster.yaml").read_text()
     (line,) = [line for line in text.splitlines() if "kubectl exec" in line]
     _, name, *words = shlex.split(line.partition("-- ")[2])
-    assert read(words, import_module(f"inferometer.cli.{name}").COMMAND)["clients"] == 4
+    given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
+    assert isinstance(given, dict)
+    assert given["clients"] == 4

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_pins_have_markers_only_where_targets_differ():
 
 def test_a_report_of_pip_gives_normal_names_without_ourselves():
     rows = [("Jinja2", "3.1.6"), ("zope.event", "6.2"), ("inferometer", "0.3.0")]
-    report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in rows]}
+    report: Any = {"install": [{"metadata": {"name": name, "version": version}} for name, version in rows]}
     assert pins.versions(report) == {"jinja2": "3.1.6", "zope-event": "6.2"}
 
 

@@ -5,6 +5,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -167,7 +168,7 @@ def test_what_was_left_for_later_waits_until_all_that_came_has_its_time() -> Non
         reactor.do_later(lambda: seen.append("done"))
 
     for number, (ours, theirs) in enumerate(pairs):
-        reactor.add(ours.fileno(), READ, lambda mask, number=number: ready(number))
+        reactor.add(ours.fileno(), READ, partial(ready, number))
         theirs.send(b"x")
     while len(seen) < 2 * len(pairs):
         reactor.wait(None)

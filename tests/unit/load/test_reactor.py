@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_the_controller_is_heard_in_every_round(busy: EpollReactor) -> None:
 def test_what_is_left_for_later_is_done_though_more_comes_all_the_time(busy: EpollReactor) -> None:
     done: list[int] = []
     for number in range(1000):
-        busy.do_later(lambda number=number: done.append(number))
+        busy.do_later(partial(done.append, number))
     rounds = 0
     while len(done) < 1000:
         busy.wait(None)

@@ -35,7 +35,8 @@ def run(sequence_plan, plans, *, script=lambda number, sent: Reply(MS), each_ns=
 
 def by_sequence(marks):
     """The (step, mark) lists of each sequence; ids may come again once a sequence has ended."""
-    done, live = [], {}
+    done = []
+    live: dict[int, list[tuple[int, Mark]]] = {}
     for step, mark in marks:
         if mark.is_start:
             assert mark.sequence_id not in live, "started twice"
@@ -150,7 +151,7 @@ def test_workers_never_share_an_id(parts, requests, lanes):
 
 def test_sessions_are_played_once_each():
     sequences = Sequences(SequencePlan(streams=((0, 1), (2,), (3, 4)), is_given=True, is_once=True))
-    turns = {lane: [] for lane in (0, 1)}
+    turns: dict[int, list[tuple[int, bool, bool]]] = {lane: [] for lane in (0, 1)}
     while any(sequences.has_next(lane) for lane in turns):
         for lane, steps in turns.items():
             if sequences.has_next(lane):
@@ -211,7 +212,8 @@ def test_no_id_begins_again_before_its_last_request_has_ended(parts, data):
     """Three lanes share few ids; requests end in any order."""
     few = SequencePlan(streams=((0,),), is_given=False, length=2, first_id=5, last_id=4 + 4 * parts)
     sequences = Sequences(few, index=parts - 1, parts=parts)
-    outstanding, latest = {}, {}
+    outstanding: dict[int, Mark] = {}
+    latest: dict[int, Mark] = {}
     for _ in range(40):
         lane = data.draw(st.integers(0, 2))
         if lane in outstanding:

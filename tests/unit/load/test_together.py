@@ -34,7 +34,7 @@ def test_schedules_begin_at_the_same_moment_and_records_tell_their_class():
     load = together(quick, quick)
     start_ns = load.apply(Joint((Open(Constant(100)), Open(Constant(25)))))
     records = [part.records for part in collected(load, 1.1, start_ns)]
-    due = {number: [] for number in (0, 1)}
+    due: dict[int, list[int]] = {number: [] for number in (0, 1)}
     for part in records:
         for step, due_ns in zip(part.step.tolist(), part.due_ns.tolist(), strict=True):
             due[step // 2].append(due_ns)

@@ -1,6 +1,7 @@
 """What a worker tells its controller."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ def test_a_question_is_answered_when_all_that_had_come_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A window closes at the time of the question: an end before it that is written later would be in none."""
-    done = []
+    done: list[Any] = []
     worker = object.__new__(_Worker)
     worker._reactor = EpollReactor(monotonic_ns)
     monkeypatch.setattr(worker, "_controller", SimpleNamespace(recv=Sync, send=done.append), raising=False)

@@ -1,6 +1,7 @@
 """What is to say about a level besides its figures."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_other_versions_that_were_called_are_noted_however_deep():
 
 @pytest.mark.parametrize(("stolen", "is_said"), [(0.0, False), (0.04, False), (0.05, True), (1.2, True)])
 def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
-    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen), failures=())
+    found: Any = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, stolen_cores=stolen), failures=())
     assert [remark.note for remark in machine_remarks(found)] == ([Note.STOLEN] if is_said else [])
 
 
@@ -58,7 +59,7 @@ def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
 )
 def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
     client = ClientCost(1, 0.1, 30.0, 0, 0, files=files, file_limit=limit)
-    found = SimpleNamespace(client=client, failures=(FailureGroup("connect", 3, reason, 0.1, 0.2),))
+    found: Any = SimpleNamespace(client=client, failures=(FailureGroup("connect", 3, reason, 0.1, 0.2),))
     assert [remark.note for remark in machine_remarks(found)] == ([Note.FEW_FILES] if is_said else [])
 
 
@@ -67,5 +68,5 @@ def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
 )
 def test_ports_that_are_used_up_are_noted(reason, is_said):
     failure = FailureGroup("connect", 3, f"connection to 127.0.0.1:8000 failed: {reason}", 0.1, 0.2)
-    found = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, connects=28_232), failures=(failure,))
+    found: Any = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, connects=28_232), failures=(failure,))
     assert [remark.note for remark in machine_remarks(found)] == ([Note.FEW_PORTS] if is_said else [])

@@ -21,7 +21,7 @@ from inferometer.measure.saturation import (
 
 def swept(server):
     """All levels against a server: (load) -> (per second, latency in ms, share that fails)."""
-    tried = []
+    tried: list[Tried] = []
     while (load := next_load(tried)) is not None:
         assert load not in {row.load for row in tried}
         tried.append(Tried(load, *server(load)))
@@ -140,7 +140,8 @@ USUAL = 10.0  # seconds
 
 def timed_sweep(server, usual=USUAL):
     """(levels, seconds) of a sweep for which no time was given, against a server: (load) -> (per second, seconds)."""
-    tried, spent, second = [], 0.0, 10**9
+    tried: list[Tried] = []
+    spent, second = 0.0, 10**9
     while True:
         left = (sweep_ns(tried, round(usual * second)) - spent * second) if tried else math.inf
         load = next_load(tried, left)

@@ -30,7 +30,7 @@ nv_cpu_memory_used_bytes 4000000000
 """
 NO_GPU = "\n".join(line for line in TWO_GPUS.splitlines() if "gpu" not in line)
 
-LINES = (
+LINES: tuple[tuple[str, str, tuple[str, dict[str, str], float] | None], ...] = (
     ("a bare name", "up 1", ("up", {}, 1.0)),
     ("labels", 'a{b="c",d="e"} 2', ("a", {"b": "c", "d": "e"}, 2.0)),
     ("a comma after the last label", 'a{b="c",} 2', ("a", {"b": "c"}, 2.0)),

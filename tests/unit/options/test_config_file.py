@@ -34,7 +34,7 @@ def read(folder: Path, text: str | bytes, name: str = "measure") -> Mapping[str,
     return {field: one.value for field, one in settings.items() if one.value is not None}
 
 
-SET = (
+SET: tuple[tuple[str, dict[str, Any]], ...] = (
     ("url: localhost:8000", {"url": "localhost:8000"}),
     ("concurrency: 4", {"concurrency": Range(4)}),
     ("concurrency: 1:16", {"concurrency": Range(1, 16)}),  # to YAML the number 76

@@ -160,4 +160,6 @@ def test_the_classic_script_keeps_its_dialect(words):
 
 
 def test_the_classic_script_takes_the_name_of_an_option_for_a_value_as_getopt_does():
-    assert parse_classic(["-m", "--percentile"]).model == "--percentile"
+    options = parse_classic(["-m", "--percentile"])
+    assert isinstance(options, Options)
+    assert options.model == "--percentile"

@@ -105,7 +105,7 @@ def test_a_port_that_is_taken_is_a_sentence():
 
 def test_a_collector_gets_every_figure_by_the_official_messages():
     figures = told(PREPARED, LEVEL, SAMPLE)
-    said = []
+    said: list[str] = []
     with Collector() as collector:
         push = OtlpPush(figures, collector.url, said.append)
         figures.tell({**SAMPLE, "ended": 105})
@@ -132,7 +132,7 @@ def test_a_collector_gets_every_figure_by_the_official_messages():
 def test_a_collector_that_takes_nothing_is_named_once(status, capfd, monkeypatch):
     monkeypatch.setattr("inferometer.report.otlp.PERIOD_S", 0.01)
     monkeypatch.setattr("inferometer.report.otlp.TIMEOUT_S", 0.1)
-    said = []
+    said: list[str] = []
     with Collector(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
         push = OtlpPush(told(LEVEL, SAMPLE), url, said.append)

@@ -3,7 +3,8 @@
 import dataclasses
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def shown(page: str) -> str:
     return html.unescape(text).replace("\u00a0", " ")
 
 
-SAMPLES = {
+SAMPLES: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
     "comparison": (reports.sample_comparison, TIME),
     "gate": (reports.sample_regression, TIME),
     "interference": (reports.sample_interference, TIME),

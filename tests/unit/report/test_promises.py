@@ -61,7 +61,9 @@ def measured(levels: Sequence[Level]) -> Result:
 
 
 GONE, STOPPED = Note.SERVER_GONE, Note.INTERRUPTED
-KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
+KEPT: Keeping = "kept"
+BROKEN: Keeping = "broken"
+UNDECIDED: Keeping = "undecided"
 INSIDE = "the limit lies inside the interval"
 
 

@@ -6,6 +6,7 @@ from types import ModuleType
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.llm import conclude_llm
+from inferometer.report.document import Table
 from inferometer.report.documents.diagnosis import diagnosis_document
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.documents.serving import server_section
@@ -50,6 +51,7 @@ def test_what_is_known_has_a_column_and_what_is_not_is_named(build: ModuleType) 
     assert "The metrics of vLLM, with a KV cache of 24,000 tokens." in section.lead
     assert "Not said: Prompt tokens/s, Prefix hits, Drafts accepted." in section.lead
     (table,) = section.blocks
+    assert isinstance(table, Table)
     assert [column.name for column in table.columns][1:] == [
         *("Running", "Waiting", "KV cache", "Preemptions", "Generated/s")
     ]

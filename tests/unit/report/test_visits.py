@@ -8,8 +8,8 @@ from inferometer.base import answer_file
 from inferometer.report.csv import main_csv
 from inferometer.report.document import Messages, Table
 from inferometer.report.documents.classes import classes_section, scenario_answer
-from inferometer.report.saved import read
 from inferometer.stats.measurement import STEP, FailureGroup
+from inferometer.stats.result import Result
 from tests.support import reports
 
 
@@ -55,7 +55,7 @@ def test_thinking_failing_and_the_cost_are_told(result):
 
 def test_visits_are_saved_and_read(result, tmp_path):
     (tmp_path / "it.json").write_text(answer_file.to_json(result))
-    found = read(tmp_path / "it.json").levels[0].classes[1]
+    found = answer_file.read(tmp_path / "it.json", Result).levels[0].classes[1]
     assert [step.name for step in found.steps] == ["enter", "buy"]
     assert found == result.levels[0].classes[1]
 

@@ -1,5 +1,7 @@
 """What each class sends in each phase."""
 
+from typing import Any
+
 import pytest
 
 from inferometer.base.units import NS_PER_S
@@ -10,7 +12,7 @@ from inferometer.scenario.spec import checked_scenario
 
 
 def planned(phases, *loads, pace=1.0):
-    classes = {load.name: {} for load in loads}
+    classes: dict[str, dict[str, Any]] = {load.name: {} for load in loads}
     scenario = checked_scenario({"classes": classes, "phases": phases}, "it")
     return phase_points(scenario.phases, loads, pace=pace)
 

@@ -3,12 +3,13 @@
 import json
 import shlex
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 from inferometer.options.command_line import read
 from inferometer.options.commands import ClientsOptions
-from inferometer.report.document import Tone
+from inferometer.report.document import Messages, Tone
 from inferometer.selftest.clients_document import Planned, document, to_json
 from inferometer.selftest.clients_needed import Bounds, Machines, WantedLoad, clients_needed, wire_bytes
 from inferometer.selftest.one_worker import OneWorker, mean_of
@@ -19,7 +20,7 @@ FAST = 1e15  # a network that never decides
 
 
 def needed(
-    rate: float = 1e6, cost: Estimate = COST, sent: float = 400, received: float = 200, **machines: float
+    rate: float = 1e6, cost: Estimate = COST, sent: float = 400, received: float = 200, **machines: Any
 ):
     chosen = {"cores": 4, "network_bit_s": FAST, "headroom": 0.0, **machines}
     return clients_needed(WantedLoad(rate, cost, sent, received), Machines(**chosen))
@@ -84,7 +85,7 @@ def test_the_interval_is_that_of_a_mean() -> None:
     assert mean_of((1.0, 9.0)).low == 0.5  # never nothing or less
 
 
-def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **asked: object) -> Planned:
+def planned(rate: float = 1e6, limits: tuple[str, ...] = ("client",) * 3, **asked: Any) -> Planned:
     worker = OneWorker((90e3,) * 3, (19.0, 20.0, 21.0), 400.0, 200.0, limits, 0)
     options = ClientsOptions(rate=rate, **asked)
     machines = Machines(4, 10e9, 0.3)
@@ -100,6 +101,7 @@ def test_the_command_is_one_that_measure_understands(rate: float, grpc: bool) ->
     program, name, *words = shlex.split(found.command)
     given = read(words, import_module(f"inferometer.cli.{name}").COMMAND)
     assert program == "inferometer"
+    assert isinstance(given, dict)
     assert (given["ray"], given["clients"], given["workers"]) == ("auto", found.clients_each, 4)
     assert given["request_rate"].start == rate / found.needed.commands
     assert given["client_resources"] == {"CPU": 4.0}
@@ -120,10 +122,11 @@ def test_the_answer_says_what_is_measured_and_what_is_assumed() -> None:
 
 
 def test_doubts_are_said() -> None:
-    notes = document(planned(2e6, limits=("machine",) * 3)).sections[-1].blocks[0].rows
-    assert [note.text.split()[0] for note in notes] == ["The", "One"]
-    assert "idle" in notes[0].advice
-    assert "Start 4 commands" in notes[1].advice
+    notes = document(planned(2e6, limits=("machine",) * 3)).sections[-1].blocks[0]
+    assert isinstance(notes, Messages)
+    assert [note.text.split()[0] for note in notes.rows] == ["The", "One"]
+    assert "idle" in notes.rows[0].advice
+    assert "Start 4 commands" in notes.rows[1].advice
 
 
 def test_the_file_has_all_figures() -> None:

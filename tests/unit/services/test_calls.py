@@ -1,6 +1,7 @@
 """From the values of a call to bytes, and from replies to answers."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def model(batch):
 
 
 def calls(batch, rest=None):
-    shown = []
+    shown: list[Any] = []
 
     def render(step):
         shown[:] = step

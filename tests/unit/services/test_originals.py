@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ class Lingering(Filed):
 
 
 def test_what_is_unloaded_is_waited_for(server):
-    lingering = Lingering(server.folder)
+    lingering: Any = Lingering(server.folder)
     with Originals(lingering, "here:8000", print) as originals:
         originals.note(["b"])
         lingering.load_model("b", {"name": "b"})
@@ -139,7 +140,7 @@ def test_the_guard_of_a_run_that_was_killed_puts_back(server):
 def test_the_next_run_puts_back_what_nobody_could_and_says_so(server):
     run_and_kill(server, "both")
     assert loaded(server) == {"a": {"name": "a", "count": 5}}
-    said = []
+    said: list[str] = []
     with Originals(server, "here", said.append) as originals:
         assert loaded(server) == {"a": A}
         assert originals.has_put_back

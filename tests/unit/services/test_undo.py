@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,8 @@ def pipe(tmp_path: Path) -> Path:
 
 def test_the_guard_undoes_what_it_was_told_when_it_is_needed(pipe: Path):
     guard = Guard()
-    guard.add(Undo(partial(Path.write_text, pipe, "undone"), 0))
+    undo: Any = partial(Path.write_text, pipe, "undone")
+    guard.add(Undo(undo, 0))
     guard.close(is_needed=True)
     assert pipe.read_text() == "undone"
 

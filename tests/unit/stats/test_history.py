@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_runs_that_were_measured_alike_are_one_history_the_oldest_first(runs: li
         {"words": ("measure", "localhost:8000", "simple", "--batch", "8")},
     ],
 )
-def test_what_was_measured_otherwise_is_another_history(runs: list[Run], other: dict[str, object]) -> None:
+def test_what_was_measured_otherwise_is_another_history(runs: list[Run], other: dict[str, Any]) -> None:
     assert len(histories([*runs, replace(runs[0], id="0", **other)])) == 2
 
 
@@ -46,7 +47,7 @@ def test_what_was_measured_otherwise_is_another_history(runs: list[Run], other: 
         {"commit": "abc", "tags": ("x",), "host": "elsewhere"},
     ],
 )
-def test_what_does_not_change_what_is_measured_may_differ(runs: list[Run], other: dict[str, object]) -> None:
+def test_what_does_not_change_what_is_measured_may_differ(runs: list[Run], other: dict[str, Any]) -> None:
     assert setting(replace(runs[0], **other)) == setting(runs[0])
 
 

@@ -1,6 +1,7 @@
 """The figures of a trace."""
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from inferometer.options.commands import InspectOptions
 from inferometer.stats.inspection import Inspection, burstiness, inspect_file, inspection, lengths_of
 
 
-def inspected(*times_ns: int, **more: object) -> Inspection:
+def inspected(*times_ns: int, **more: Any) -> Inspection:
     contents = Contents("Mooncake", "the trace", len(times_ns), times_ns, **more)
     return inspection(contents, name="t", tool="x")
 

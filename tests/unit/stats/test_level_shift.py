@@ -32,7 +32,7 @@ def test_unchanged_histories_have_none():
 def test_the_chance_is_honest():
     """Of histories without a change as many as the rate says are as strong, whatever the shape of the noise."""
     chance = np.random.default_rng(5)
-    found = [level_shift(chance.standard_t(3, size=21), 1, sign=1, rate=0.02) for _ in range(150)]
+    found = [level_shift(list(chance.standard_t(3, size=21)), 1, sign=1, rate=0.02) for _ in range(150)]
     assert sum(row is not None and row.chance <= 0.05 for row in found) <= 15
 
 

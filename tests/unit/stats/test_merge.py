@@ -156,6 +156,6 @@ def test_a_request_is_held_to_the_strictest_limit_of_a_figure(promise, count):
 
 
 def test_start_is_measured_apart():
-    found = start_figures(join_windows(TWO), Subject(ModelSpec("m", "1", 8, (), ()), 2, None, 0, {}))
+    found = start_figures(join_windows(TWO), Subject(ModelSpec("m", "1", (), (), 8), 2, None, 0, {}))
     assert (found.duration_ns, found.request_count, found.infer_per_s) == (2 * S, 3, 3.0)
     assert found.latency.max_ns == 100 * MS

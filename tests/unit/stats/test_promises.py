@@ -192,7 +192,7 @@ def test_a_figure_beyond_its_limit_is_never_kept_and_one_within_never_broken():
 def test_the_interval_of_a_share_is_the_exact_one(count, total, low, high):
     found = share_estimate(count, total)
     assert found.value == count / total
-    assert found.limits == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+    assert found.limits == pytest.approx((low, high), abs=1e-4)
 
 
 def text_window(first_ms: Sequence[float], blank: int = 0, unanswered: int = 0) -> Window:

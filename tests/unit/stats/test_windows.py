@@ -1,6 +1,7 @@
 """A window in a line."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +89,8 @@ def test_joined_windows_have_spent_what_each_of_them_has_spent():
     sums = [
         field.name for field in dataclasses.fields(Expense) if field.type is int and "file" not in field.name
     ]
-    part = Expense(**dict.fromkeys(sums, 3), cpu_ns=(3, 3))
+    spent: dict[str, Any] = dict.fromkeys(sums, 3)
+    part = Expense(**spent, cpu_ns=(3, 3))
     whole = join_expenses([part, part])
     assert whole.cpu_ns == (6, 6)
     assert {name: getattr(whole, name) for name in sums} == dict.fromkeys(sums, 6)

@@ -159,7 +159,7 @@ def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
 
 
 def test_the_live_page_learns_the_model_and_the_limits_of_the_slo(tmp_path):
-    told = []
+    told: list[Mapping[str, Any]] = []
     with Store(tmp_path).begin("measure", ("measure", "localhost:8000")) as keeper:
         keeper.tell_also(told.append)
         keeper.about(url="localhost:8000", model="simple", slo="p99<50ms, mean<2s, throughput>100, ttft<1s")

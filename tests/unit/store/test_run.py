@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inferometer.stats.measurement import Estimate
 from inferometer.store.run import STATES, Point, Run, from_plain, to_plain
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 figures = st.dictionaries(
     texts, st.builds(Estimate, numbers, st.none() | numbers, st.none() | numbers), max_size=2

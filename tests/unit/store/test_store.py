@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,15 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def plant(store: Store, name: str, **known: object) -> Run:
+def plant(store: Store, name: str, **known: Any) -> Run:
     """A run that is over, without having run."""
     folder = RunFolder(store.folder / "runs" / name)
     folder.path.mkdir(parents=True)
-    usual = {"command": "measure", "state": FINISHED, "started_at": "2026-11-01T10:00:00+00:00"}
+    usual: dict[str, Any] = {
+        "command": "measure",
+        "state": FINISHED,
+        "started_at": "2026-11-01T10:00:00+00:00",
+    }
     run = Run(name, **(usual | known))
     folder.write(run)
     return run
@@ -66,7 +71,7 @@ def test_a_run_is_shown_from_its_begin_to_its_end(store: Store) -> None:
 
 
 @pytest.mark.parametrize("answer", [sample_diagnosis(), sample_comparison(), sample_study()])
-def test_every_answer_has_points_and_a_headline(store: Store, answer: object) -> None:
+def test_every_answer_has_points_and_a_headline(store: Store, answer: Any) -> None:
     with store.begin("any", []) as keeper:
         keeper.save(answer)
         keeper.end(0)
@@ -281,7 +286,7 @@ def test_an_index_in_memory_is_closed_with_its_store(tmp_path: Path, monkeypatch
     opened = []
     connect = sqlite3.connect
 
-    def only_in_memory(path: object, **how: object) -> sqlite3.Connection:
+    def only_in_memory(path: str, **how: Any) -> sqlite3.Connection:
         if path != ":memory:":
             raise sqlite3.OperationalError("attempt to write a readonly database")
         opened.append(connect(path, **how))

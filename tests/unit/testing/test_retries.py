@@ -1,6 +1,7 @@
 """Only tests that are marked, with a reason, are retried, and each is named."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,14 +23,19 @@ class FakeItem:
         self.marks.insert(len(self.marks) if append else 0, mark.mark)
 
 
+def item_with(*marks: pytest.MarkDecorator) -> Any:
+    """A test as pytest knows it; only what retries look at."""
+    return FakeItem(*marks)
+
+
 def test_a_test_without_the_mark_is_not_retried() -> None:
-    item = FakeItem(pytest.mark.slow)
+    item = item_with(pytest.mark.slow)
     allow_retries(item)
     assert item.get_closest_marker("flaky") is None
 
 
 def test_a_marked_test_is_retried_and_carries_its_reason() -> None:
-    item = FakeItem(pytest.mark.machine(reason="it needs a free core"))
+    item = item_with(pytest.mark.machine(reason="it needs a free core"))
     allow_retries(item)
     flaky = item.get_closest_marker("flaky")
     assert flaky is not None
@@ -42,11 +48,11 @@ def test_a_marked_test_is_retried_and_carries_its_reason() -> None:
 )
 def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator) -> None:
     with pytest.raises(pytest.UsageError, match="needs a reason"):
-        allow_retries(FakeItem(mark))
+        allow_retries(item_with(mark))
 
 
 def test_a_test_is_retried_only_if_its_server_has_crashed() -> None:
-    item = FakeItem()
+    item = item_with()
     allow_retry_after_crash(item)
     flaky = item.get_closest_marker("flaky")
     assert flaky is not None
@@ -60,13 +66,13 @@ def test_a_test_is_retried_only_if_its_server_has_crashed() -> None:
 
 
 def test_a_mark_of_its_own_says_how_often_a_test_is_retried() -> None:
-    item = FakeItem(pytest.mark.machine(reason="it needs a free core"))
+    item = item_with(pytest.mark.machine(reason="it needs a free core"))
     allow_retry_after_crash(item)
     assert item.get_closest_marker("flaky") is None
 
 
 def test_a_mark_counts_although_the_test_may_be_retried_after_a_crash() -> None:
-    item = FakeItem()
+    item = item_with()
     allow_retry_after_crash(item)
     item.add_marker(pytest.mark.machine(reason="it needs a free core"))
     allow_retries(item)
@@ -76,6 +82,6 @@ def test_a_mark_counts_although_the_test_may_be_retried_after_a_crash() -> None:
 
 
 def test_every_retried_test_is_named_once_with_its_reason() -> None:
-    again = SimpleNamespace(nodeid="b", user_properties=[("machine", "it needs a free core")])
-    other = SimpleNamespace(nodeid="a", user_properties=[])
+    again: Any = SimpleNamespace(nodeid="b", user_properties=[("machine", "it needs a free core")])
+    other: Any = SimpleNamespace(nodeid="a", user_properties=[])
     assert list(retried([again, other, again])) == ["a (1x): no reason given", "b (2x): it needs a free core"]

@@ -1,5 +1,7 @@
 """Limits of GPU memory and power: how they are written, and what becomes of those that nobody can check."""
 
+from typing import Any
+
 import pytest
 
 from inferometer.base.errors import UsageError
@@ -90,7 +92,7 @@ def search():
 
 
 def test_a_search_goes_on_where_the_figures_are_known_or_nothing_was_measured():
-    steps = with_gpu_figures(search(), [GOAL])
+    steps: Any = with_gpu_figures(search(), [GOAL])
     assert steps.send(None) == "a proposal"
     assert steps.send(trial(Status.FAILED)) == "another"
     with pytest.raises(StopIteration) as stop:

@@ -10,7 +10,7 @@ from inferometer.tune.meter import watch_idle
 
 def test_memory_is_the_highest_and_the_rest_an_average():
     samples = iter([Gpu(0.1, 50.0, 1_000_000, 9_000_000), Gpu(0.3, 70.0, 3_000_000, 9_000_000), Gpu()])
-    waits = []
+    waits: list[float] = []
     trial = watch_idle(lambda: {"GPU-a": next(samples)}, 2.0, 1.0, waits.append)
     ((uuid, figures),) = trial.gpus
     assert (uuid, waits) == ("GPU-a", [1.0, 1.0])

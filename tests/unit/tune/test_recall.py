@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.report.document import Facts
 from inferometer.report.documents.study import search_section
 from inferometer.tune import journal as journals
 from inferometer.tune.recall import recalled
@@ -71,7 +72,9 @@ def test_trials_of_the_journal_cost_the_run_nothing(path):
     assert [trial.is_recalled for trial in resumed.trials] == [True] * 5 + [False]
     assert sum(trial.spent_s for trial in resumed.trials) == resumed.trials[-1].cost_s
     costs = [dataclasses.replace(trial, cost_s=10.0) for trial in resumed.trials]
-    rows = dict(search_section(dataclasses.replace(resumed, trials=tuple(costs))).blocks[0].rows)
+    facts = search_section(dataclasses.replace(resumed, trials=tuple(costs))).blocks[0]
+    assert isinstance(facts, Facts)
+    rows = dict(facts.rows)
     assert rows["Time in measurements"] == "10 s"
     assert rows["Taken from the journal"] == "5 measurements of 50 s by earlier runs"
 

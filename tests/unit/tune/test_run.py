@@ -1,6 +1,7 @@
 """The shell around a search, with a server and a meter of the test's own."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from inferometer.tune.session import TrialRunner, run
 from inferometer.tune.settings import Addresses, LaunchSettings, SearchSettings
 from inferometer.tune.space import SearchBounds, automatic
 from inferometer.tune.study import Study, recommend
-from inferometer.tune.trial import ClientLoad
+from inferometer.tune.trial import ClientLoad, Trial
 from inferometer.tune.variant import VariantNames
-from tests.unit.tune.scripted import W, answer, server
+from tests.unit.tune.scripted import Formula, W, answer, server
 
 BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
@@ -71,11 +72,11 @@ class FakeDeployment(ServerDeployment):
 class FakeMeter:
     """Answers by formula, and counts."""
 
-    formula: object = server
+    formula: Formula = server
     sent: str = ""
     runs: list[str] = field(default_factory=list)
     stop_after: int | None = None
-    on_measure: object = None
+    on_measure: Callable[[int], object] | None = None
 
     def fingerprint(self, models) -> str:
         return self.sent
@@ -100,7 +101,7 @@ class FakeMeter:
 
 class Trials(Watcher):
     def __init__(self, stop_after: int | None = None) -> None:
-        self.trials = []
+        self.trials: list[Trial] = []
         self.stop_after = stop_after
 
     def tried(self, trial) -> None:

@@ -1,6 +1,7 @@
 """Replies that never come make a trial fail."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,8 @@ def test_requests_that_get_no_reply_are_counted_and_slow_ones_waited_for(lost, s
     load = SimulatedLoad(FakeServer(script), clock)
     load.apply(Closed(8))
     load.collect(clock() + 5 * slow_ns)
-    level = SimpleNamespace(measurement=SimpleNamespace(latency=SimpleNamespace(max_ns=slow_ns)))
+    instrument: Any = SimpleNamespace(load=load, clock=clock, watcher=Watcher())
+    level: Any = SimpleNamespace(measurement=SimpleNamespace(latency=SimpleNamespace(max_ns=slow_ns)))
     ended_ns = clock()
-    assert drained(SimpleNamespace(load=load, clock=clock, watcher=Watcher()), level) == lost
+    assert drained(instrument, level) == lost
     assert clock() - ended_ns < max(QUIET_NS, 3 * slow_ns) + NS_PER_S

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def rows_of(page):
 
 def test_menus_narrow_the_list(ask, site):
     figures = planted_figures(1, seed=1)
-    known = [
+    known: list[dict[str, Any]] = [
         {"command": "measure", "model": "simple", "server": "triton 2.51.0", "tags": ("a", "b")},
         {"command": "find", "model": "simple,other", "server": "triton 2.5", "tags": ("b",)},
         {"command": "measure", "model": "sim", "server": "vllm 0.6,triton 2.5", "state": "failed"},

@@ -317,7 +317,7 @@ def test_priority_and_padding_of_headers_are_stripped() -> None:
 
 def test_continued_block_is_one_block() -> None:
     block = SHRUNK + HEAD
-    parts = [HeadersFrame(1, block[:1], flags=["END_STREAM"])]
+    parts: list[Frame] = [HeadersFrame(1, block[:1], flags=["END_STREAM"])]
     parts += [ContinuationFrame(1, block[n : n + 1]) for n in range(1, len(block) - 1)]
     parts += [ContinuationFrame(1, block[-1:], flags=["END_HEADERS"])]
     assert Client().receive(*parts) == [HEAD_SEEN, ("ended", "a", None)]
@@ -534,7 +534,13 @@ def test_cancelled_stream_is_deaf_but_counts_for_the_window() -> None:
     client.connection.cancel(stream)
     client.connection.cancel(stream)
     assert client.frames() == [(frames.RST_STREAM, 0, 1, (8).to_bytes(4, "big"))]
-    rest = [headers(HEAD), data(b"x" * 16384), data(b"x" * 16384), data(b"x" * 16384), data(b"x" * 1000)]
+    rest: list[Frame] = [
+        headers(HEAD),
+        data(b"x" * 16384),
+        data(b"x" * 16384),
+        data(b"x" * 16384),
+        data(b"x" * 1000),
+    ]
     assert (
         client.receive(*rest, headers(TRAILERS, "END_STREAM"), WindowUpdateFrame(1, 5), RstStreamFrame(1))
         == []

@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import h2.config
 import h2.connection
@@ -254,7 +255,7 @@ def send_body(pair: Pair, stream_id: int, size: int, padding: int | None) -> Non
             return
 
 
-def perform(pair: Pair, stream_id: int, step: tuple[object, ...]) -> None:
+def perform(pair: Pair, stream_id: int, step: tuple[Any, ...]) -> None:
     server = pair.server
     kind, *rest = step
     if kind == "interim":

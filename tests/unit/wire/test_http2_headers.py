@@ -44,7 +44,8 @@ def test_our_blocks_are_read_by_hpack_and_leave_no_trace(given_fields, pseudo) -
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 254, 255, 16510, 16511, 60_000])
 def test_lengths_around_the_steps_of_integers(length: int) -> None:
-    assert Decoder().decode(encode_block([("x", "y" * length)])) == [("x", "y" * length)]
+    (found,) = Decoder().decode(encode_block([("x", "y" * length)]))
+    assert tuple(map(str, found)) == ("x", "y" * length)
 
 
 def test_secrets_are_never_indexed() -> None:

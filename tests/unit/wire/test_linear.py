@@ -99,7 +99,7 @@ def keep_grpc(parts: list[bytes]) -> None:
     read_grpc(parts, keep=True)
 
 
-Read = Callable[[list[bytes]], None]
+Read = Callable[[list[bytes]], object]
 READERS: list[tuple[str, Read, bytes, bytes, int, int]] = [
     # what comes, who reads it, how it begins, what is repeated, how many bytes of that, in reads of this size
     ("blank lines", read_openai, b"", b"\n", 16_000, 1 << 20),

@@ -8,6 +8,7 @@ import stat
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.dialects.model_analyzer import main as model_analyzer
@@ -22,7 +23,7 @@ from inferometer.tune.settings import Addresses, LaunchSettings
 from inferometer.tune.study import Study
 from inferometer.tune.trial import Figures
 from inferometer.tune.variant import VariantNames
-from tests.unit.tune.scripted import answer, server
+from tests.unit.tune.scripted import Formula, answer, server
 
 TENSORS = """
 input { name: "IN" data_type: TYPE_FP32 dims: [64] }
@@ -84,7 +85,8 @@ class _Server:
 
 class _Deployment(ServerDeployment):
     def __init__(self):
-        super().__init__(_Server(), LaunchSettings())
+        server: Any = _Server()
+        super().__init__(server, LaunchSettings())
         self.loaded = []
 
     def apply(self, variants):
@@ -99,7 +101,7 @@ class _Deployment(ServerDeployment):
 class Meter:
     """Figures by formula; what was measured is kept."""
 
-    formula: object
+    formula: Formula
     options: dict = field(default_factory=dict)
     runs: list = field(default_factory=list)
     proposals: list = field(default_factory=list)
@@ -148,7 +150,7 @@ class Analyzer:
     """Runs commands in a folder of its own."""
 
     folder: Path
-    formula: object = server
+    formula: Formula = server
     meters: list = field(default_factory=list)
     deployments: list = field(default_factory=list)
     interrupt_at: int = 0
@@ -198,7 +200,10 @@ class Analyzer:
         """As the real session does it, without a server."""
         self.started += 1
         meter = Meter(
-            self.formula, sent_options(settings), interrupt_at=self.interrupt_at, interrupts=self.interrupts
+            self.formula,
+            dict(sent_options(settings)),
+            interrupt_at=self.interrupt_at,
+            interrupts=self.interrupts,
         )
         if make_meter is not None:
             meter = make_meter(settings, watcher)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report.document import Tone
+from inferometer.report.document import Table, Tone
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import to_html
 from inferometer.report.sentences import verdict_words
@@ -136,6 +136,7 @@ def test_each_row_has_the_colour_of_its_words(result):
     for table in (
         block for row in measurement_document(result).sections if row.name == "levels" for block in row.blocks
     ):
+        assert isinstance(table, Table)
         for cells, tone in zip(table.rows, table.tones, strict=False):
             said = cells[-1]
             assert (tone is Tone.GOOD) == (said in ("ok", "kept"))

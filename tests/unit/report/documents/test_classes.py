@@ -8,6 +8,7 @@ import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.compare.interference import Interference
+from inferometer.report.document import Chart
 from inferometer.report.saved import document, to_csv, to_html, to_junit, to_markdown
 from inferometer.stats.result import Result
 from inferometer.store.run import Run
@@ -32,7 +33,7 @@ def test_every_class_has_a_row_in_each_phase_and_a_line_in_the_page():
     assert "| ramp | detector | 30/s |" in text
     assert "| peak | classifier | 2 in flight |" in text
     section = next(row for row in document(found).sections if row.name == "classes")
-    charts = [block for block in section.blocks if hasattr(block, "series")]
+    charts = [block for block in section.blocks if isinstance(block, Chart)]
     assert [[line.name for line in chart.series] for chart in charts] == [["detector", "classifier"]] * 2
     assert [span.label for span in charts[0].spans] == ["ramp", "peak"]
 

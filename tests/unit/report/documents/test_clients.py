@@ -7,6 +7,7 @@ from rich.console import Console
 
 from inferometer.base.answer_file import read, write
 from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Table
 from inferometer.report.documents.clients import clients_section
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.markdown import markdown
@@ -36,6 +37,8 @@ def test_every_client_has_a_row_of_figures():
     assert section.lead == "The load came from 2 clients on 2 nodes."
     main, clocks, *others = section.blocks
     assert len(others) == 3  # of the other levels, folded
+    assert isinstance(main, Table)
+    assert isinstance(clocks, Table)
     names = [column.name for column in main.columns]
     assert dict(zip(names, main.rows[0], strict=True)) == {
         "Client": "client 1 (10.0.0.1)",

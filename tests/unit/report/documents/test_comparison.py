@@ -27,7 +27,7 @@ from inferometer.compare.comparison import (
     Variant,
 )
 from inferometer.compare.differences import difference_verdict, overall
-from inferometer.report.document import Tone
+from inferometer.report.document import Table, Tone
 from inferometer.report.documents.comparison import sentences
 from inferometer.report.documents.speed import speed_of, times, unlike, verdict
 from inferometer.report.saved import document, to_junit, to_markdown
@@ -200,6 +200,7 @@ def test_many_variants_are_counted(comparison):
         "1.21 ± 0.03 times faster."
     )
     (table,) = next(row for row in document(many).sections if row.name == "variants").blocks
+    assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["fp32", "v0", "v1", "v2", "v3", "v4"]
     assert table.rows[1][-1] == "1.21 ± 0.03 times faster"
 

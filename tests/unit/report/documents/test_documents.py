@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from inferometer.base.answer_file import from_json, to_json
 from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Message, Messages, Tone
 from inferometer.report.documents.timeline import first_counted
 from inferometer.report.kinds import TYPES
 from inferometer.report.saved import document, to_html
@@ -28,7 +31,7 @@ from tests.support.reports import (
 from tests.support.twins import sample_twin
 
 NASTY = "</script><script>document.title='owned'</script><!--"
-REPORTS = {
+REPORTS: dict[str, Callable[..., Any]] = {
     "measure": sample_result,
     "diagnose": sample_diagnosis,
     "compare": sample_comparison,
@@ -285,7 +288,7 @@ def test_an_invalid_comparison_says_why_first():
     page = document(dataclasses.replace(sample_comparison(), problems=("the hosts differ",)))
     assert page.verdict == "Invalid: the hosts differ."
     assert page.sections[0].name == "problems"
-    assert page.sections[0].blocks[0].rows[0].text == "the hosts differ"
+    assert page.sections[0].blocks[0] == Messages((Message("the hosts differ", tone=Tone.BAD),))
     assert page.tone.value == "bad"
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from inferometer.base.notes import Note, Remark
-from inferometer.report.document import Column, Document, Section, Table, Tone
+from inferometer.report.document import Bars, Chart, Column, Document, Section, Table, Tone
 from inferometer.report.documents.breakdown import slowest_step
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.saved import document
@@ -239,5 +239,8 @@ def test_a_search_draws_each_load_once(build: ModuleType) -> None:
     ]
     page = measurement_document(replace(build.result(*levels), finding=finding))
     sections = {row.name: row.blocks[0] for row in page.sections}
-    assert [row.name for row in sections["distribution"].series] == ["request rate 20"]
-    assert [row.label for row in sections["time"].rows] == ["request rate 20"]
+    curves, bars = sections["distribution"], sections["time"]
+    assert isinstance(curves, Chart)
+    assert isinstance(bars, Bars)
+    assert [row.name for row in curves.series] == ["request rate 20"]
+    assert [row.label for row in bars.rows] == ["request rate 20"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from inferometer.base.notes import Note, Remark
+from inferometer.report.document import Messages
 from inferometer.report.documents.notes import Said, grouped, notes_section
 from inferometer.report.saved import document
 from inferometer.stats.measurement import Level, StartFigures
@@ -59,7 +60,9 @@ def test_a_sweep_says_each_note_once() -> None:
         rows.append(replace(level, remarks=remarks, first_round=first, start=None, doubt=None))
     section = notes_section(with_levels(rows))
     assert section is not None
-    first_rounds, busy = section.blocks[0].rows  # type: ignore[union-attr]
+    (messages,) = section.blocks
+    assert isinstance(messages, Messages)
+    first_rounds, busy = messages.rows
     assert "their first round is left out: its answers took -10.0 % (concurrency 1) to" in first_rounds.text
     assert "others used 1.0 to 1.9 of this machine's 2 cores" in busy.text or "1.0 to 1.11" in busy.text
     assert "\n" not in first_rounds.text + busy.text

@@ -7,6 +7,7 @@ import pytest
 from inferometer.base.notes import Note, Remark
 from inferometer.base.units import NS_PER_S
 from inferometer.options.effective import Effective
+from inferometer.report.document import Chart, Messages, Table
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.page import NARROW, WIDE, draw
 from inferometer.stats.measurement import WindowFigures
@@ -76,6 +77,7 @@ def test_a_level_that_was_interrupted_is_marked_where_it_ended():
     assert span.label == "46.7 interrupted"
     page = measurement_document(over_time("request_rate", stopped))
     (chart,) = next(row for row in page.sections if row.name == "throughput").blocks
+    assert isinstance(chart, Chart)
     assert chart.series[0].runs[0][0].is_doubtful
     assert "Hollow: request rate 46.7 (interrupted)." in chart.note
 
@@ -146,6 +148,7 @@ def test_a_ramp_of_streams_is_not_called_by_its_first_concurrency():
     assert titles["time"] == "Where the time goes at rising concurrency"
     assert " at concurrency 10 to 60" in found.verdict
     (table, *_) = next(row for row in found.sections if row.name == "levels").blocks
+    assert isinstance(table, Table)
     assert (table.columns[0].name, table.rows[0][0]) == ("Conc.", "10..60")
 
 
@@ -156,5 +159,7 @@ def test_a_schedule_is_not_called_by_its_mean_rate(mode):
     assert titles["time"] == "Where the time goes at the scheduled rates"
     assert titles["more"] == "More figures at the scheduled rates"
     (note,) = (row for row in found.sections if row.name == "notes")
-    assert "the scheduled rates: busy" in note.blocks[0].rows[-1].text
+    (messages,) = note.blocks
+    assert isinstance(messages, Messages)
+    assert "the scheduled rates: busy" in messages.rows[-1].text
     assert "request rate 46.7" not in repr(found)

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -113,7 +114,7 @@ def test_prefill_decode_and_lengths_of_prompts_have_tables():
     ],
 )
 def test_the_queue_is_told_from_prefill_where_the_server_tells(
-    llm: dict[str, float] | None, queued: str | None
+    llm: dict[str, Any] | None, queued: str | None
 ):
     """100 answers of one second, a quarter of it until the first token."""
     result = sample_text()
@@ -123,14 +124,14 @@ def test_the_queue_is_told_from_prefill_where_the_server_tells(
     assert found.tokens is not None
     assert found.streaming is not None
     second = 10**9
-    phases = {"prefill": Phase(25 * second, 0.25, 1, 1.0), "decode": Phase(75 * second, 0.75, 9_500, 83.5)}
+    prefill, decode = Phase(25 * second, 0.25, 1, 1.0), Phase(75 * second, 0.75, 9_500, 83.5)
     first = replace(found.streaming.first, count=100)
     figures = None if llm is None else LlmServerFigures("vLLM", 10.0, **llm)
     changed = replace(
         found,
         batch=1,
         infer_per_s=Estimate(10.0),
-        tokens=replace(found.tokens, **phases),
+        tokens=replace(found.tokens, prefill=prefill, decode=decode),
         streaming=replace(found.streaming, first=first),
         metrics=None if figures is None else ServerMetrics(1, (), None, None, None, (), None, figures),
     )

@@ -1,6 +1,7 @@
 """The page of a trend: changes named with their two runs, in every form."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from inferometer.stats.history import figure_histories
 from tests.support.planted_store import planted_figures, planted_history
 
 
-def document(folder: Path, count: int = 20, **planted: object) -> tuple[Document, list[str]]:
+def document(folder: Path, count: int = 20, **planted: Any) -> tuple[Document, list[str]]:
     runs = planted_history(folder, planted_figures(count, **planted))
     about = TrendFacts("simple", ("triton",), commits={run.id: "abcdef" for run in runs[:3]})
     names = run_names([run.id for run in runs])
