@@ -30,6 +30,8 @@ SHORT_S, LONG_S = 10.0, 30.0
 
 
 class Case(NamedTuple):
+    """A closed load of text requests with answers of these lengths."""
+
     lengths: str
     users: int
     seconds: float
@@ -141,6 +143,8 @@ SERVICE: dict[str, Callable[[random.Random], float]] = {
 
 
 class Rate(NamedTuple):
+    """An open load on a server with one kind of service times."""
+
     service: str
     per_s: float
     is_random: bool

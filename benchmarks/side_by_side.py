@@ -96,6 +96,8 @@ PROTOCOLS = ("http", "grpc")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """One row of the table: a model under a load over a protocol."""
+
     model: Model
     protocol: str
     load: str

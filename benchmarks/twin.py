@@ -62,6 +62,8 @@ _WHOLE_TIME = 1e-6  # a precision that is never reached
 
 @dataclass(frozen=True, slots=True)
 class Bench:
+    """The server and the folder with the results measured so far."""
+
     folder: Path
     server: EmbeddedTriton
     data: DataOptions

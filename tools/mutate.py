@@ -78,6 +78,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
+    """A module with one small fault planted into it."""
+
     module: Path
     line: int
     before: str

@@ -14,7 +14,7 @@ _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def printable(text: str) -> str:
-    """The text with everything that a terminal would obey, or could not show, written as its escape: `\\x1b`.
+    r"""The text with everything that a terminal would obey, or could not show, written as its escape: `\x1b`.
 
     Control characters move the cursor and change colours, others turn the direction of writing, and lone surrogates
     have no encoding.

@@ -34,11 +34,15 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Told:
+    """The client's clock: the answer to `Tell`."""
+
     now_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
+    """Start a load."""
+
     plan: Plan  # the whole one: the client takes its share,
     timing: Timing  # of an open plan's schedule
     first: int  # which its workers have by these numbers,
@@ -47,7 +51,7 @@ class ApplyPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanApplied:
-    pass
+    """The load has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,13 @@ class AdjustPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanAdjusted:
-    pass
+    """The new timing is in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collect:
+    """Ask for a `ClientReport`."""
+
     timing: Timing | None = None  # of the schedule, where it is known better now
     with_running: bool = False
 
@@ -105,11 +111,15 @@ class ClientReport:
 
 @dataclass(frozen=True, slots=True)
 class StopLoad:
+    """Send nothing more, and wait for requests in flight; if urgent, only briefly."""
+
     is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStopped:
+    """The load is over: requests that were cancelled, and totals since it started."""
+
     cancelled: int
     totals: Totals
 
@@ -125,6 +135,8 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
+    """The workers have their new numbers."""
+
     totals: Totals  # of all before
 
 
@@ -135,7 +147,7 @@ class FinishClient:
 
 @dataclass(frozen=True, slots=True)
 class ClientFinished:
-    pass
+    """The workers have ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,16 @@ class RaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ConnectRay:
+    """Connect to a cluster, or start one on this machine."""
+
     settings: RaySettings
     folder: str  # for the files of nodes that we start
 
 
 @dataclass(frozen=True, slots=True)
 class ClientsPlaced:
+    """The cluster has room for this number of clients."""
+
     count: int
 
 
@@ -66,6 +70,8 @@ class BegunClient:
 
 @dataclass(frozen=True, slots=True)
 class ClientsBegun:
+    """The clients that `BeginClients` started, in the order of its jobs."""
+
     clients: tuple[BegunClient, ...]
 
 
@@ -78,11 +84,13 @@ class EndClients:
 
 @dataclass(frozen=True, slots=True)
 class ClientsEnded:
-    pass
+    """The clients that `EndClients` named are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskClient:
+    """A question for one client."""
+
     number: int  # of the question
     client: int  # in the order in which they began
     message: bytes
@@ -91,6 +99,8 @@ class AskClient:
 
 @dataclass(frozen=True, slots=True)
 class ClientSaid:
+    """The answer to the question with the same number."""
+
     number: int
     answer: bytes = b""
     lost: str = ""  # why there is no answer

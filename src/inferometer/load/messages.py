@@ -33,6 +33,8 @@ class Job(NamedTuple):
 
 
 class Apply(NamedTuple):
+    """Start a load."""
+
     plan: Plan
     start_ns: int  # when an open plan's schedule begins; the same for all workers
 
@@ -70,6 +72,8 @@ class InFlightRows(NamedTuple):
 
 
 class Synced(NamedTuple):
+    """The answer to `Sync`: what the worker has done and spent so far."""
+
     seen_ns: int  # all that had come until then is read and written,
     behind_ns: int  # which took so long
     cpu_ns: int
@@ -88,6 +92,8 @@ class Synced(NamedTuple):
 
 
 class Stopped(NamedTuple):
+    """The answer to `Stop`: requests that were cancelled, and final counts."""
+
     cancelled: int
     sent: int
     resent: int

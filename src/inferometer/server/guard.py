@@ -1,7 +1,7 @@
-"""Starts a server and outlives it: whatever ends the server or its owner, nothing of it stays behind.
+r"""Starts a server and outlives it: whatever ends the server or its owner, nothing of it stays behind.
 
     owner ---- starts ----> this script ---- becomes ----> tritonserver ---- starts ----> stubs
-                                 \\---- forks ----> guard
+                                 \---- forks ----> guard
 
 The script is there before the owner makes the first file, and waits for its word on standard input. Then it
 forks and becomes the server, so the owner's child is the server itself. The fork, the guard,

@@ -15,6 +15,8 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExportedResponse:
+    """One response of a request; its time is nanoseconds since the epoch."""
+
     time_ns: int
     outputs: tuple[Value, ...]
 

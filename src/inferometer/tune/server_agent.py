@@ -33,6 +33,8 @@ class DescribeServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
+    """The machine that the model server runs on."""
+
     processor: str
     cores: tuple[int, ...]  # that may be used
     memory_bytes: int
@@ -67,7 +69,7 @@ class InterruptTrial:
 
 @dataclass(frozen=True, slots=True)
 class CloseServer:
-    pass
+    """Close all connections, and stop the model server."""
 
 
 @dataclass(frozen=True, slots=True)
