@@ -1,7 +1,8 @@
 """`make unit-elsewhere`: the quick tests on every other supported Python of this machine.
 
 Each has an environment of its own, `.venv-3.12` and the like, with the extra `test`: no server, no browser, no Ray.
-`INFEROMETER_PYTHONS="3.13"` chooses the versions.
+`INFEROMETER_PYTHONS="3.13"` chooses the versions, each of which must be installed then. Only the standard library is
+needed, so that CI can run this for one version without the environment of developers.
 """
 
 import os
@@ -21,7 +22,11 @@ TESTS = ("tests/unit", "-m", "not slow", "-n", "2", "--dist", "worksteal")
 def main() -> None:
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     asked = os.environ.get("INFEROMETER_PYTHONS", "").split()
-    failed = [version for version in asked or claimed_versions() if version != here and not passes(version)]
+    missing = [version for version in asked if find_python(version) is None]
+    if missing:
+        raise SystemExit(f"Python {', '.join(missing)} is not on this machine: install it, or choose others")
+    versions = asked or [version for version in claimed_versions() if version != here]
+    failed = [version for version in versions if not passes(version)]
     if failed:
         raise SystemExit(f"the quick tests fail on Python {', '.join(failed)}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import inferometer
-from tools import changelog, pins, pythons, release
+from tools import changelog, pins, pythons, release, unit_elsewhere
 from tools.changelog import Fragment, FragmentError
 from tools.pins import Target
 
@@ -175,3 +175,9 @@ def test_fragments_become_the_section_of_the_version(before: str, own: str):
     assert made.startswith(f"# Changelog\n\nWords.\n\n## 0.3.0\n\n{own}Added\n- A word")
     assert made.endswith(f"word more.\n\nFixed\n- It holds now.\n\n{LATER}")
     assert max(map(len, made.splitlines())) <= changelog.WIDTH
+
+
+def test_a_python_that_was_chosen_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFEROMETER_PYTHONS", "3.99")
+    with pytest.raises(SystemExit, match=r"Python 3\.99 is not on this machine"):
+        unit_elsewhere.main()
