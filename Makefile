@@ -173,8 +173,8 @@ dist: $(STAMP)  ## wheel and sdist, tried in empty environments, every extra wit
 pins: $(STAMP)  ## constraints.txt anew: the newest version of every package that fits the ranges in pyproject.toml
 	PYTHONPATH=. $(PYTHON) -m tools.pins
 
-cover: $(STAMP)  ## branch coverage of the unit and simulation tests, by package
-	PYTHONPATH=. $(PYTHON) -m tools.cover
+cover: $(STAMP)  ## branch coverage of the unit and simulation tests, by package: TESTS='tests/unit/stats' for a part
+	PYTHONPATH=. $(PYTHON) -m tools.cover $(TESTS)
 
 unit-elsewhere: $(STAMP)  ## the quick tests on every other supported Python at hand, each in an environment of its own
 	PYTHONPATH=. $(PYTHON) -m tools.unit_elsewhere

@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.json_format import ParseDict
 
 from inferometer.base.answer_file import to_json
+from inferometer.services.tfserving import message
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.fuzz_control import (
     CONFIG,
@@ -26,7 +27,6 @@ from tests.fuzz.fuzz_control import (
     SAID,
     SIGNATURE,
     SIGNATURE_TENSOR,
-    message,
 )
 from tests.fuzz.fuzz_data import as_parquet, saved, sound, zipped
 from tests.fuzz.fuzz_saved import sample

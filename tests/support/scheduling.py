@@ -62,7 +62,7 @@ def start_order(nodeid: str) -> int:
     return len(LANES) + (LONG.index(file) if file in LONG else len(LONG))
 
 
-class UnitScheduling(LoadScopeScheduling):
+class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives a process the next unit when it has finished its last one, in the order of collection."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:

@@ -189,7 +189,7 @@ class _Echoes(dict[int, Any]):
     def __init__(self, requests: dict[int, bytes]) -> None:
         self._requests = requests
 
-    def pop(self, slot: int, default: Any = None) -> Any:  # type: ignore[override]
+    def pop(self, slot: int, default: Any = None) -> Any:
         return self._requests.get(slot)
 
 

@@ -20,7 +20,8 @@ from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import VariantNames
 from tests.support.landscape import Landscape, SimulatedTrials, driven
 from tests.support.simulated_search import scope_of
-from tests.unit.tune.test_run import BOUNDS, FakeDeployment, FakeMeter, FakeServer, Trials, W
+from tests.unit.tune.scripted import W
+from tests.unit.tune.test_run import BOUNDS, FakeDeployment, FakeMeter, FakeServer, Trials
 
 
 def problem_of(bounds: SearchBounds = BOUNDS, **settings) -> SearchProblem:
