@@ -162,7 +162,7 @@ def test_what_was_left_for_later_waits_until_all_that_came_has_its_time() -> Non
     reactor, seen = EpollReactor(monotonic_ns), []
     pairs = [socket.socketpair() for _ in range(AT_ONCE + 10)]
 
-    def ready(number: int) -> None:
+    def ready(number: int, mask: int) -> None:
         pairs[number][0].recv(1)
         seen.append("came")
         reactor.do_later(lambda: seen.append("done"))

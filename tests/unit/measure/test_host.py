@@ -113,9 +113,9 @@ def test_the_cores_of_others_are_what_is_neither_ours_nor_the_servers():
     use = watch.end()
     assert use.busy == pytest.approx(2.0)
     assert use.server == pytest.approx(0.7)
-    assert astuple(use.ours) == pytest.approx((0.3, 0.5))
+    assert astuple(use.ours) == pytest.approx((0.3, 0.5, 0.0))
     assert list(use.models) == ["step"]
-    assert astuple(use.models["step"]) == pytest.approx((0.4, 0.0))
+    assert astuple(use.models["step"]) == pytest.approx((0.4, 0.0, 0.0))
     assert use.others == pytest.approx(1.0)
     assert said(use) == ["other programs used 1 of this machine's 2 cores for the whole level"]
     assert [remark.note for remark in host_remarks(use, MEASURED)] == [Note.HOST_BUSY]
