@@ -1,5 +1,8 @@
 """Every bar of `make bench` still runs: ours only, with the shortest load; what it measured means nothing here."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.bar import SMOKE, Bar
@@ -17,6 +20,7 @@ ALIKE = {
     "predict-no_cores": "predict-slow_first",
 }
 BY_NAME = {bar.name: bar for bar in BARS}
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.sampled
@@ -24,6 +28,11 @@ BY_NAME = {bar.name: bar for bar in BARS}
 def test_bar_can_be_measured(name: str) -> None:
     outcome = measure_bar(BY_NAME[name], SMOKE, print)
     assert outcome.ours, outcome.note
+
+
+def test_no_bar_with_published_figures_is_gone() -> None:
+    published = json.loads((ROOT / "benchmarks" / "last.json").read_text())["bars"]
+    assert {bar["name"] for bar in published} <= set(BY_NAME)
 
 
 @pytest.mark.parametrize("name", ALIKE)
