@@ -149,7 +149,8 @@ def test_live_lines_are_read_in_pieces_and_long_ones_left_out(tmp_path, monkeypa
     monkeypatch.setattr("inferometer.ui.live.MOST_LINE", 100)
     path = tmp_path / "live.jsonl"
     path.write_bytes(b'{"a": 1}\n' + b"x" * 1000 + b'{"b": 2}\n' + b"[" * 90 + b'\n{"c": 3}\n')
-    lines, found = LiveLines(path), []
+    lines = LiveLines(path)
+    found: list[bytes] = []
     for _ in range(40):
         found += lines.since(len(found))[1]
     lines.close()
