@@ -8,6 +8,7 @@ from tests.support.servers import FakeModel, FakeTriton, answer_json, late, raw,
 
 IDLE_S = 0.05  # less than a turn of another model
 ASLEEP_S = 0.4  # some turns
+SLOW_S = 0.03
 LOOKS = 4  # turns at the start, before which it is always awake
 
 
@@ -60,7 +61,7 @@ def test_a_model_that_only_fails_is_said():
 
 def test_turns_are_long_enough_for_the_slowest_and_that_takes_the_time_which_is_said():
     def slow(number, request):
-        return late(0.1, raw(reply(b"{}")))
+        return late(SLOW_S, raw(reply(b"{}")))
 
     watcher = Listener()
     with FakeTriton(model=FakeModel("a")) as a, FakeTriton(slow, model=FakeModel("b")) as b:
@@ -69,6 +70,6 @@ def test_turns_are_long_enough_for_the_slowest_and_that_takes_the_time_which_is_
         )
     assert found.problems == ()
     assert found.rounds == 10
-    assert found.seconds >= 10 * 4 * 0.1
+    assert found.seconds >= 10 * 4 * SLOW_S
     assert all(row.alone.request_count >= 30 for row in found.models)
     assert any("b answers" in text and "instead of 1.00 s" in text for text in watcher.heard)

@@ -67,12 +67,12 @@ REPORT = (
 )
 # The shape as in the tutorial; the rest makes the search small and its ports free.
 YAML = """
-perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 150, max-trials: 3, stability-percentage: 999999}}
+perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 100, max-trials: 3, stability-percentage: 999999}}
 triton_http_endpoint: localhost:{http}
 triton_grpc_endpoint: localhost:{grpc}
 triton_metrics_url: http://localhost:{metrics}/metrics
-run_config_search_max_instance_count: 4
-run_config_search_max_model_batch_size: 2
+run_config_search_max_instance_count: 2
+run_config_search_max_model_batch_size: 8
 concurrency: 2
 skip_detailed_reports: true
 """
@@ -121,9 +121,11 @@ def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path, has_data):
     (model / "config.pbtxt").write_text(TALKER_CONFIG)
     ports = choose_ports(Ports())
     yaml = TALKER_YAML.format(http=ports.http, grpc=ports.grpc, metrics=ports.metrics)
+    flags: dict[str, int | str] = {"measurement-interval": 300, "max-trials": 3, "stability-percentage": 999999}
     if has_data:
         (tmp_path / "own.json").write_text(json.dumps(OWN_DATA))
-        yaml += "perf_analyzer_flags: {input-data: own.json}\n"
+        flags["input-data"] = "own.json"
+    yaml += f"perf_analyzer_flags: {json.dumps(flags)}\n"
     (tmp_path / "llm.yaml").write_text(yaml)
     words = (
         "profile",

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.live
 
 MODELS = Path(__file__).parent / "models"
 MOMENTS = int(os.environ.get("MOMENTS", "1"))  # of each model
+QUICK = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
 BOUNDS = ("--instances", "1:2", "--max-batch", "4:8", "--load", "1:4", "--seed", "1", "--allow-inconclusive")
 
 
@@ -46,7 +47,7 @@ class Remote:
 
 def tune(remote: Remote, model: str, folder: Path, *words: str) -> list[str]:
     journal = str(folder / "journal")
-    return ["tune", remote.address, model, *BOUNDS, "--budget", "5s", "--journal", journal, *words]
+    return ["tune", remote.address, model, *BOUNDS, "--budget", "3s", "--journal", journal, *words]
 
 
 def killed(words: list[str], after_s: float, *, with_guard: bool) -> None:
@@ -72,7 +73,7 @@ def home(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def remote() -> Iterator[Remote]:
     """One model is loaded with a configuration that its folder does not have, all others are not loaded."""
-    with EmbeddedTriton(MODELS, load_models=("addsub",)) as server:
+    with EmbeddedTriton(MODELS, load_models=("addsub",), extra_args=QUICK) as server:
         found = Remote(server)
         own = model_config.read_file(MODELS / "addsub" / "config.pbtxt")
         found.control.load_model("addsub", {**own, "name": "addsub", "max_batch_size": 9})
@@ -90,7 +91,7 @@ def test_the_original_is_back_after_a_kill_at_any_moment(home, remote, model, wi
     chance, before = random.Random(f"{model} {MOMENTS}"), remote.state()
     for number in range(MOMENTS):
         words = tune(remote, model, home, "--fresh")
-        killed(words, chance.uniform(0.5, 9.0), with_guard=with_guard != bool(number % 2))
+        killed(words, chance.uniform(0.5, 5.0), with_guard=with_guard != bool(number % 2))
         done = call("inferometer", *words, timeout_s=300)
         assert done.code in (0, 1), done.stderr
         # A command whose budget is over leaves to its guard what takes longer than a moment.

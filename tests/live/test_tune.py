@@ -36,6 +36,7 @@ from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
+QUICK = ("--disable-auto-complete-config", "--exit-timeout-secs", "0")
 # The contract's model W: 3 ms and 0.25 ms per row.
 MODEL = """
 import time
@@ -93,7 +94,7 @@ def tune(tmp_path, models, *words) -> Ended:
 @pytest.mark.machine(reason="the best of several configurations is found by their real throughput")
 def test_tune_recommends_a_configuration_and_resumes_from_its_journal(tmp_path, models):
     words = (
-        *("--slo", "p99<500ms", "--budget", "9s", "--json", "study.json", "--output", "best.pbtxt"),
+        *("--slo", "p99<500ms", "--budget", "6s", "--json", "study.json", "--output", "best.pbtxt"),
         "--allow-inconclusive",  # so little time does not show a gain
     )
     done = tune(tmp_path, models, *words)
@@ -160,9 +161,10 @@ def test_connections_are_closed_before_the_server_ends(tmp_path, models, monkeyp
     assert calls.index("forget") < calls.index("stop")
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("protocol", sample(["grpc"], ["http", "grpc"]))
 def test_a_remote_server_is_tuned_without_its_disk_and_left_as_it_was(tmp_path, models, protocol):
-    with EmbeddedTriton(models, extra_args=("--disable-auto-complete-config",)) as server:
+    with EmbeddedTriton(models, extra_args=QUICK) as server:
         endpoint = parse_endpoint(server.http_address, default_port=8000, tls=Tls())
         control = TritonHttp(Connection(endpoint))
         control.load_model(
@@ -193,7 +195,7 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
     (models / "X" / "config.pbtxt").write_text(
         (models / "X" / "config.pbtxt").read_text().replace('name: "W"', 'name: "X"')
     )
-    with EmbeddedTriton(models) as server:
+    with EmbeddedTriton(models, extra_args=QUICK) as server:
         addresses = Addresses(http=server.http_address, grpc=server.grpc_address)
         launch = LaunchSettings(mode="remote", addresses=addresses, control=ServerAccess(protocol))
         watcher = Trials()
@@ -207,7 +209,7 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
     command = [
         *("tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
+        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "6s"),
         *("--journal", str(tmp_path / "journal")),
     ]
     program = [sys.executable, "-m", "inferometer.cli.main"]
