@@ -21,7 +21,7 @@ from tests.support.scheduling import UnitScheduling, start_order
 settings.register_profile(
     "no clock",
     deadline=None,
-    max_examples=20,
+    max_examples=10,
     derandomize="INFEROMETER_FUZZ" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )

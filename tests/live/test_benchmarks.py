@@ -38,7 +38,11 @@ def shared_server(running: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch) -> N
     """Bars that only ask for example models share one server: starting one takes longer than their load."""
 
     def open_server(*arguments: Any, **named: Any) -> AbstractContextManager[EmbeddedTriton]:
-        if not arguments and set(named) == {"load_models"} and set(named["load_models"]) <= set(SHARED_MODELS):
+        if (
+            not arguments
+            and set(named) == {"load_models"}
+            and set(named["load_models"]) <= set(SHARED_MODELS)
+        ):
             return nullcontext(running)
         return EmbeddedTriton(*arguments, **named)
 

@@ -121,7 +121,11 @@ def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path, has_data):
     (model / "config.pbtxt").write_text(TALKER_CONFIG)
     ports = choose_ports(Ports())
     yaml = TALKER_YAML.format(http=ports.http, grpc=ports.grpc, metrics=ports.metrics)
-    flags: dict[str, int | str] = {"measurement-interval": 300, "max-trials": 3, "stability-percentage": 999999}
+    flags: dict[str, int | str] = {
+        "measurement-interval": 300,
+        "max-trials": 3,
+        "stability-percentage": 999999,
+    }
     if has_data:
         (tmp_path / "own.json").write_text(json.dumps(OWN_DATA))
         flags["input-data"] = "own.json"
