@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from inferometer import api
 from inferometer.stats.watcher import Watcher
 from tests.support.servers import FakeModel, FakeTriton, answer_json, late, raw, reply
@@ -36,6 +38,9 @@ class Sleepy:
         return late(self.awake_s - now_s, raw(reply(b"{}"))) if now_s < self.awake_s else None
 
 
+@pytest.mark.machine(
+    reason="its server tells turns apart by pauses of 50 ms, which other processes cause too"
+)
 def test_a_turn_without_an_answer_goes_on_and_counts():
     sleepy = Sleepy()
     with FakeTriton(model=FakeModel("a")) as a, FakeTriton(sleepy, model=FakeModel("b")) as b:
