@@ -62,7 +62,7 @@ def live_page_lag(setting: Setting) -> AbstractContextManager[Contest]:
 
     def measure(shown: "_Shown") -> Sample:
         lags = []
-        count = setting.count(RATE * RATE_S, smoke=RATE // 10)
+        count = setting.count(RATE * RATE_S, smoke=RATE)
         for _ in range(setting.count(RUNS, smoke=1)):  # a machine that stops for a moment spoils one of them
             shown.run("-r", str(RATE), "-n", str(count), is_worker_alone=True)
             lags.append(shown.lag_us)

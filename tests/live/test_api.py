@@ -21,6 +21,7 @@ def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
     assert result.finding.judged[0].load == 1
 
 
+@pytest.mark.machine(reason="an SLO of 1 s is met only where other processes leave the server a core")
 def test_api_tune_gives_a_study(tmp_path: Path) -> None:
     ways = {"search": "brute", "instances": (1, 1), "batches": (1, 2), "loads": (1, 2)}
     quick = {"measurement_interval_ms": 150, "stability_percentage": 999_999.0}

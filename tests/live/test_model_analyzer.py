@@ -67,7 +67,7 @@ REPORT = (
 )
 # The shape as in the tutorial; the rest makes the search small and its ports free.
 YAML = """
-perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 100, max-trials: 3, stability-percentage: 999999}}
+perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 150, max-trials: 3, stability-percentage: 999999}}
 triton_http_endpoint: localhost:{http}
 triton_grpc_endpoint: localhost:{grpc}
 triton_metrics_url: http://localhost:{metrics}/metrics
@@ -78,6 +78,9 @@ skip_detailed_reports: true
 """
 
 
+@pytest.mark.machine(
+    reason="a latency budget of 10 ms is met only where other processes leave the server a core"
+)
 def test_the_tutorial_works_as_written(tmp_path):
     shutil.copytree(
         example_repository() / "identity_fp32", tmp_path / "model_repository" / "text_recognition"
