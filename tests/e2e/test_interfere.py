@@ -10,7 +10,7 @@ from tests.support.servers import FakeModel, FakeTriton, answer_json, late, raw,
 
 IDLE_S = 0.05  # less than a turn of another model
 ASLEEP_S = 0.4  # some turns
-SLOW_S = 0.03
+SLOW_S = 0.05
 LOOKS = 4  # turns at the start, before which it is always awake
 
 
@@ -71,10 +71,10 @@ def test_turns_are_long_enough_for_the_slowest_and_that_takes_the_time_which_is_
     watcher = Listener()
     with FakeTriton(model=FakeModel("a")) as a, FakeTriton(slow, model=FakeModel("b")) as b:
         found = api.interfere(
-            f"a@{a.server.address}", f"b@{b.server.address}", duration_s=1.0, watcher=watcher
+            f"a@{a.server.address}", f"b@{b.server.address}", duration_s=0.3, watcher=watcher
         )
     assert found.problems == ()
     assert found.rounds == 10
     assert found.seconds >= 10 * 4 * SLOW_S
     assert all(row.alone.request_count >= 30 for row in found.models)
-    assert any("b answers" in text and "instead of 1.00 s" in text for text in watcher.heard)
+    assert any("b answers" in text and "instead of 300 ms" in text for text in watcher.heard)

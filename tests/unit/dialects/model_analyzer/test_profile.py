@@ -565,17 +565,21 @@ def test_a_folder_that_cannot_be_made_is_named(tool, capsys):
     assert not tool.started
 
 
-def test_analyze_takes_its_models_as_the_older_tool_did(tool):
-    for words, yaml in (
+@pytest.mark.parametrize(
+    ("words", "yaml"),
+    [
         (["--analysis-models", "S"], None),
         (["--analysis-models", "S"], {"profile_models": ["A"]}),
         ([], {"profile_models": ["A"], "analysis_models": ["S"]}),
         ([], {"analysis_models": {"S": {"objectives": ["perf_throughput"]}}}),
-    ):
-        assert tool.profile(*BOUNDED, models="A,S", yaml={"analysis_models": ["S"]}) == 0
-        assert {row["Model"] for row in tool.rows()} == {"A", "S"}
-        assert tool.main(["analyze", *tool._yaml(yaml), *words]) == 0, (words, yaml)
-        assert {row["Model"] for row in tool.rows()} == {"S"}, (words, yaml)
+    ],
+    ids=("word", "word over the file's profile_models", "key beside profile_models", "mapping"),
+)
+def test_analyze_takes_its_models_as_the_older_tool_did(tool, words, yaml):
+    assert tool.profile(*BOUNDED, models="A,S", yaml={"analysis_models": ["S"]}) == 0
+    assert {row["Model"] for row in tool.rows()} == {"A", "S"}
+    assert tool.main(["analyze", *tool._yaml(yaml), *words]) == 0
+    assert {row["Model"] for row in tool.rows()} == {"S"}
 
 
 def test_two_names_for_the_models_of_analyze_are_refused(tool, capsys):
