@@ -71,8 +71,8 @@ perf_analyzer_flags: {{shape: ["INPUT0:100"], measurement-interval: 150, max-tri
 triton_http_endpoint: localhost:{http}
 triton_grpc_endpoint: localhost:{grpc}
 triton_metrics_url: http://localhost:{metrics}/metrics
-run_config_search_max_instance_count: 2
-run_config_search_max_model_batch_size: 8
+run_config_search_max_instance_count: 4
+run_config_search_max_model_batch_size: 2
 concurrency: 2
 skip_detailed_reports: true
 """
