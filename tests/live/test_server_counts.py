@@ -46,6 +46,9 @@ def beside(triton: EmbeddedTriton, request: pytest.FixtureRequest) -> Iterator[N
     process.wait()
 
 
+@pytest.mark.machine(
+    reason="a window of 60 ms has requests only where other processes leave the server a core"
+)
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("model", "protocol"),
