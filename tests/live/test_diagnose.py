@@ -92,7 +92,7 @@ def diagnose(*words: str) -> Ended:
 
 @pytest.mark.machine(reason="a predicted throughput is compared with a real one, which other load lowers")
 @pytest.mark.sampled
-@pytest.mark.parametrize("pipeline", PLANTED, ids=lambda pipeline: pipeline.name)
+@pytest.mark.parametrize("pipeline", sample(PLANTED[::2], PLANTED), ids=lambda pipeline: pipeline.name)
 def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
     planted: EmbeddedTriton, pipeline: Planted
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
         concurrency=(1, 8),
         duration_s=0.7,
         apply=True,
-        budget_s=sample(8.0, 60.0),  # for the first suggestions, or for all of them
+        budget_s=60.0,
     )
     culprit = pipeline.culprit
     if pipeline.kind == CPU and "busy with other programs" in found.verdict.sentence:
