@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -43,7 +44,8 @@ def original(server: EmbeddedTriton) -> dict[str, Any]:
 
 @pytest.fixture
 def planted(server: EmbeddedTriton, original: dict[str, Any]) -> EmbeddedTriton:
-    """The server with its models as they were planted, whatever a test before has left."""
+    """The server with its models as they were planted, whatever a test before or its guard has left."""
+    assert eventually(lambda: not is_being_changed(server))
     for name, wanted in original.items():
         if config(server, name) != wanted:
             load(server, name, wanted)
@@ -68,6 +70,13 @@ def load(server: EmbeddedTriton, name: str, wanted: dict[str, Any]) -> None:
     finally:
         connection.close()
     assert config(server, name) == wanted
+
+
+def is_being_changed(server: EmbeddedTriton) -> bool:
+    """Whether a run or its guard still keeps what it has to put back."""
+    ports = [address.rpartition(":")[2] for address in (server.http_address, server.grpc_address)]
+    kept = Path(os.environ["XDG_STATE_HOME"]).rglob("*.jsonl")
+    return any(port in path.name for path in kept for port in ports)
 
 
 def configs(server: EmbeddedTriton, pipeline: Planted) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def test_the_original_configuration_comes_back_after(
         assert any(line.startswith("Trying") for line in process.stderr), "nothing was tried"
         changed = eventually(lambda: configs(planted, SLOW_FIRST) != before)
         process.send_signal(number)
-        stdout, _ = process.communicate(timeout=DEADLINE_S)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
     finally:
         process.kill()
         process.communicate()
@@ -178,7 +187,9 @@ def test_the_original_configuration_comes_back_after(
     assert eventually(lambda: configs(planted, SLOW_FIRST) == before)
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert "The server has its original configuration again." in stdout
+        # A busy server may get its configuration back only after the command, from its guard.
+        back = "The server has its original configuration again."
+        assert back in stdout or "The trials ended early: " in stderr
 
 
 @pytest.mark.machine(reason="a step is named only where other programs leave the server a core")

@@ -110,9 +110,11 @@ def test_a_diagnosis_that_is_killed_leaves_nothing_behind(home, remote):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: remote.state() != before or tool.poll() is not None, "it has changed the model")
-    tool.kill()
-    tool.wait()
+    try:
+        wait_until(lambda: remote.state() != before or tool.poll() is not None, "it has changed the model")
+    finally:
+        tool.kill()
+        tool.wait()
     wait_until(lambda: not any((home / "state").rglob("*.jsonl")), "the guard has put it back")
     assert remote.state() == before
 

@@ -1,12 +1,12 @@
 """The tuner at the real server."""
 
 import json
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -207,26 +207,31 @@ def test_other_models_on_a_remote_server_are_warned_of(tmp_path, models, protoco
     assert "Loaded W_config_0" in watcher.details
 
 
+@contextmanager
+def started(words, **given):
+    """The command as a process, which is killed at the end of the block."""
+    command = [sys.executable, "-m", "inferometer.cli.main", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **given) as tool:
+        try:
+            yield tool
+        finally:
+            tool.kill()
+
+
 @pytest.mark.machine(
     reason="a budget of nine seconds measures something only where other processes leave a core"
 )
 def test_a_tool_that_is_killed_leaves_no_server_and_goes_on_from_its_journal(tmp_path, models):
     command = [
         *("tune", "-m", "W", "--model-repository", str(models)),
-        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--seed", "1", "--budget", "9s"),
+        *("--instances", "1:2", "--max-batch", "1:4", "--load", "1:8", "--seed", "1"),
         *("--journal", str(tmp_path / "journal")),
     ]
-    program = [sys.executable, "-m", "inferometer.cli.main"]
-    tool = subprocess.Popen(
-        [*program, *command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
-    assert tool.stderr is not None
-    trying, figures = (tool.stderr.readline().rstrip("\n") for _ in range(2))
-    assert trying.startswith("trial 1: W_config_default (1 CPU instance")
-    os.kill(tool.pid, signal.SIGKILL)
-    tool.wait()
-    tool.stderr.close()
-    done = call("inferometer", *command, "--allow-inconclusive")
+    words = [*command, "--budget", "60s"]
+    with started(words, stdout=subprocess.DEVNULL) as tool:
+        trying, figures = (tool.stderr.readline().rstrip("\n") for _ in range(2))
+        assert trying.startswith("trial 1: W_config_default (1 CPU instance")
+    done = call("inferometer", *command, "--budget", "9s", "--allow-inconclusive")
     assert done.code == 0, done.stderr
     assert done.stderr.splitlines()[0] == f"{figures} (from the journal, not measured now)"
 
@@ -236,18 +241,11 @@ def test_an_interrupted_search_answers_with_the_best_so_far(tmp_path, models):
         *("tune", "W", "--model-repository", str(models), "--budget", "60s", "--load", "1:8"),
         *("--output", "best.pbtxt", "--json", "study.json"),
     ]
-    tool = subprocess.Popen(
-        [sys.executable, "-m", "inferometer.cli.main", *command],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert tool.stderr is not None
-    while not tool.stderr.readline().startswith("W_config_default"):
-        assert tool.poll() is None
-    tool.send_signal(signal.SIGINT)
-    out, _ = tool.communicate(timeout=120)
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE) as tool:
+        while not tool.stderr.readline().startswith("W_config_default"):
+            assert tool.poll() is None
+        tool.send_signal(signal.SIGINT)
+        out, _ = tool.communicate(timeout=120)
     assert tool.returncode == 130
     assert "infer/s" in out
     assert "max_batch_size" in (tmp_path / "best.pbtxt").read_text()
