@@ -51,6 +51,7 @@ FAILURES: tuple[tuple[str, Act, str, str], ...] = (
 )
 
 
+@pytest.mark.machine(reason="a reply that other processes delay beyond the time-out of 0.1 s counts as lost")
 @pytest.mark.parametrize(
     ("act", "kind", "words"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES]
 )
@@ -97,6 +98,7 @@ FAULTS: dict[str, Act] = {
 }
 
 
+@pytest.mark.machine(reason="a reply that other processes delay beyond the time-out of 2 s counts as lost")
 @pytest.mark.parametrize("load", [("--concurrency-range", "8"), ("--request-rate-range", "500", "--async")])
 def test_a_server_with_every_fault_is_measured_to_the_end_and_its_faults_are_counted(
     load: tuple[str, ...], run: Callable, tmp_path: Path

@@ -84,6 +84,7 @@ ROWS = [pytest.param((), *row[1:], id=row[0]) for row in UNARY]
 ROWS += [pytest.param(("--streaming",), *row[1:], id=f"streaming: {row[0]}") for row in STREAMED]
 
 
+@pytest.mark.machine(reason="a reply that other processes delay beyond the time-out of 1 s counts as lost")
 @pytest.mark.parametrize(("words", "act", "kind", "says"), ROWS)
 def test_every_kind_of_failure_is_counted_and_shown(
     words: tuple[str, ...], act: Act, kind: str, says: str, run: Callable, steps: Callable, tmp_path: Path
@@ -118,6 +119,7 @@ PATTERN: dict[int, Act] = {
 }
 
 
+@pytest.mark.machine(reason="a reply that other processes delay beyond the time-out of 1.5 s counts as lost")
 @pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
 def test_a_server_with_every_fault_is_measured_to_the_end_and_its_faults_are_counted(
     words: tuple[str, ...], run: Callable, tmp_path: Path
@@ -173,6 +175,7 @@ def test_failures_are_grouped_by_the_name_of_their_status(
         assert f"    Failure: {kind}, 3 requests, " in ended.stdout
 
 
+@pytest.mark.machine(reason="a reply that other processes delay beyond the time-out of 1 s counts as lost")
 @pytest.mark.parametrize("words", [(), ("--streaming",)], ids=["unary", "streaming"])
 def test_a_call_given_up_is_cancelled_at_the_server(words: tuple[str, ...], run: Callable) -> None:
     with FakeGrpcTriton(lambda number, call: never if number == 2 else None) as fake:

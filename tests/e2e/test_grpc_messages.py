@@ -14,6 +14,7 @@ from tests.support.grpc_servers import (
     FakeGrpcTriton,
     asked,
 )
+from tests.support.samples import sample
 from tests.support.servers import FakeModel
 
 KIB, MIB = 1024, 1024 * 1024
@@ -42,7 +43,8 @@ def write_steps(path: Path, size: int, count: int) -> list[bytes]:
     return tensors
 
 
-@pytest.mark.parametrize(("size", "batch", "concurrency", "count"), SIZES)
+@pytest.mark.sampled
+@pytest.mark.parametrize(("size", "batch", "concurrency", "count"), sample(SIZES[1::2], SIZES))
 @pytest.mark.parametrize("words", [(), STREAMING], ids=["unary", "streaming"])
 def test_what_arrives_is_what_was_asked(
     words: tuple[str, ...], size: int, batch: int, concurrency: int, count: int, run: Callable, tmp_path: Path

@@ -24,6 +24,7 @@ def run(tmp_path: Path, *words: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(path.read_text()) if path.exists() else {}
 
 
+@pytest.mark.machine(reason="a limit is found by measured throughput, which other processes lower")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_limit_of_slots_is_found_out(
     dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -39,6 +40,7 @@ def test_a_limit_of_slots_is_found_out(
     assert "2 requests run at once" in shown.replace("\n", " ")
 
 
+@pytest.mark.machine(reason="a limit is found by measured throughput, which other processes lower")
 def test_without_metrics_it_is_found_out_by_what_the_client_sees(tmp_path: Path) -> None:
     with LlmServer(QUICK, dialect=None, answer_tokens=8) as server:
         code, found = run(tmp_path, "diagnose", server.address, "-c", "1,2,4,8", "-d", "600ms")

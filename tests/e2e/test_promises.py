@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -19,6 +20,7 @@ def fails_every_fourth(number: int, request: Request) -> Act | None:
     return answer_json({"error": "boom"}, 503) if number % 4 == 3 else None
 
 
+@pytest.mark.machine(reason="an SLO of 400 ms is missed where other processes hold up one reply for as long")
 @pytest.mark.parametrize(
     ("promise", "verdict", "code"),
     [
@@ -48,7 +50,7 @@ def test_a_promise_is_kept_broken_or_not_decided(
         "1", str(int(verdict == "broken")), str(int(verdict == "undecided")),
     ]  # fmt: skip
     (row,) = csv.DictReader(io.StringIO(files[2].read_text()))
-    assert row["Promise"] == row["Verdict"].split(":")[0] == verdict
+    assert row["Promise"] == re.split("[:;]", row["Verdict"])[0] == verdict
     said = {"kept": "Keeps '", "broken": "Breaks '", "undecided": "Not decided at concurrency 1 whether '"}
     assert said[verdict] + promise in " ".join(ended.stdout.split())
     assert verdict in ended.stderr

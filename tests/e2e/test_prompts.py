@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.support.openai import FakeOpenAi
+from tests.support.samples import sample
 from tests.support.servers import Act, Request, answer_json
 from tests.support.vocabularies import BUILDS, byte_level, saved
 
@@ -80,7 +81,8 @@ def cacheable(prompts: list[tuple[int, ...]]) -> int:
     return found
 
 
-@pytest.mark.parametrize("build", sorted(BUILDS))
+@pytest.mark.sampled
+@pytest.mark.parametrize("build", sample(["byte_level", "word_level"], sorted(BUILDS)))
 def test_every_prompt_has_exactly_the_tokens_asked_for(
     build: str, measured: Callable, tmp_path: Path
 ) -> None:

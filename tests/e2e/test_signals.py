@@ -16,6 +16,7 @@ import pytest
 from inferometer.base.signals import INTERRUPTED
 from inferometer.records.ring import CAPACITY
 from tests.support.commands import script
+from tests.support.samples import sample
 from tests.support.servers import FakeTriton, Request, ScriptedServer, drip, held, never, raw, reply
 
 DEADLINE_S = 60
@@ -30,9 +31,10 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+BOTH = pytest.mark.parametrize("number", sample([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]))
 
 
+@pytest.mark.sampled
 @BOTH
 def test_the_first_signal_reports_what_was_measured(
     number: signal.Signals, start: Callable, tmp_path: Path
@@ -143,6 +145,7 @@ def test_requests_in_flight_are_let_finish(start: Callable) -> None:
     assert "Client: " in stdout
 
 
+@pytest.mark.sampled
 @BOTH
 def test_the_second_signal_ends_at_once(number: signal.Signals, start: Callable) -> None:
     with FakeTriton(lambda number, request: never if number >= 30 else None) as fake:
@@ -282,6 +285,7 @@ def test_a_worker_that_waits_for_room_ends_with_its_controller(start: Callable) 
         assert ended(workers)
 
 
+@pytest.mark.sampled
 @BOTH
 def test_a_worker_leaves_signals_to_the_controller(number: signal.Signals, start: Callable) -> None:
     """A signal to the group reaches both; as a worker alone gets it here, the load goes on."""

@@ -10,12 +10,13 @@ from google.protobuf.json_format import ParseDict
 
 from inferometer.services.kserve import load_messages
 from tests.support.grpc_servers import FakeGrpcTriton
+from tests.support.samples import sample
 from tests.support.servers import Act, FakeModel, FakeTriton, Request, ScriptedServer, answer
 from tests.support.strange import strange, text_of
 
 service_pb2 = load_messages()
 
-SEEDS = range(12)
+SEEDS = range(sample(5, 12))
 CODES = (0, 1, 2, 3, 99)
 COUNT = ("--request-count", "4")
 SHORT = ("--concurrency-range", "1:2", "--duration", "100ms")
@@ -62,6 +63,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_triton_over_http(command: str, seed: int, run: Callable, tmp_path: Path) -> None:
@@ -111,6 +113,7 @@ def damaged(message: bytes, draw: random.Random) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_triton_over_grpc(seed: int, run: Callable) -> None:
     draw = random.Random(seed)
@@ -190,6 +193,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_another_kind(kind: str, seed: int, run: Callable, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_a_mooncake_trace_is_sent_token_by_token_as_it_says(
     assert shared(TRACE[0], TRACE[2]) == 1060  # of a block that is cut, too
 
 
+@pytest.mark.machine(reason="requests leave on time only with a free core")
 def test_it_is_sent_on_time(
     run: Callable, file: Callable, tokenizer: Path, server: FakeOpenAi, tmp_path: Path
 ) -> None:

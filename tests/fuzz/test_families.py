@@ -1,7 +1,5 @@
 """Everything that reads bytes of others, in short: what once went wrong, and a few random inputs for each family."""
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from inferometer.base.errors import InferometerError
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.harness import CORPUS, DRAWN, Choices, Family, bounded
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "8"))
+EXAMPLES = examples(8)
 
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 

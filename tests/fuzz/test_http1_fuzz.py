@@ -1,6 +1,5 @@
 """The HTTP/1.1 codec against h11 as an oracle, and against nonsense."""
 
-import os
 from dataclasses import dataclass
 
 import h11
@@ -9,8 +8,9 @@ from hypothesis import strategies as st
 
 from inferometer.base.errors import PeerError
 from inferometer.wire.http1 import ReplyDecoder, encode_request
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
+EXAMPLES = examples(60)
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 # Bytes are drawn in one go, texts letter by letter.

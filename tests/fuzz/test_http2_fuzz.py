@@ -1,7 +1,6 @@
 """HTTP/2 and gRPC against nonsense: events or a PeerError, nothing else, and the same in any split of the bytes."""
 
 import gzip
-import os
 from typing import Any, TypeVar
 
 from hypothesis import given, settings
@@ -12,9 +11,10 @@ from inferometer.wire import frames, grpc
 from inferometer.wire.grpc import GrpcConnection, encode_headers, frame_message, render_call
 from inferometer.wire.headers import encode_block
 from inferometer.wire.sender import render
+from tests.support.samples import examples
 
 T = TypeVar("T")
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "300"))
+EXAMPLES = examples(80)
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 BLOCK = encode_headers(path="/a/b", authority="c")

@@ -106,6 +106,9 @@ def inferences(triton: EmbeddedTriton) -> int:
         return int(json.load(reply)["model_stats"][0]["inference_count"])
 
 
+@pytest.mark.machine(
+    reason="the run is stopped after two windows of its second level, which take longer on busy cores"
+)
 def test_a_level_that_was_stopped_is_in_the_files_and_marked(triton: EmbeddedTriton, tmp_path: Path) -> None:
     csv, page, saved = (tmp_path / name for name in ("r.csv", "r.html", "r.json"))
     command = [

@@ -12,21 +12,22 @@ from inferometer.tune.study import recommend
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.machine(reason="the first load has few requests, and each must be as quick as the model alone")
 def test_api_find_gives_a_result_with_a_finding(triton: EmbeddedTriton) -> None:
     result = api.find(
         "delay",
         url=triton.http_address,
         slo="p50<1s",
         by="concurrency",
-        duration_s=10.0,
+        duration_s=1.0,
         data=DataOptions(files=(("INPUT0", "0.05"),)),
     )
     assert result.finding is not None
     assert result.finding.mode == "concurrency"
-    assert result.finding.value >= 1
+    assert result.finding.judged
+    assert result.finding.judged[0].load == 1
 
 
+@pytest.mark.machine(reason="an SLO of 1 s is met only where other processes leave the server a core")
 def test_api_tune_gives_a_study(tmp_path: Path) -> None:
     study = api.tune(
         "simple",

@@ -81,6 +81,9 @@ def test_a_result_read_back_is_the_same(measured: Ended, folder: Path) -> None:
     assert to_json(api.load(str(folder / "r.json"))) == text
 
 
+@pytest.mark.machine(
+    reason="a window of 300 ms has requests only where other processes leave the server a core"
+)
 def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTriton, tmp_path: Path) -> None:
     words = (
         "-p",
@@ -98,6 +101,9 @@ def test_the_classic_report_can_be_made_again_from_the_file(triton: EmbeddedTrit
     assert classic_report(api.load(str(tmp_path / "r.json"))) == done.stdout
 
 
+@pytest.mark.machine(
+    reason="requests at either end of a window of half a second count for more the longer they take"
+)
 def test_api_measure_gives_a_result(triton: EmbeddedTriton) -> None:
     result = api.measure("addsub", url=triton.http_address, concurrency=(1, 3, 2), duration_s=0.5, batch=2)
     assert [level.value for level in result.levels] == [1, 3]

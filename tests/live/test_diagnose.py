@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from inferometer.diagnose.diagnosis import CPU, Diagnosis
 from inferometer.server.embedded import EmbeddedTriton
 from tests.support.commands import Ended, call
 from tests.support.planted import PLANTED, SLOW_FIRST, Planted, plant
+from tests.support.samples import sample
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +44,8 @@ def original(server: EmbeddedTriton) -> dict[str, Any]:
 
 @pytest.fixture
 def planted(server: EmbeddedTriton, original: dict[str, Any]) -> EmbeddedTriton:
-    """The server with its models as they were planted, whatever a test before has left."""
+    """The server with its models as they were planted, whatever a test before or its guard has left."""
+    assert eventually(lambda: not is_being_changed(server))
     for name, wanted in original.items():
         if config(server, name) != wanted:
             load(server, name, wanted)
@@ -69,6 +72,13 @@ def load(server: EmbeddedTriton, name: str, wanted: dict[str, Any]) -> None:
     assert config(server, name) == wanted
 
 
+def is_being_changed(server: EmbeddedTriton) -> bool:
+    """Whether a run or its guard still keeps what it has to put back."""
+    ports = [address.rpartition(":")[2] for address in (server.http_address, server.grpc_address)]
+    kept = Path(os.environ["XDG_STATE_HOME"]).rglob("*.jsonl")
+    return any(port in path.name for path in kept for port in ports)
+
+
 def configs(server: EmbeddedTriton, pipeline: Planted) -> dict[str, Any]:
     return {name: config(server, name) for name in pipeline.models()}
 
@@ -90,13 +100,19 @@ def diagnose(*words: str) -> Ended:
 
 
 @pytest.mark.machine(reason="a predicted throughput is compared with a real one, which other load lowers")
-@pytest.mark.parametrize("pipeline", PLANTED, ids=lambda pipeline: pipeline.name)
+@pytest.mark.sampled
+@pytest.mark.parametrize("pipeline", sample(PLANTED[::2], PLANTED), ids=lambda pipeline: pipeline.name)
 def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
     planted: EmbeddedTriton, pipeline: Planted
 ) -> None:
     before = configs(planted, pipeline)
     found: Diagnosis = api.diagnose(
-        pipeline.name, url=planted.http_address, concurrency=(1, 8), duration_s=0.7, apply=True, budget_s=60.0
+        pipeline.name,
+        url=planted.http_address,
+        concurrency=(1, 8),
+        duration_s=0.7,
+        apply=True,
+        budget_s=60.0,
     )
     culprit = pipeline.culprit
     if pipeline.kind == CPU and "busy with other programs" in found.verdict.sentence:
@@ -117,6 +133,7 @@ def test_a_planted_bottleneck_is_found_and_its_cure_predicted(
     assert configs(planted, pipeline) == before
 
 
+@pytest.mark.machine(reason="a step is named only where other programs leave the server a core")
 def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_path: Path) -> None:
     done = diagnose(
         *("-m", SLOW_FIRST.name, "-u", planted.grpc_address, "-i", "grpc", "--concurrency-range", "4"),
@@ -149,7 +166,7 @@ def test_the_original_configuration_comes_back_after(
         "--concurrency-range",
         "4",
         "--duration",
-        "2s",
+        "1s",
     )
     process = subprocess.Popen(
         command(*words, "--apply"),
@@ -159,12 +176,10 @@ def test_the_original_configuration_comes_back_after(
     )
     try:
         assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("Trying"):
-                break
+        assert any(line.startswith("Trying") for line in process.stderr), "nothing was tried"
         changed = eventually(lambda: configs(planted, SLOW_FIRST) != before)
         process.send_signal(number)
-        stdout, _ = process.communicate(timeout=DEADLINE_S)
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
     finally:
         process.kill()
         process.communicate()
@@ -172,25 +187,9 @@ def test_the_original_configuration_comes_back_after(
     assert eventually(lambda: configs(planted, SLOW_FIRST) == before)
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert "The server has its original configuration again." in stdout
-
-
-def test_calls_of_a_python_model_are_seen_below_it(triton: EmbeddedTriton) -> None:
-    found = api.diagnose(
-        "bls",
-        url=triton.http_address,
-        concurrency=(1, 2),
-        duration_s=0.5,
-        bls_composing_models=(("addsub", ""),),
-    )
-    assert [(step.name, step.depth) for step in found.steps] == [("bls", 0), ("addsub", 1)]
-    assert found.steps[1].calls == pytest.approx(1, rel=0.2)
-
-
-def test_a_nested_ensemble_is_seen_through(triton: EmbeddedTriton) -> None:
-    found = api.diagnose("ens_nested", url=triton.http_address, concurrency=2, duration_s=0.5)
-    assert {step.name for step in found.steps} <= {"addsub", "addsub_b", "cached"}
-    assert len(found.steps) >= 2
+        # A busy server may get its configuration back only after the command, from its guard.
+        back = "The server has its original configuration again."
+        assert back in stdout or "The trials ended early: " in stderr
 
 
 @pytest.mark.machine(reason="a step is named only where other programs leave the server a core")

@@ -28,7 +28,9 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 # Commands of these use what those before them left behind.
 BUILDING = ("config.md", "gate.md", "live-figures.md", "runs.md")
 OUTPUTS = ("--json", "--html", "--markdown", "--junit", "-f", "-q")
-ELSEWHERE = ("tune simple --ray local",)  # run by test_tune_ray.py, with the words of the document
+ELSEWHERE = (
+    "tune simple --ray local",
+)  # run by test_tune_ray.py in make samples, with the words of the document
 
 # Commands meet the server of the session, or a fake of the kind that the document speaks of, told by the port. Times
 # are short, and promises such that busy machines keep them; the rest is as the document says.

@@ -105,7 +105,7 @@ def with_tls(identity: Identity, *extra: str) -> EmbeddedTriton:
                 "--grpc-server-key",
                 identity.key,
             ),
-            *("--exit-timeout-secs", "0", *extra),
+            *("--disable-auto-complete-config", "--exit-timeout-secs", "0", *extra),
         ),
     )
 

@@ -101,7 +101,10 @@ TRACE: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def tracing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedTriton, Path]]:
     folder = tmp_path_factory.mktemp("traces")
-    config = ("--trace-config", f"triton,file={folder / 'trace.json'}", "--exit-timeout-secs", "0")
+    config = (
+        *("--trace-config", f"triton,file={folder / 'trace.json'}"),
+        *("--disable-auto-complete-config", "--exit-timeout-secs", "0"),
+    )
     with EmbeddedTriton(load_models=("simple",), extra_args=config) as server:
         yield server, folder
 

@@ -78,6 +78,9 @@ skip_detailed_reports: true
 """
 
 
+@pytest.mark.machine(
+    reason="a latency budget of 10 ms is met only where other processes leave the server a core"
+)
 def test_the_tutorial_works_as_written(tmp_path):
     shutil.copytree(
         example_repository() / "identity_fp32", tmp_path / "model_repository" / "text_recognition"
@@ -121,9 +124,15 @@ def test_a_model_that_makes_text_has_figures_of_tokens(tmp_path, has_data):
     (model / "config.pbtxt").write_text(TALKER_CONFIG)
     ports = choose_ports(Ports())
     yaml = TALKER_YAML.format(http=ports.http, grpc=ports.grpc, metrics=ports.metrics)
+    flags: dict[str, int | str] = {
+        "measurement-interval": 300,
+        "max-trials": 3,
+        "stability-percentage": 999999,
+    }
     if has_data:
         (tmp_path / "own.json").write_text(json.dumps(OWN_DATA))
-        yaml += "perf_analyzer_flags: {input-data: own.json}\n"
+        flags["input-data"] = "own.json"
+    yaml += f"perf_analyzer_flags: {json.dumps(flags)}\n"
     (tmp_path / "llm.yaml").write_text(yaml)
     words = (
         "profile",

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.live
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_triton_is_found_on_both_ports(protocol, triton):
     url = getattr(triton, f"{protocol}_address")
-    result = api.measure("simple", url=url, service_kind="auto", duration_s=0.3)
+    result = api.measure("simple", url=url, service_kind="auto", duration_s=None, request_count=20)
     assert (result.effective.service_kind, result.effective.protocol) == ("triton", protocol)
     assert result.levels[0].measurement is not None
     assert result.levels[0].measurement.server is not None
@@ -69,7 +69,7 @@ def test_a_port_that_is_given_for_another(
 )
 def test_a_path_is_taken_apart(path: str, words: tuple[str, ...], triton: EmbeddedTriton) -> None:
     url = f"{triton.http_address}{path}"
-    ended = call_here(main.main, "measure", url, *words, "--duration", "300ms")
+    ended = call_here(main.main, "measure", url, *words, "-n", "20")
     assert ended.code == 0, ended.stderr
     assert f"'{url}' is read as {triton.http_address}" in ended.stderr
     assert "infer/s" in ended.stdout

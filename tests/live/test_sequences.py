@@ -11,6 +11,10 @@ pytestmark = pytest.mark.live
 
 BY_RATE = ("--request-rate-range", "400", "--serial-sequences", "--sequence-length", "5")
 SHORT = ("-p", "120", "-s", "999999", "-r", "3")
+# A test that measures in windows this short.
+short_windows = pytest.mark.machine(
+    reason="a window of 120 ms has requests only where other processes leave the server a core"
+)
 
 
 def run(triton, *words):
@@ -18,6 +22,7 @@ def run(triton, *words):
     return call_script("-u", address, *words)
 
 
+@short_windows
 @pytest.mark.parametrize(
     "words",
     [
@@ -59,6 +64,7 @@ def test_request_count_closes_the_last_sequence_with_one_more(triton):
     assert "Sequence count: 2 " in done.stdout
 
 
+@short_windows
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_streams_of_data_are_replayed_whole_and_the_sums_are_right(triton, protocol, tmp_path):
     streams = [[1, 2, 3], [10, 20]]

@@ -47,6 +47,9 @@ def beside(triton: EmbeddedTriton, request: pytest.FixtureRequest) -> Iterator[N
     process.wait()
 
 
+@pytest.mark.machine(
+    reason="a window of 60 ms has requests only where other processes leave the server a core"
+)
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("model", "protocol"),
@@ -66,6 +69,7 @@ def test_without_other_clients_nothing_is_said(model: str, protocol: str, triton
     assert said(result) == []
 
 
+@pytest.mark.machine(reason="the other client must get a core while the short windows last")
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("beside", ["simple"], indirect=True)
 def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside: None) -> None:
@@ -75,6 +79,7 @@ def test_other_clients_are_noticed(protocol: str, triton: EmbeddedTriton, beside
     assert f"the server counted {found.server.counters.success_count:,} requests of 'simple'" in text
 
 
+@pytest.mark.machine(reason="the other client must get a core while the short windows last")
 @pytest.mark.parametrize("beside", ["addsub"], indirect=True)
 def test_other_clients_of_a_composing_model_are_noticed(triton: EmbeddedTriton, beside: None) -> None:
     result = api.measure("ens", url=triton.http_address, **QUICK)

@@ -16,6 +16,7 @@ COMMAND = "tune simple --ray local --servers 2 --instances 1:2 --max-batch 1:8"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tune.md"
 
 
+@pytest.mark.only_sampled
 @pytest.mark.machine(reason="both servers must start and measure within the budget of the search")
 def test_two_servers_with_cores_of_their_own_measure_at_the_same_time(tmp_path: Path) -> None:
     assert f"inferometer {COMMAND} " in DOCUMENT.read_text()  # test_docs.py leaves it to this test

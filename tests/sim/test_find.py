@@ -268,7 +268,7 @@ def test_streams_that_halt_once_break_a_promise_about_every_gap_and_none_about_t
         times = tuple(ns + (halt_ns if place > 4 else 0) for place, ns in enumerate(usual.responses_ns))
         return Reply(usual.service_ns + halt_ns, responses_ns=times)
 
-    finding = found(rig(halting), level_settings, "gap p95<100ms", is_rate=is_rate, duration_s=60)
+    finding = found(rig(halting), level_settings, "gap p95<100ms", is_rate=is_rate, duration_s=30)
     assert finding.limited_by == "gap p95"
     assert 3 <= finding.value <= (11 if is_rate else 5)
     finding = found(rig(halting), level_settings, "tpot p95<100ms", is_rate=is_rate, duration_s=30)

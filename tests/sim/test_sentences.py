@@ -3,7 +3,6 @@
 import dataclasses
 import html
 import io
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,9 +34,10 @@ from inferometer.stats.stopping import Precision, Stability
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
 from tests.support.reports import classic_report
+from tests.support.samples import examples
 from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
+EXAMPLES = examples(12)
 
 MODEL = ModelSpec("fake", "", (), ())
 FAILURES = (status.CONNECT, status.RESET, status.TIMEOUT, status.MISMATCH, status.HTTP + 500)

@@ -15,3 +15,8 @@ Size = TypeVar("Size")
 def sample(few: Size, whole: Size) -> Size:
     """Return what the suite draws, or the whole sample when `make samples` asks for it."""
     return whole if IS_WHOLE else few
+
+
+def examples(few: int) -> int:
+    """Return how many cases Hypothesis draws: a few in the suite, or as many as `make fuzz` asks for."""
+    return int(os.environ.get("INFEROMETER_FUZZ", few))

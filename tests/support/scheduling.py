@@ -14,14 +14,19 @@ from xdist.workermanage import WorkerController
 LIVE = "tests/live/"
 # Files of tests/live whose tests start the servers that they need.
 OWN_SERVERS = (
-    *("test_benchmarks.py", "test_compare.py", "test_in_process.py", "test_model_analyzer.py"),
-    *("test_originals.py", "test_tune.py", "test_tune_composed.py", "test_tune_in_process.py"),
-    "test_tune_ray.py",
+    *("test_benchmarks.py", "test_compare.py", "test_diagnose.py", "test_in_process.py"),
+    *("test_model_analyzer.py", "test_originals.py", "test_ray.py", "test_tune.py"),
+    *("test_tune_composed.py", "test_tune_in_process.py", "test_tune_ray.py"),
 )
 # What the first lane takes of the tests on the session's server; the second takes all others.
 FIRST_LANE = (
-    *("test_docs.py::test_commands", "test_ui.py", "test_metrics.py", "test_server.py", "test_recognize.py"),
-    *("test_api.py", "test_rates.py", "test_sequences.py"),
+    *(
+        "test_docs.py::test_commands",
+        "test_recognize.py",
+        "test_api.py",
+        "test_rates.py",
+        "test_sequences.py",
+    ),
 )
 LANES = ("the first server", "the second server")
 
@@ -30,8 +35,8 @@ SPREAD = ("tests/unit/cli/test_walk.py", "tests/torture/test_torture.py")
 
 # What takes longest, longest first, after the two lanes.
 LONG = (
-    *("live/test_benchmarks.py", "live/test_tune.py", "live/test_tune_in_process.py", "live/test_compare.py"),
-    "unit/cli/test_walk.py",
+    *("live/test_benchmarks.py", "live/test_diagnose.py", "live/test_tune.py", "live/test_ray.py"),
+    *("live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
     *("live/test_tune_ray.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
     *("live/test_originals.py", "live/test_in_process.py", "e2e/test_ui_kills.py", "torture/test_torture.py"),
     *(

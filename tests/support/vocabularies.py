@@ -1,6 +1,7 @@
 """Tokenizers of every usual build, trained on a few sentences."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -104,10 +105,15 @@ BUILDS: dict[str, Callable[[], Tokenizer]] = {
 
 
 def saved(build: Callable[[], Tokenizer], folder: Path) -> Path:
-    """The file of a newly trained one."""
+    """The file of one of these."""
     path = folder / "tokenizer.json"
-    build().save(str(path))
+    path.write_text(_trained(build))
     return path
+
+
+@cache
+def _trained(build: Callable[[], Tokenizer]) -> str:
+    return build().to_str()
 
 
 def _train(made: Tokenizer, trainer: trainers.Trainer) -> None:

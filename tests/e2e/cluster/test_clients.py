@@ -56,6 +56,7 @@ def test_an_open_plan_is_sent_once_by_all_together(server, schedule):
     assert np.abs(due - wanted).max() <= widest + 1000
 
 
+@pytest.mark.machine(reason="clocks are compared within 20 ms only by messages that nothing delays")
 def test_clocks_that_are_ahead_and_drift_make_no_difference():
     """The server is on this machine, whose clock is ours: what came when is known."""
     planted = (PlantedClock(50 * NS_PER_MS, 50e-6), PlantedClock(-50 * NS_PER_MS, -50e-6))

@@ -126,6 +126,7 @@ def test_a_whole_plan_of_several_clients(tmp_path):
     assert [client.request_count for client in level.clients] == [50, 50, 50]
 
 
+@pytest.mark.machine(reason="a window has its requests only where other processes leave the clients a core")
 @pytest.mark.parametrize("plan", [Closed(6), Open(Constant(300))], ids=["closed", "open"])
 def test_a_client_that_is_lost_in_the_level_is_named(plan, tmp_path):
     with ScriptedServer(lambda request: answer(b"good")) as server:

@@ -555,6 +555,9 @@ def hand_level_settings(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> 
 def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     silent = Silent(observer)
     monkeypatch.setattr("inferometer.server.embedded.EmbeddedTriton", silent.server)
+    monkeypatch.setattr(
+        "inferometer.server.ports.is_free", lambda *_: True
+    )  # others may have the usual ports
     monkeypatch.setattr("inferometer.diagnose.run.diagnose_model", lambda *_: Outcome(sample_diagnosis()))
     for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
         monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)

@@ -18,6 +18,7 @@ from inferometer.model.numbers import DATATYPES, decode, encode
 from inferometer.model.spec import ModelSpec, TensorSpec
 from inferometer.options.options import DataOptions
 from inferometer.options.values import named_source
+from tests.support.samples import examples
 
 JPEG = b"\xff\xd8\xff\xe0 not really a picture"
 
@@ -272,7 +273,9 @@ def test_a_damaged_array_is_no_more_than_a_usage_error(name):
     np.save(buffer, array) if name == "a.npy" else np.savez_compressed(buffer, X=array)
     whole = buffer.getvalue()
 
-    @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.integers(0, len(whole) - 1), st.integers(0, 255), st.integers(1, len(whole)))
     def check(position, byte, length):
         data = bytearray(whole)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferometer.dataset.json_reader import JsonConstant, JsonError, JsonReader
+from tests.support.samples import examples
 
 BLOCKS = st.sampled_from([4, 5, 17, 100, 1 << 20])
 SCALARS = (
@@ -72,7 +73,7 @@ def _runs(source, name):
     return source.runs() if name == "x" else [[source.value()]]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(30))
 @given(DOCUMENTS, st.data(), BLOCKS)
 def test_what_json_refuses_is_refused(document, data, block):
     text = json.dumps(document)

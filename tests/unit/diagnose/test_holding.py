@@ -11,9 +11,10 @@ from inferometer.diagnose.investigation import Investigation
 from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.suggest import Circumstances
 from inferometer.stats.measurement import CoreUse, HostUse
+from tests.support.samples import sample
 
 HERE = Circumstances("top", max_batch=0, cores=2.0, is_local=True)
-DRAWS = range(20)
+DRAWS = range(sample(4, 20))
 
 
 def observe(concurrency, alone_s, *, instances=1, slots=None, cpu=0.02, others=0.0, is_full=False):
@@ -47,6 +48,7 @@ def tried(alone_s, slots, *, begin=1, trials=8):
     return case, instances
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
 def test_a_lock_leads_to_something_shared(seed):
     draw = random.Random(seed)
@@ -57,6 +59,7 @@ def test_a_lock_leads_to_something_shared(seed):
     assert INSTANCES not in {row.change.kind for row in case.found.suggestions}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
 def test_no_more_instances_are_kept_than_there_are_slots(seed):
     draw = random.Random(seed)
@@ -104,6 +107,7 @@ def batched(concurrency, one_s, power, *, is_batching=True, most=8):
     return Observation(concurrency, 1, throughput, concurrency / throughput, (step,), None, 0.1, 0.0001, host)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
 def test_batches_that_slow_a_step_down_are_noticed_and_switched_off(seed):
     draw = random.Random(seed)

@@ -1,6 +1,5 @@
 """Whatever is drawn: every mark and error bar lies in the plot, no two texts overlap, and all can be read as text."""
 
-import os
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
@@ -20,8 +19,9 @@ from inferometer.report.document import (
 )
 from inferometer.report.format import plain_number
 from inferometer.report.page import NARROW, NUMBERS, WIDE, block_markup, draw, numbers, spoken
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
+EXAMPLES = examples(12)
 
 ROUNDING = 0.11  # coordinates have one decimal
 RADIUS = 4

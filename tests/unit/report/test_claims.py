@@ -29,6 +29,7 @@ from inferometer.stats.trend import TrendPoint
 from inferometer.stats.verdict import INCONCLUSIVE, NOT_SHOWN, SHOWN, is_too_wide, rule
 from inferometer.tune.study import recommend
 from tests.support.reports import sample_diagnosis, sample_interference, sample_result, sample_study
+from tests.support.samples import examples
 
 DOCS = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 RULINGS = (SHOWN, NOT_SHOWN, INCONCLUSIVE)
@@ -61,7 +62,7 @@ def test_the_table_has_every_command_with_a_verdict():
     assert all(codes[INCONCLUSIVE] not in (codes[SHOWN], codes[NOT_SHOWN]) for codes in CODES.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(37), deadline=None)
 @given(st.lists(PERCENTS, min_size=2, max_size=2), st.sampled_from(("concurrency", "request_rate")))
 def test_interfere(percents, mode):
     found = sample_interference()
@@ -83,7 +84,7 @@ def test_interfere(percents, mode):
     assert not ABSURD.search(made.verdict)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(37), deadline=None)
 @given(PERCENTS, st.sampled_from(("", "throughput < -3%", "throughput > +5%")))
 def test_compare(percent, condition):
     levels = (LevelDifference("concurrency", 1, (row("throughput", percent),)),)
@@ -106,7 +107,7 @@ def test_compare(percent, condition):
         assert percent.limits[0] > 0 or percent.limits[1] < 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=6, max_size=22), st.floats(0.001, 0.5))
 def test_gate(noise, spread):
     values = [100 * (1 + spread) ** part for part in noise]
@@ -148,7 +149,7 @@ def test_find(value, lightest, ruling):
     assert ("could not be decided" in document(found).verdict) == (ruling == INCONCLUSIVE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(PERCENTS, st.booleans())
 def test_tune(percent, is_repeated):
     found = replace(recommend(sample_study()), gain=percent, is_repeated=is_repeated)
@@ -157,7 +158,7 @@ def test_tune(percent, is_repeated):
     assert ruling_code(found.ruling) == CODES["tune"][found.ruling]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(PERCENTS, st.booleans())
 def test_the_sentence_of_a_study(percent, is_repeated):
     study = sample_study()
@@ -172,7 +173,7 @@ def test_the_sentence_of_a_study(percent, is_repeated):
     assert not is_too_wide(percent) or not ABSURD.search(made.verdict)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.one_of(PERCENTS, st.none()))
 def test_diagnose(percent):
     with patch.object(Diagnosis, "measured_gain", property(lambda _: percent)):
@@ -197,7 +198,7 @@ JUDGED = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(JUDGED)
 def test_find_claims_only_what_loads_showed(judged):
     rows = tuple(JudgedLoad(float(load), verdict) for load, verdict in sorted(judged))

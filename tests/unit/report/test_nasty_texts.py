@@ -23,8 +23,9 @@ from inferometer.report.terminal import plain_text, show
 from inferometer.stats.measurement import FailureGroup
 from tests.support.nasty import NASTY, with_texts
 from tests.support.reports import sample_comparison, sample_diagnosis, sample_result
+from tests.support.samples import sample
 
-SEEDS = range(12)
+SEEDS = range(sample(4, 12))
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 FAILURE = FailureGroup("HTTP 500", 3, "words of the server", 0.1, 0.2, 1000, 2000)
 
@@ -51,6 +52,7 @@ every_report = pytest.mark.parametrize("kind", REPORTS)
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
+@pytest.mark.sampled
 @every_seed
 @every_report
 def test_a_terminal_is_not_steered(kind: str, seed: int) -> None:
@@ -82,6 +84,7 @@ def unmarked(tokens: list[Any]) -> Iterator[Any]:
 OURS = re.compile(r"</?(?:details|summary)>")
 
 
+@pytest.mark.sampled
 @every_seed
 @every_report
 def test_markdown_has_only_our_own_markup(kind: str, seed: int) -> None:
@@ -95,6 +98,7 @@ def test_markdown_has_only_our_own_markup(kind: str, seed: int) -> None:
             assert "<" not in OURS.sub("", token.content)
 
 
+@pytest.mark.sampled
 @every_seed
 @every_report
 def test_every_row_of_a_table_has_the_cells_of_its_head(kind: str, seed: int) -> None:
@@ -166,6 +170,7 @@ def usual_tags(kind: str) -> set[tuple[str, tuple[str, ...]]]:
     return tags(to_html(REPORTS[kind]())).found
 
 
+@pytest.mark.sampled
 @every_seed
 @every_report
 def test_a_page_has_no_tags_but_ours(kind: str, seed: int) -> None:
@@ -184,6 +189,7 @@ def test_a_page_has_no_control_characters(kind: str) -> None:
 # --- JUnit
 
 
+@pytest.mark.sampled
 @every_seed
 def test_junit_is_xml(seed: int) -> None:
     suite = ET.fromstring(to_junit(nasty("comparison", seed)).encode())
@@ -204,6 +210,7 @@ def test_numbers_and_names_stay_as_they_are(text: str) -> None:
     assert classic_table.spreadsheet_cell(text) == text
 
 
+@pytest.mark.sampled
 @every_seed
 def test_the_classic_table_keeps_its_cells(seed: int) -> None:
     result = nasty("result", seed)
@@ -216,6 +223,7 @@ def test_the_classic_table_keeps_its_cells(seed: int) -> None:
         assert len(prefix.encode()) < 250
 
 
+@pytest.mark.sampled
 @every_seed
 def test_the_classic_report_can_be_made_of_anything(seed: int) -> None:
     result = nasty("result", seed)

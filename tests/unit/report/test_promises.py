@@ -22,6 +22,7 @@ from inferometer.report.saved import document, to_html, to_junit, to_markdown
 from inferometer.stats.measurement import Estimate, FailureGroup, Keeping, Level, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Result
 from inferometer.stats.verdict import EXIT_INCONCLUSIVE
+from tests.support.samples import examples
 from tests.unit.report import builders as build
 
 MS = 1_000_000
@@ -227,7 +228,7 @@ def cells(section: Section) -> dict[str, str]:
 
 
 @given(results())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_verdict_tables_files_and_exit_code_never_contradict_each_other(found: Result) -> None:
     most = found.effective.max_error_rate
     code = exit_code(found, most)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
         ("tests/unit/cli/test_walk.py::test_one[find]", "tests/unit/cli/test_walk.py::test_one[find]"),
         ("tests/live/test_tune.py::test_one", "tests/live/test_tune.py"),
         ("tests/live/test_tune_in_process.py::test_one", "tests/live/test_tune_in_process.py"),
-        ("tests/live/test_ui.py::test_one", LANES[0]),
+        ("tests/live/test_ui.py::test_one", LANES[1]),
         ("tests/live/test_docs.py::test_commands_of_the_document_run[a.md]", LANES[0]),
         ("tests/live/test_docs.py::test_the_site", LANES[1]),
         ("tests/live/test_new.py::test_one", LANES[1]),

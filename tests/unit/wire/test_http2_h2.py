@@ -1,6 +1,5 @@
 """The HTTP/2 client against h2 as the server, back to back in memory."""
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from inferometer.wire import frames, http2
 from inferometer.wire.headers import Headers, encode_block
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import Stream, render
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
+EXAMPLES = examples(60)
 BLOCK = encode_block([(":method", "POST"), (":scheme", "http"), (":path", "/a"), (":authority", "b")])
 MiB = 2**20
 

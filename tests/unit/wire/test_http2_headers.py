@@ -1,7 +1,5 @@
 """Header blocks: ours as others read them, others' as we do."""
 
-import os
-
 import pytest
 from hpack import Decoder, Encoder, NeverIndexedHeaderTuple
 from hypothesis import given, settings
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 
 from inferometer.wire.frames import Fault
 from inferometer.wire.headers import SHRINK, BlockReader, Headers, encode_block
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
+EXAMPLES = examples(60)
 fuzz = settings(max_examples=EXAMPLES, deadline=None)
 
 # Bytes are drawn in one go, texts letter by letter.

@@ -1,6 +1,5 @@
 """What the HTTP/2 client sends always keeps within the server's windows, however they move, and all of it arrives."""
 
-import os
 import random
 from collections.abc import Iterator
 from itertools import product
@@ -12,8 +11,9 @@ from inferometer.wire import frames
 from inferometer.wire.headers import Headers, encode_block
 from inferometer.wire.http2 import Http2Connection
 from inferometer.wire.sender import Stream, render
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "200"))
+EXAMPLES = examples(60)
 BLOCK = encode_block([(":method", "POST"), (":scheme", "http"), (":path", "/a"), (":authority", "b")])
 POOL = random.Random(1).randbytes(300_000)
 

@@ -1,7 +1,6 @@
 """Fields of the protobuf wire format, against messages that the official library writes."""
 
 import contextlib
-import os
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +10,9 @@ from tritonclient.grpc import service_pb2
 from inferometer.base.errors import PeerError
 from inferometer.wire import protobuf
 from inferometer.wire.protobuf import fields, string_field
+from tests.support.samples import examples
 
-CASES = int(os.environ.get("INFEROMETER_FUZZ", "150"))
+CASES = examples(50)
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 

@@ -1,6 +1,5 @@
 """Server-sent events: the standard's examples, any split of the stream, and streams of nonsense."""
 
-import os
 from itertools import pairwise
 
 import pytest
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 from inferometer.base.errors import PeerError
 from inferometer.wire import sse
 from inferometer.wire.sse import Event, SseDecoder
+from tests.support.samples import examples
 
-FUZZ = settings(max_examples=int(os.environ.get("INFEROMETER_FUZZ", "200")), deadline=None)
+FUZZ = settings(max_examples=examples(60), deadline=None)
 
 
 def decode(*pieces: bytes) -> list[Event]:

@@ -1,6 +1,5 @@
 """The colour of a page's banner, its sentence and the verdicts of its levels say the same."""
 
-import os
 import re
 from dataclasses import replace
 
@@ -15,8 +14,9 @@ from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import Estimate, FailureGroup, PromiseOutcome, TermOutcome
 from inferometer.stats.result import Finding, JudgedLoad, Result
 from tests.support.reports import sample_result
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
+EXAMPLES = examples(12)
 
 REMARKS = st.lists(st.sampled_from(Note), max_size=3, unique=True)
 LOADS = (1.0, 2.0, 3.0, 4.0)

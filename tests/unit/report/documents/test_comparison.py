@@ -1,7 +1,6 @@
 """A comparison as text, Markdown and JUnit: folds over one value."""
 
 import io
-import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -34,8 +33,9 @@ from inferometer.report.saved import document, to_junit, to_markdown
 from inferometer.report.terminal import show
 from inferometer.stats.figures import named
 from inferometer.stats.measurement import Estimate
+from tests.support.samples import examples
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
+EXAMPLES = examples(12)
 
 ROWS = (
     Difference("throughput", 846.2, 1022.4, Estimate(20.8, 18.1, 23.6), FASTER),

@@ -1,6 +1,5 @@
 """What reports say about any study agrees with the figures they stand beside."""
 
-import os
 import re
 from dataclasses import replace
 
@@ -19,9 +18,10 @@ from inferometer.tune.scoring import Constraint, Goal, gain
 from inferometer.tune.study import Study, recommend
 from inferometer.tune.trial import ClientLoad, Figures, Status, Trial, TrialPart
 from inferometer.tune.variant import VariantNames
+from tests.support.samples import examples
 from tests.unit.tune.scripted import W
 
-EXAMPLES = int(os.environ.get("INFEROMETER_FUZZ", "40"))
+EXAMPLES = examples(12)
 
 LONG = "a_model_with_a_name_that_fills_a_line"
 OBJECTIVES = ("perf_throughput", "perf_latency_p99", "perf_latency_avg", "cpu_used_ram")
