@@ -16,7 +16,10 @@ from inferometer.cluster.ray_messages import RaySettings
 from inferometer.cluster.ray_process import RayProcess
 from inferometer.measure.prepare import OWN_HABITS, prepare
 from inferometer.measure.run import run as measured
+from inferometer.options.options import AUTO
 from inferometer.report.export import write_export
+from inferometer.scenario.run import ScenarioRequest, prepare_scenario, run_scenario
+from inferometer.scenario.spec import checked_scenario
 from inferometer.server.embedded import EmbeddedTriton
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher
@@ -111,6 +114,55 @@ def measure(ray: RayProcess, server: EmbeddedTriton, protocol: str, **given: Any
     if setup.journal is not None:
         write_export(setup.journal.export(), setup.journal.path)
     return result
+
+
+BUYERS = """
+from inferometer.visits import call
+
+def visit(number):
+    found = yield call("simple", {"INPUT0": [number % 1000] * 16})
+    yield call("simple", {"INPUT0": found["OUTPUT0"]})
+"""
+PHASES = [{"name": "calm", "for": "500ms"}, {"name": "peak", "for": "500ms", "load": 2}]
+
+
+def test_classes_of_a_scenario_are_loaded_from_all_nodes(
+    ray: RayProcess, triton: EmbeddedTriton, tmp_path: Path
+) -> None:
+    """By rate, by concurrency, and visits whose code only this machine has."""
+    (tmp_path / "buyers.py").write_text(BUYERS)
+    classes = {
+        "steady": {"model": "simple", "rate": 60},
+        "users": {"model": "simple", "concurrency": 2},
+        "buyers": {"visit": "buyers.py:visit", "steps": ["simple"], "rate": 40},
+    }
+    scenario = checked_scenario(
+        {"server": triton.http_address, "classes": classes, "phases": PHASES}, "the scenario"
+    )
+    options = asked("measure", {"ray": "auto", "service_kind": AUTO})
+    before = inferences(triton)
+    setup = prepare_scenario(ScenarioRequest(scenario, options, folder=tmp_path))
+    *_, result = run_scenario(setup, Watcher(), ray=ray)
+    account = result.account
+    assert account is not None
+    assert account.sent == inferences(triton) - before
+    assert account.good + account.left_out_good == account.sent
+    assert [len(level.clients) for level in result.levels] == [NODES * len(classes)] * len(PHASES)
+    for level in result.levels:
+        rows = {row.name: row for row in level.classes}
+        for name, row in rows.items():
+            assert row.measurement is not None
+            assert not row.measurement.failed_count
+            clients = [client for client in level.clients if client.class_name == name]
+            assert all(client.request_count for client in clients)
+            steps = row.steps or (row,)
+            assert sum(client.request_count for client in clients) == sum(
+                step.measurement.request_count for step in steps if step.measurement is not None
+            )
+    calm, peak = (level.classes[0].rates for level in result.levels)
+    assert calm is not None
+    assert peak is not None
+    assert (calm.asked_per_s, peak.asked_per_s) == (60, 120)
 
 
 # --- commands

@@ -91,7 +91,7 @@ def test_a_starved_client_says_nothing_about_the_server(rig, level_settings, pla
 
     instrument = replace(rig(fast, servers=1).instrument, host=StarvedHost())
     level = measure_level(instrument, level_settings(**TEN_SECONDS), plan)
-    (limit,) = (remark for remark in level.remarks if remark.note is Note.CLIENT_LIMITED)
+    (limit,) = (remark for remark in level.remarks if remark.note is Note.CLIENT_STARVED)
     assert "in the run queue for a core 89 % of the time that it needed one, 4.00 ms at a time" in limit.text
     assert not level.has_remark(Note.OVERLOADED)
     assert level.doubt.kind == "client-limited"

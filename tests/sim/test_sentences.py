@@ -14,7 +14,7 @@ from rich.console import Console
 
 from inferometer.base import status
 from inferometer.base.answer_file import from_json, to_json
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_MS, NS_PER_S, quantity
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.load.sequences import SequencePlan, Sequences
@@ -223,8 +223,8 @@ class Seen:
     def good(self) -> int:
         return 0 if self.level.measurement is None else self.level.measurement.request_count
 
-    def remarks(self, note: Note) -> Iterator[str]:
-        yield from (remark.text for remark in self.level.remarks if remark.note is note)
+    def remarks(self, *notes: Note) -> Iterator[str]:
+        yield from (remark.text for remark in self.level.remarks if remark.note in notes)
 
 
 def seen(run: Run) -> Seen:
@@ -347,7 +347,7 @@ def limits_of_the_user(this: Seen) -> Iterator[str]:
     """A request that the user lets wait is not held up by the client."""
     plan = this.run.point.plan
     is_held = isinstance(plan, Open) and (plan.cap is not None or this.run.is_serial)
-    if is_held and any(this.remarks(Note.CLIENT_LIMITED)):
+    if is_held and any(this.remarks(*CLIENT_LIMITS)):
         yield "client-limited by what the user asked for"
 
 

@@ -9,7 +9,8 @@ import pytest
 from inferometer.base import status
 from inferometer.base.errors import UsageError
 from inferometer.base.units import NS_PER_MS, NS_PER_S
-from inferometer.load.plan import Closed, Constant, Joint, Open
+from inferometer.load.plan import Closed, Constant, Excerpt, Joint, Open
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.together import Together
 from inferometer.measure.instrument import ClassSettings, Instrument, LoadPoint
 from inferometer.measure.level import measure_level
@@ -228,6 +229,29 @@ def test_a_visit_that_fails_before_its_first_request_is_a_failed_one(asked):
     assert (records.received[failed] == 0).all()
     assert load.totals().unsent == failed.sum()
     assert "no data for 0" in load.examples()[status.VISIT]
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["before", "half-way"])
+def test_visits_by_rate_go_on_by_a_clock_that_is_moved_and_with_more_of_the_plan(is_begun):
+    """This worker has every other visit of 100/s; after 245 ms it gets those of the other one, too."""
+    clock, load = simulated()
+    start_ns = load.apply(Open(Excerpt(Constant(100), 0, NS_PER_S), first=0, stride=2))
+    parts = []
+    while is_begun and clock() < start_ns + 245 * MS:
+        parts.append(load.collect(start_ns + 245 * MS).records)
+    moved = Timing(start_ns + 3 * MS)
+    more = (Progression(1, 2).from_number(24 if is_begun else 0),)
+    load.adjust(moved, more)
+    is_finished = False
+    while not is_finished:
+        collected = load.collect(start_ns + 2 * NS_PER_S)
+        is_finished = collected.is_finished
+        parts.append(collected.records)
+    visits, _ = visits_in(join(parts))
+    due_ms = ((np.sort(visits.due_ns - 20 * MS) - start_ns) // MS).tolist()
+    first = [10 + 20 * number for number in range(12)] if is_begun else []
+    rest = range(len(first) * 2 if is_begun else 0, 99)
+    assert due_ms == [*first, *(13 + 10 * number for number in rest)]
 
 
 # --- figures

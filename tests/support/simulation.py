@@ -17,6 +17,7 @@ from inferometer.load.cancellation import Cancellation
 from inferometer.load.engine import Engine
 from inferometer.load.link import Callbacks, Link, Responded
 from inferometer.load.plan import NEVER, Plan
+from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.load.visit_engine import VisitEngine
 from inferometer.load.visits import VisitMessages
@@ -273,6 +274,9 @@ class SimulatedLoad:
         engine.apply(plan, start_ns)
         engine.run(None, lambda: engine.is_applied)
         return start_ns
+
+    def adjust(self, timing: Timing, more: Sequence[Progression]) -> None:
+        self._engine.adjust(timing, more, None)
 
     def wait(self, until_ns: int) -> None:
         engine = self._engine

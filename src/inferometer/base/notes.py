@@ -14,6 +14,10 @@ class Note(Enum):
         "side by side with --num-of-sequences"
     )
     CLIENT_LIMITED = "add worker processes with --workers auto, or run the tool on another machine"
+    CLIENT_STARVED = (
+        "more worker processes do not help: stop other programs, keep --workers below the number of cores, or run the "
+        "tool on a machine of its own"
+    )
     NOT_STABLE = "measure longer: raise --measurement-interval or --max-trials"
     NOT_PRECISE = "measure longer with --duration or -n, or ask for less with --precision"
     INTERRUPTED = "the run was stopped early; what was measured until then is reported"
@@ -50,7 +54,9 @@ class Note(Enum):
     SEVERAL_VERSIONS = (
         "its figures may be those of others; name the version, as in --bls-composing-models model:2"
     )
-    STATISTICS_MISSING = "the server's part is not known; only client figures are reported"
+    STATISTICS_MISSING = (
+        "the server's part is not known: only client figures are reported, and `twin fit` cannot use this run"
+    )
     WORKER_LOST = "a sending process died; what it had reported until then is kept"
     CUT_OFF = "they are in no figure; a longer last window would have seen them end"
     METRICS_MISSING = "figures of the server's metrics are from the other looks; see --metrics-url"
@@ -85,6 +91,10 @@ class Note(Enum):
     @classmethod
     def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, object]:
         return {"type": "string", "enum": list(cls.__members__)}
+
+
+CLIENT_LIMITS = (Note.CLIENT_LIMITED, Note.CLIENT_STARVED)
+"""The level shows what this client can do, not what the server can."""
 
 
 @frozen

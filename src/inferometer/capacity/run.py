@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import inferometer
 from inferometer.base.errors import UsageError
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import NS_PER_S, plain_number, share
 from inferometer.capacity.autoscaling import Autoscaling, Scaler, autoscale
 from inferometer.capacity.fleet import BALANCERS
@@ -287,5 +287,5 @@ def _remarks(result: Result, replica: Replica) -> Iterator[str]:
             f"A throughput is known to ±{share(max(wide))} only, and its lower end counts: fewer replicas may do. "
             "Measure for longer."
         )
-    if any(level.has_remark(Note.CLIENT_LIMITED) for level in result.levels):
+    if any(level.has_remark(*CLIENT_LIMITS) for level in result.levels):
         yield "The client was the limit at some level: a replica may do more than was measured."

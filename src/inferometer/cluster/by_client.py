@@ -1,7 +1,7 @@
 """The figures of a level by client, in the same windows as those of all together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -108,6 +108,7 @@ class ByClient:
 
     request_bytes: Column = field(default_factory=NO_TIMES.copy)  # of each request of the dataset
     members: Sequence[Member] = ()
+    class_name: str = ""  # of the traffic, where each class has clients of its own
     _rules: WindowRules = field(default_factory=WindowRules)
     _courses: dict[Member, _Course] = field(default_factory=dict)
     _start_ns: int | None = None  # None while it has not begun to count
@@ -165,10 +166,11 @@ class ByClient:
     ) -> tuple[ClientFigures, ...]:
         """Of what counts between these two times: whole windows."""
         courses, self._courses = self._courses, {}
-        return tuple(
+        found = (
             _figures(course, start_ns, end_ns, level_start_ns=level_start_ns, batch=batch)
             for course in courses.values()
         )
+        return tuple(replace(figures, class_name=self.class_name) for figures in found)
 
 
 def _spent(member: Member) -> _Spent:

@@ -142,10 +142,13 @@ class Clients:
 
     # --- Load
 
-    def apply(self, plan: Plan) -> int:
+    def apply(self, plan: Plan, start_ns: int | None = None) -> int:
+        """`start_ns` is given where other loads begin at the same time; it is not waited for."""
         with self._called():
             self._need_one()
-            self._plan, self._start_ns = plan, self.clock() + HEAD_START_NS
+            is_alone = start_ns is None
+            self._plan = plan
+            self._start_ns = self.clock() + HEAD_START_NS if start_ns is None else start_ns
             live = self.live
             total, first = sum(member.workers for member in live), 0
             messages = dict[Member, Question]()
@@ -155,7 +158,7 @@ class Clients:
                 member.parts = _parts(plan, first, member.workers, total)
                 first += member.workers
             self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
-            if isinstance(plan, Open):  # the time before it begins is no load
+            if is_alone and isinstance(plan, Open):  # the time before it begins is no load
                 self.wait(self._start_ns)
             return self._start_ns
 

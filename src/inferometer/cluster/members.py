@@ -110,6 +110,7 @@ def together(members: Sequence[Member]) -> Cost:
         files=max((cost.files for cost in costs), default=0),
         file_limit=min(limits, default=0),
         stolen_ns=sum(stolen.values()),
+        visits=sum(cost.visits for cost in costs),
     )
 
 

@@ -23,6 +23,7 @@ from inferometer.cluster.ray_messages import (
     machine,
 )
 from inferometer.cluster.ray_process import RayProcess
+from inferometer.observe.processes import family
 
 BEGIN_S = 240.0  # the process that speaks to Ray has shorter limits, each with its own sentence
 END_S = 10.0
@@ -53,11 +54,10 @@ class _RayClient:
     def ask(self, message: Question) -> Pending:
         asked = _Asked(self.ray.next_number(), self.name)
         is_aside = isinstance(message, Tell)
-        self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
-        if (
-            is_aside and self.is_here and not self.ray.is_gone
-        ):  # it hears that we are there; what time it has is known better here
+        if is_aside and self.is_here and not self.ray.is_gone:
+            # It hears that we are there; what time it has is known better here.
             self.ray.answer(ClientSaid(asked.number, pickle.dumps(Told(monotonic_ns()))))
+        self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
         return asked
 
 
@@ -131,15 +131,7 @@ class RayNetwork:
     @property
     def pids(self) -> tuple[int, ...]:
         """Processes of ours that are on this machine."""
-        import psutil
-
-        found = set(self.ray.pids)
-        for client in self._clients:
-            with contextlib.suppress(psutil.Error):
-                if client.is_here:
-                    actor = psutil.Process(client.begun.pid)
-                    found |= {actor.pid, *(child.pid for child in actor.children(recursive=True))}
-        return tuple(found)
+        return (*self.ray.pids, *family(client.begun.pid for client in self._clients if client.is_here))
 
     def maybe_elsewhere(self) -> Client | None:
         """A client that is on another machine."""

@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -45,10 +46,12 @@ class RayProcess:
     count: int = 0  # of the clients that there is room for
     begun: int = 0  # clients so far
     said: dict[int, ClientSaid] = field(default_factory=dict)  # that nobody has waited for yet
+    _others: list[object] = field(default_factory=list)  # messages that are no client's
     _process: GuardedProcess | None = None
     _bridge: Connection | None = None
     _asked: int = 0
     _dropped: set[int] = field(default_factory=set)  # questions whose answers are known already
+    _lock: threading.RLock = field(default_factory=threading.RLock)  # several loads ask, each in its thread
 
     def __enter__(self) -> "RayProcess":
         if importlib.util.find_spec("ray") is None:
@@ -94,32 +97,40 @@ class RayProcess:
         return self._bridge is None
 
     def next_number(self) -> int:
-        self._asked += 1
-        return self._asked
+        with self._lock:
+            self._asked += 1
+            return self._asked
 
     def send(self, message: object) -> None:
-        with contextlib.suppress(OSError):  # that it is gone shows when an answer is awaited
+        with self._lock, contextlib.suppress(OSError):  # that it is gone shows when an answer is awaited
             if self._bridge is not None:
                 self._bridge.send(message)
 
     def read(self, timeout_s: float) -> None:
-        """What clients have said; waits for something, but not for longer than this time."""
+        """What clients have said; waits for something, but not for longer than this time.
+
+        The wait is short, since what comes may be read by another thread meanwhile: look into `said` after it.
+        """
+        bridge = self._bridge
         try:
-            while self._bridge is not None and self._bridge.poll(timeout_s):
-                self._take(self._bridge.recv())
-                timeout_s = 0
+            if bridge is not None and timeout_s > 0:
+                bridge.poll(min(timeout_s, _LOOK_S))  # without the lock: others may read
+            with self._lock:
+                while self._bridge is not None and self._bridge.poll(0):
+                    self._take(self._bridge.recv())
         except (EOFError, OSError):
             self._drop()
 
     def answer(self, said: ClientSaid) -> None:
         """In place of a client, whose own answer is dropped."""
-        self.said[said.number] = said
-        self._dropped.add(said.number)
+        with self._lock:
+            self.said[said.number] = said
+            self._dropped.add(said.number)
 
     def _take(self, said: object) -> None:
         if not isinstance(said, ClientSaid):
-            return
-        if said.number in self._dropped:
+            self._others.append(said)
+        elif said.number in self._dropped:
             self._dropped.discard(said.number)
         else:
             self.said[said.number] = said
@@ -130,26 +141,25 @@ class RayProcess:
         while not deadline.has_passed():
             if not is_end and self.is_interrupted():
                 raise KeyboardInterrupt(signal.SIGINT)
-            try:
-                said = self._bridge.recv() if self._bridge and self._bridge.poll(_LOOK_S) else None
-            except (EOFError, OSError):
-                self._drop()
+            self.read(_LOOK_S)
+            while self._others:
+                said = self._others.pop(0)
+                if isinstance(said, RayFailed):
+                    raise said.error if isinstance(said.error, InferometerError) else LocalError(said.text)
+                if isinstance(said, kind):
+                    return said
             if self._bridge is None:
                 raise LocalError(self._ended(), remedy="look whether the cluster is well: `ray status`")
-            if isinstance(said, RayFailed):
-                raise said.error if isinstance(said.error, InferometerError) else LocalError(said.text)
-            if isinstance(said, kind):
-                return said
-            self._take(said)
         raise LocalError(
             f"the Ray cluster did not answer for {plain_number(limit_s)} s",
             remedy="look whether it is well: `ray status`",
         )
 
     def _drop(self) -> None:
-        bridge, self._bridge = self._bridge, None
-        if bridge is not None:
-            bridge.close()
+        with self._lock:
+            bridge, self._bridge = self._bridge, None
+            if bridge is not None:
+                bridge.close()
 
     def _ended(self) -> str:
         line = "" if self._process is None else last_line(self._process.log)

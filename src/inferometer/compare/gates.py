@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inferometer.base.errors import UsageError
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import plain_number, share, small
 from inferometer.compare.comparison import (
     FAILED,
@@ -173,7 +173,7 @@ def _figure(value: float) -> str:
 
 
 _BROKEN = (Note.SERVER_GONE, Note.SERVER_ENDED, Note.NO_ANSWER, Note.WORKER_LOST, Note.NO_REPLY)
-_LIMITED = (Note.CLIENT_LIMITED, Note.NOT_OFFERED)
+_LIMITED = (*CLIENT_LIMITS, Note.NOT_OFFERED)
 
 
 @dataclass(frozen=True, slots=True)

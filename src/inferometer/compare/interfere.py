@@ -115,7 +115,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
     watcher.planned(1, None)
     watcher.level_started(point.mode, point.value)
     with start_groups(setups) as load:
-        instrument = group_instrument(setups, load, completed(_Quiet(watcher)))
+        instrument = group_instrument(setups, names, load, completed(_Quiet(watcher)))
         session = _Session(instrument, setups, names, point, turn_ns)
         problems = session.measure(duration_ns, watcher)
     whole = session.together

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from inferometer.base.errors import LocalError
-from inferometer.base.notes import Note, Remark
+from inferometer.base.notes import CLIENT_LIMITS, Note, Remark
 from inferometer.base.units import NS_PER_MS, NS_PER_S, duration, quantity
 from inferometer.compare.comparison import Turn
 from inferometer.load.plan import Closed, Open, Plan
@@ -35,7 +35,7 @@ LONGER = 2  # times the time that was asked for: worth saying
 LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
 _OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
 # Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
-_OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, Note.CLIENT_LIMITED, Note.HOST_BUSY)
+_OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, *CLIENT_LIMITS, Note.HOST_BUSY)
 
 
 @dataclass(slots=True)

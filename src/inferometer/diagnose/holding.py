@@ -4,6 +4,7 @@ Two things are told from the time of an execution alone, at the lightest load an
 longer the more of them work, though they hardly use a core, and batches that take longer than their parts in turn.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ _SAME_BATCH = 0.25
 _ON_CORES = 0.5  # of an execution on a core or waiting for one: the cores may be the reason
 _BATCH = 1.5  # inferences in an execution that is a batch
 _DEARER = 1.2  # cost per inference in a batch, relative to a batch of one
+_SPARE = 0.2  # of an instance, which is not worth another one
 _TELLING = 3  # executions of a size; fewer may be the first ones
 
 
@@ -31,6 +33,11 @@ class SharedLimit:
     working: float
     cores: float  # that they use
 
+    @property
+    def instances(self) -> int:
+        """As many as get work done."""
+        return instances_for(self.working)
+
 
 @dataclass(frozen=True, slots=True)
 class SlowBatches:
@@ -40,6 +47,11 @@ class SlowBatches:
     batch_s: float
     items: int  # in the single request
     one_s: float
+
+
+def instances_for(working: float) -> int:
+    """Instances for so many executions at a time; a small part of one is within the noise."""
+    return max(1, math.ceil(working - _SPARE))
 
 
 def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:

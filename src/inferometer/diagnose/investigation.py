@@ -8,7 +8,7 @@ from inferometer.base.units import NS_PER_S, duration, rough, share
 from inferometer.diagnose.bottleneck import Conclusion, conclude
 from inferometer.diagnose.diagnosis import INSTANCES, WORSE, Change, ChangeTrial, Suggestion
 from inferometer.diagnose.fit import GPU_DEVICE, knows_batches
-from inferometer.diagnose.holding import service_alone_s
+from inferometer.diagnose.holding import instances_for, service_alone_s
 from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.queueing import Pipeline, predict, with_station
 from inferometer.diagnose.suggest import Circumstances
@@ -16,12 +16,12 @@ from inferometer.diagnose.suggest import Circumstances
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
 NEAR_BEST = 0.97  # of the best throughput: fewer instances that reach it are preferred
+MOST_NOISE = 0.1  # within which a gain or a loss may be chance; wider intervals are those of short trials
 MOST_TRIMS = 2  # trials of fewer instances
 SURE = 0.15  # predicted gain below which nothing is tried after such a loss
 OFF = 0.15  # of the measured throughput, from which a prediction was wrong
 PROBES = (8,)
 GPU_PROBES = (4, 8, 32)
-_SPARE = 0.2  # of an instance, which is not worth another one
 _LEARNED = 0.1  # by how much what the model has of something must change to be a lesson
 _WORDS = 0.03  # the same of a scaling
 
@@ -88,9 +88,7 @@ class Investigation:
             return None
         step, calls = found
         working = self.top.throughput * calls * alone_s / step.batch
-        count = (
-            max(span.low + 1, math.ceil(working - _SPARE)) if not span.trims else (span.low + span.high) // 2
-        )
+        count = max(span.low + 1, instances_for(working)) if not span.trims else (span.low + span.high) // 2
         if count >= span.high:
             return None
         group = {"kind": f"KIND_{step.setup.device.upper()}", "count": count}
@@ -120,7 +118,8 @@ class Investigation:
     ) -> ChangeTrial:
         """From what was measured with the suggestion in place; half a measurement proves nothing."""
         gain = row.throughput / self.top.throughput - 1
-        least = BETTER if suggestion.gain > 0 else NEAR_BEST - 1
+        noise = min(math.hypot(row.noise, self.top.noise), MOST_NOISE)
+        least = max(BETTER, noise) if suggestion.gain > 0 else -max(1 - NEAR_BEST, noise)
         is_kept = gain > least and is_whole
         trial = ChangeTrial(suggestion, row.throughput, row.latency_s * NS_PER_S, gain, is_kept, result)
         before = self.found.pipeline

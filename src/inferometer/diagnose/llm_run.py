@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from inferometer.base.errors import PeerError, UsageError
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.units import NS_PER_S, rough
 from inferometer.diagnose.diagnosis import COMMAND, Diagnosis, Machine
 from inferometer.diagnose.llm import conclude_llm
@@ -38,7 +38,7 @@ def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -
     if not rows:
         raise nothing_measured(setup.options.model)
     top = rows[-1]
-    limits = [remark.text for remark in result.levels[-1].remarks if remark.note is Note.CLIENT_LIMITED]
+    limits = [remark.text for remark in result.levels[-1].remarks if remark.note in CLIENT_LIMITS]
     found = conclude_llm(rows, setup.model.name, limits[0] if limits else None)
     return Diagnosis(
         tool=result.tool,

@@ -65,6 +65,7 @@ class Observation:
     host: HostUse | None = None
     variation: float | None = None  # of the latency: standard deviation over mean
     gpus: tuple[GpuFigures, ...] = ()  # as the server's metrics say, or NVML where it runs here
+    noise: float = 0.0  # half of the throughput's 95 % interval, relative to it; 0 where it is not known
 
     @property
     def gpu(self) -> GpuFigures | None:
@@ -163,6 +164,7 @@ def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> O
         host=host,
         variation=found.latency.std_ns / found.latency.mean_ns if found.latency.mean_ns else None,
         gpus=(found.metrics.gpus if found.metrics is not None else ()) or (() if host is None else host.gpus),
+        noise=found.infer_per_s.relative_half_width or 0.0,
     )
 
 

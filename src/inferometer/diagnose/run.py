@@ -84,13 +84,11 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     error = None
     try:
         with ending(budget), server:
-            longest_ns = (
-                0  # however short the budget, one trial is made; another one has to fit into the rest
-            )
+            longest_ns = 0
             while not watcher.is_interrupted():
                 suggestion = trials.investigation.next()
                 begun_ns = monotonic_ns()
-                if suggestion is None or (longest_ns and begun_ns + longest_ns >= end_ns):
+                if suggestion is None or not another_fits(begun_ns, longest_ns, end_ns):
                     break
                 trials.attempt(suggestion, server)
                 longest_ns = max(longest_ns, monotonic_ns() - begun_ns)
@@ -102,6 +100,11 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
         watcher.said(f"The trials ended early: {error}", is_warning=True)
         error = None
     return Outcome(replace(trials.diagnosis, is_restored=server.is_restored), won, error)
+
+
+def another_fits(now_ns: int, longest_ns: int, end_ns: int) -> bool:
+    """Whether a trial as long as the longest so far ends within the budget. The first is made however short that is."""
+    return not longest_ns or now_ns + longest_ns < end_ns
 
 
 def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":

@@ -160,7 +160,7 @@ def _counts(situation: Situation, station: Station) -> list[int]:
     most = min(_MOST_INSTANCES, situation.top.concurrency)
     shared = maybe_shared(situation.rows, station.name)
     if shared is not None:
-        most = min(most, math.ceil(shared.working))
+        most = min(most, shared.instances)
     if station.cpu and not math.isinf(cores):
         most = min(most, math.ceil(cores / station.cpu / station.threads))
     wanted = {station.instances + 1, most, *(station.instances * factor for factor in _FACTORS)}
@@ -179,7 +179,7 @@ def _fewer(situation: Situation) -> Iterator[_Idea]:
     """Where the cores are exhausted, or instances wait for each other, more of them only cost memory."""
     for row in situation.table:
         shared = maybe_shared(situation.rows, row.name)
-        if shared is not None and row.instances > (enough := math.ceil(shared.working)):
+        if shared is not None and row.instances > (enough := shared.instances):
             why = f"about {rough(shared.working)} at a time get work done: they share something other than a core"
             same = situation.predict(situation.pipeline)
             yield replace(_other_count(row, enough, why, same), least=-WORTH_SAYING)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
 from inferometer.find.search import CAP_MARGIN, Bracket, Knowledge, known, next_load, tidy
@@ -68,7 +68,7 @@ SHORTEST_NS = 30_000_000  # of a window
 SPOILT = {
     Note.OVERLOADED: "overload",
     Note.NOT_OFFERED: "requests that were not sent in time",
-    Note.CLIENT_LIMITED: "the limit of the client",
+    **dict.fromkeys(CLIENT_LIMITS, "the limit of the client"),
 }
 ENOUGH_LEVELS = 8  # that a search needs the requests of
 

@@ -16,7 +16,14 @@ from inferometer.load.plan import Closed, Joint, Open, Plan, Stairs
 from inferometer.load.workers import HEAD_START_NS, ROUND_NS, Collected, Cost, Load
 from inferometer.records.records import Records, Totals, join
 
-EACH_HEAD_START_NS = HEAD_START_NS // 2  # for every group: they are told one after the other
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long before a schedule begins groups are told of it, one after the other, and how often they are asked."""
+
+    start_ns: int = HEAD_START_NS
+    each_ns: int = HEAD_START_NS // 2
+    round_ns: int = ROUND_NS
 
 
 class Group(Load, Protocol):
@@ -32,6 +39,8 @@ class Together:
     groups: Sequence[Group]
     steps: Sequence[int]
     clock: Clock = monotonic_ns
+    pace: Pace = Pace()
+    _turn: int = 0  # the group that has the next wait
     _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by group, what is to come
 
     @property
@@ -41,7 +50,7 @@ class Together:
     def apply(self, plan: Plan) -> int:
         """Schedules begin at the same moment; requests without one as soon as their workers are told."""
         plans = _each(plan, len(self.groups))
-        start_ns = self.clock() + HEAD_START_NS + EACH_HEAD_START_NS * len(self.groups)
+        start_ns = self.clock() + self.pace.start_ns + self.pace.each_ns * len(self.groups)
         self._stairs = {}
         order = sorted(range(len(plans)), key=lambda number: not isinstance(plans[number], Open))
         for number in order:
@@ -59,11 +68,16 @@ class Together:
             if now_ns >= until_ns:
                 return
             part_ns = min([until_ns, now_ns + ROUND_NS, *(rest[0][0] for rest in self._rests())])
-            for group in self.groups:  # each fetches what may fill its rings
+            for group in self._in_turn():  # each fetches what may fill its rings
                 group.wait(part_ns)
 
+    def _in_turn(self) -> list[Group]:
+        """All groups, another one first each time: it has the whole wait, in which clients compare clocks."""
+        self._turn = (self._turn + 1) % len(self.groups)
+        return [*self.groups[self._turn :], *self.groups[: self._turn]]
+
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
-        self.wait(min(until_ns, self.clock() + ROUND_NS))
+        self.wait(min(until_ns, self.clock() + self.pace.round_ns))
         parts = [group.collect(0, with_running=with_running) for group in self.groups]
         running = [
             self._numbered(number, part.running)
@@ -146,7 +160,7 @@ def _sum(parts: Sequence[Cost]) -> Cost:
         connect_ns=sum(part.connect_ns for part in parts),
         files=max(part.files for part in parts),
         file_limit=max(part.file_limit for part in parts),
-        stolen_ns=max(part.stolen_ns for part in parts),  # all on this machine
+        stolen_ns=max(part.stolen_ns for part in parts),  # all on the same machines
         parts=tuple(parts),
         visits=sum(part.visits for part in parts),
     )

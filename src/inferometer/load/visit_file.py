@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -12,10 +13,12 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
+from inferometer.base.reading import CONFIG, read_file
 
 _LOADED: dict["VisitFile", Callable[..., Any]] = {}
 
@@ -26,6 +29,7 @@ class VisitFile:
 
     file: str
     function: str
+    source: bytes | None = None  # what the file holds, for machines that do not have it
 
     def __call__(self, number: int) -> Any:
         return self.load()(number)
@@ -33,13 +37,17 @@ class VisitFile:
     def load(self) -> Callable[..., Any]:
         """UsageError where the file cannot be run, or has no such function."""
         if self not in _LOADED:
-            _LOADED[self] = _function(Path(self.file).resolve(), self.function)
+            _LOADED[self] = _function(Path(self.file).resolve(), self.function, self.source)
         return _LOADED[self]
 
+    def carried(self) -> "VisitFile":
+        """The same for a process on another machine. Modules that stand beside the file do not travel with it."""
+        return replace(self, source=read_file(self.file, CONFIG, "the visit"))
 
-def _function(path: Path, name: str) -> Callable[..., Any]:
+
+def _function(path: Path, name: str, source: bytes | None) -> Callable[..., Any]:
     try:
-        found: Any = _module(path)
+        found: Any = _module(path) if source is None or _holds(path, source) else _carried(path, source)
     except Exception as error:  # the user's code, whatever it raises
         raise UsageError(
             f"{path} cannot be run: {type(error).__name__}: {error}", remedy=f"try it: python {path}"
@@ -49,6 +57,22 @@ def _function(path: Path, name: str) -> Callable[..., Any]:
             raise UsageError(f"{path} has no function '{name}'", remedy="check the name")
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]
+
+
+def _holds(path: Path, source: bytes) -> bool:
+    try:
+        return path.read_bytes() == source
+    except OSError:
+        return False
+
+
+def _carried(path: Path, source: bytes) -> Any:
+    """The module of a file that is on another machine."""
+    module = ModuleType(f"inferometer_visit_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    exec(compile(source, path, "exec"), module.__dict__)
+    return module
 
 
 def _module(path: Path) -> Any:

@@ -197,7 +197,6 @@ class _Worker:
                 self._pending_apply = self._engine.is_interrupted = True
                 self._engine.apply(plan, start_ns)
             case Adjust(timing, more, cap):
-                assert isinstance(self._engine, Engine)
                 self._engine.adjust(timing, more, cap)
             case Sync(with_running):
                 self._reactor.do_later(partial(self._answer, monotonic_ns(), with_running))

@@ -6,17 +6,21 @@ from dataclasses import replace
 
 from inferometer.base.errors import UsageError
 from inferometer.cluster.by_client import ByClient, sizes
-from inferometer.cluster.clients import Clients
+from inferometer.cluster.clients import HEAD_START_NS, ROUND_NS, Clients
 from inferometer.cluster.messages import ClientJob
 from inferometer.cluster.ray_clients import RayNetwork
 from inferometer.cluster.ray_messages import LOCAL, RaySettings
 from inferometer.cluster.ray_process import RayProcess
+from inferometer.load.together import Pace
 from inferometer.load.workers import Workers
 from inferometer.measure.prepare import Setup
 from inferometer.options.options import Options
 from inferometer.stats.watcher import Watcher
 
 AnyLoad = Workers | Clients
+
+CLASSES_PACE = Pace(HEAD_START_NS, HEAD_START_NS // 3, ROUND_NS)
+"""Of classes whose clients are on a cluster."""
 
 
 @contextmanager

@@ -32,7 +32,6 @@ from inferometer.stats.doubts import (
 from inferometer.stats.measurement import (
     NOT_AS_ASKED,
     ClassFigures,
-    CoreUse,
     Doubt,
     Estimate,
     HostUse,
@@ -249,6 +248,21 @@ def _text_remarks(found: Measurement) -> Iterator[Remark]:
         )
 
 
+def _client_remarks(raw: RawLevel) -> Iterator[Remark]:
+    """Clients are compared with those that send the same traffic."""
+    loads = {"": (raw.settings, raw.point)}
+    if raw.point.classes:
+        pairs = zip(raw.settings.classes, raw.point.classes, strict=True)
+        loads = {row.name: (row.level, own) for row, own in pairs}
+    for name, (settings, point) in loads.items():
+        yield from client_remarks_by_name(
+            [client for client in raw.clients if client.class_name == name],
+            is_open=isinstance(point.plan, Open),
+            is_capped=is_capped(settings, point.plan),
+            asked=getattr(point.plan, "count", None),
+        )
+
+
 def _remarks(
     raw: RawLevel, found: Measurement | None, rates: Rates | None, pressed: Note | None
 ) -> Iterator[Remark]:
@@ -256,12 +270,7 @@ def _remarks(
         yield raw.decision.remark
     if raw.server_end:
         yield Remark(Note.SERVER_ENDED, raw.server_end)
-    yield from client_remarks_by_name(
-        raw.clients,
-        is_open=isinstance(raw.point.plan, Open),
-        is_capped=is_capped(raw.settings, raw.point.plan),
-        asked=getattr(raw.point.plan, "count", None),
-    )
+    yield from _client_remarks(raw)
     yield from raw.metrics_remarks
     empty = raw.whole.empty
     if empty:
@@ -282,8 +291,7 @@ def _remarks(
     yield from _metrics_remarks(raw, found, is_counted=is_counted)
     if not found.request_count:
         return
-    ours = None if raw.host is None else raw.host.ours
-    limits = tuple(client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), ours=ours))
+    limits = tuple(client_remarks(found, is_capped=is_capped(raw.settings, raw.point.plan), host=raw.host))
     pressure = _pressure_remarks(raw, found, rates, pressed)
     # A client that is the limit does not show what the server can do.
     yield from (row for row in pressure if not limits or row.note is not Note.OVERLOADED)
@@ -418,11 +426,11 @@ def _rate_remark(note: Note, rates: Rates, noun: str = "requests") -> Remark:
     )
 
 
-def client_remarks(found: Measurement, *, is_capped: bool, ours: CoreUse | None = None) -> Iterator[Remark]:
+def client_remarks(found: Measurement, *, is_capped: bool, host: HostUse | None = None) -> Iterator[Remark]:
     """Whether this tool or this machine is the limit."""
-    limit = client_limit(found, is_capped=is_capped, ours=ours)
+    limit = client_limit(found, is_capped=is_capped, host=host)
     if limit is not None:
-        yield Remark(Note.CLIENT_LIMITED, limit)
+        yield Remark(Note.CLIENT_STARVED if limit.is_starved else Note.CLIENT_LIMITED, limit.text)
 
 
 def machine_remarks(found: Measurement) -> Iterator[Remark]:
@@ -518,9 +526,9 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
     if found is None or not found.request_count:
         return None
     counted = raw.figures[0 if raw.cold is None else raw.cold.number :]
-    capped, ours = is_capped(raw.settings, raw.point.plan), None if raw.host is None else raw.host.ours
+    capped = is_capped(raw.settings, raw.point.plan)
     # What a client that is the limit sees change may be its own doing.
-    is_seen = raw.settings.finds_warm_up and client_limit(found, is_capped=capped, ours=ours) is None
+    is_seen = raw.settings.finds_warm_up and client_limit(found, is_capped=capped, host=raw.host) is None
     started = fast_start(counted) if is_seen else None
     if started is not None:
         return started
@@ -535,6 +543,6 @@ def _maybe_doubt(raw: RawLevel, found: Measurement | None) -> Doubt | None:
         slow_ends_us=slow_ends(raw.whole.ends.groups(), raw.whole.latency_ns.percentile(50)),
         precision=rule.precision if isinstance(rule, Precision) else None,
         is_capped=capped,
-        ours=ours,
+        host=raw.host,
     )
     return explain(evidence)

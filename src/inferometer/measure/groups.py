@@ -3,33 +3,52 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
-from inferometer.load.together import Group, Together
+from inferometer.load.together import Group, Pace, Together
 from inferometer.measure.counters import ClassCounters
 from inferometer.measure.host import HostWatch, LocalServer
 from inferometer.measure.instrument import ClassSettings, Instrument, LevelSettings
 from inferometer.measure.mix import has_own_counters
 from inferometer.measure.prepare import SLICES, Setup
-from inferometer.measure.run import start_workers
+from inferometer.measure.run import by_client, start_workers
 from inferometer.observe.host import is_this_host
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:  # only runs on a cluster need these
+    from inferometer.cluster.by_client import ByClient
+    from inferometer.cluster.ray_process import RayProcess
 
 SHORTEST_WINDOW_NS = 100 * NS_PER_MS
 LONGEST_WINDOW_NS = 5 * NS_PER_S
 
 
 @contextmanager
-def start_groups(setups: Sequence[Setup]) -> Iterator[Together]:
-    """The workers of every class, on this machine; those of one that sends nothing have nothing to do."""
+def start_groups(
+    setups: Sequence[Setup], watcher: Watcher | None = None, *, ray: "RayProcess | None" = None
+) -> Iterator[Together]:
+    """The workers of every class; those of one that sends nothing have nothing to do.
+
+    With --ray every class has clients of its own, all on the same nodes of one cluster.
+    """
+    options = setups[0].options
+    steps = [len(setup.traffic.requests) for setup in setups]
     with ExitStack() as stack:
-        groups = [cast(Group, stack.enter_context(start_workers(setup))) for setup in setups]
-        yield Together(groups, [len(setup.traffic.requests) for setup in setups], monotonic_ns)
+        pace = Pace()
+        if options.ray is not None:
+            from inferometer.measure.clients import CLASSES_PACE, open_ray
+
+            ray = stack.enter_context(open_ray(options, watcher or Watcher())) if ray is None else ray
+            pace = CLASSES_PACE
+        groups = [stack.enter_context(start_workers(setup, watcher, ray=ray)) for setup in setups]
+        yield Together(cast(list[Group], groups), steps, monotonic_ns, pace)
 
 
-def group_instrument(setups: Sequence[Setup], load: Together, watcher: Watcher) -> Instrument:
+def group_instrument(
+    setups: Sequence[Setup], names: Sequence[str], load: Together, watcher: Watcher
+) -> Instrument:
     endpoints = [setup.traffic.wiring.endpoint for setup in setups]
     ports = tuple(dict.fromkeys(row.port for row in endpoints if is_this_host(row.host)))
     server = LocalServer(*ports) if ports else None
@@ -40,7 +59,15 @@ def group_instrument(setups: Sequence[Setup], load: Together, watcher: Watcher) 
         watcher,
         host=HostWatch(server, lambda: load.pids),
         examples_of=load.examples_of,
+        clients=_by_client(load, names) if setups[0].options.ray is not None else (),
     )
+
+
+def _by_client(load: Together, names: Sequence[str]) -> "tuple[ByClient, ...]":
+    found = by_client(*load.groups)
+    for figures, name in zip(found, names, strict=True):
+        figures.class_name = name
+    return found
 
 
 def class_level_settings(setups: Sequence[Setup], names: Sequence[str], length_ns: int) -> LevelSettings:

@@ -110,7 +110,7 @@ class Instrument:
     resizable: ResizableLoad | None = None
     most_workers: int = 1
     host: HostWatch | None = None  # None where nobody asks how busy this machine is
-    clients: "ByClient | None" = None  # None where load comes from this machine alone
+    clients: "tuple[ByClient, ...]" = ()  # one, or one for each class; none where all load is from this machine
     silence_ns: int = SILENCE_NS  # after so long without any answer a run is given up
     examples_of: Callable[[int], dict[int, str]] | None = None  # of one class, where each has its own workers
     may_cut: Callable[[], bool] = lambda: (

@@ -61,34 +61,46 @@ def measure_level_windows(
     """The level with the windows it is made of, for those who merge them with others."""
     instrument.watcher.level_started(point.mode, point.value)
     host, clients = instrument.host, instrument.clients
-    if clients is not None:
-        clients.begin(
-            WindowRules(
-                is_open=isinstance(point.plan, Open),
-                drops_empty=settings.model.is_decoupled,
-                lateness=Lateness(point.plan.cap if isinstance(point.plan, Open) else None),
-            )
-        )
+    loads = tuple(zip(clients, _client_loads(settings, point), strict=True)) if clients else ()
+    for counted, (rules, _) in loads:
+        counted.begin(rules)
     run = LevelRun(instrument, settings, point)
-    if clients is not None:
-        clients.start(run.start_ns)
+    for counted in clients:
+        counted.start(run.start_ns)
     with instrument.metrics or nullcontext():
         decision = _measure_windows(instrument, run)
         if settings.ends_load:
             with suppress(LocalError):  # a lost worker is reported when the load is stopped
                 instrument.load.apply(Closed(0))
     raw = run.raw(decision)
-    if clients is not None:
-        found = clients.end(
-            raw.whole.start_ns, raw.whole.end_ns, level_start_ns=run.start_ns, batch=settings.batch
-        )
-        raw = replace(raw, clients=found)
+    if clients:
+        span_ns = (raw.whole.start_ns, raw.whole.end_ns)
+        found = [
+            counted.end(*span_ns, level_start_ns=run.start_ns, batch=batch) for counted, (_, batch) in loads
+        ]
+        raw = replace(raw, clients=tuple(client for part in found for client in part))
     level = conclude(raw if host is None else replace(raw, host=host.end(), server_end=host.ended()))
     if instrument.journal is not None:
         count = sum(window.request_count + window.empty_count for window in run.figures)
         instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)
     return level, tuple(run.windows)
+
+
+def _client_loads(settings: LevelSettings, point: LoadPoint) -> list[tuple[WindowRules, int]]:
+    """How requests of clients are counted and the batch of each: of every class where clients serve one each."""
+    pairs = [(settings, point)]
+    if point.classes:
+        pairs = [(row.level, own) for row, own in zip(settings.classes, point.classes, strict=True)]
+    return [(_client_rules(each, own.plan), each.batch) for each, own in pairs]
+
+
+def _client_rules(settings: LevelSettings, plan: Plan) -> WindowRules:
+    return WindowRules(
+        is_open=isinstance(plan, Open),
+        drops_empty=settings.model.is_decoupled,
+        lateness=Lateness(plan.cap if isinstance(plan, Open) else None),
+    )
 
 
 def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
@@ -110,8 +122,8 @@ def _measure_windows(instrument: Instrument, run: LevelRun) -> StopDecision:
 
 def _cut(instrument: Instrument, run: LevelRun) -> None:
     """The window that was closed is that of every client, too."""
-    if instrument.clients is not None:
-        instrument.clients.cut(run.spanned_ns[-1])
+    for counted in instrument.clients:
+        counted.cut(run.spanned_ns[-1])
 
 
 # --- more workers where the client is the limit

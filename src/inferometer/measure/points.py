@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from inferometer.base.confined import check_path
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.base.reading import DESCRIPTION, read_text
 from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US
@@ -86,7 +86,7 @@ class LastOutcome:
         if found.tokens is not None and found.tokens.output:
             per_s = found.tokens.output_per_s
         latency_ns = float(found.latency.percentile_ns(50))
-        is_client_limited = level.has_remark(Note.CLIENT_LIMITED)
+        is_client_limited = level.has_remark(*CLIENT_LIMITS)
         self.tried.append(
             Tried(
                 int(level.value),

@@ -28,6 +28,7 @@ from inferometer.observe.poller import Poller
 from inferometer.observe.statistics import Snapshot, snapshot
 from inferometer.options.options import Options
 from inferometer.services.kind import KINDS
+from inferometer.services.traffic import Traffic
 from inferometer.services.undo import Tracer, asked_settings, traced
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
@@ -153,7 +154,7 @@ def _job(setup: Setup) -> "ClientJob":
 
     options = setup.options
     return ClientJob(
-        setup.traffic,
+        _carried(setup.traffic),
         workers=_workers_asked(setup),
         timeout_ns=round(options.request_timeout_s * NS_PER_S),
         sequences=setup.sequences,
@@ -161,6 +162,16 @@ def _job(setup: Setup) -> "ClientJob":
         verbose=options.verbose,
         keeps_requests=setup.journal is not None,
     )
+
+
+def _carried(traffic: Traffic) -> Traffic:
+    """The same with the code of visits, which other machines do not have."""
+    from inferometer.load.visit_file import VisitFile
+
+    visits = traffic.visits
+    if visits is None or not isinstance(visits.make, VisitFile):
+        return traffic
+    return traffic._replace(visits=visits._replace(make=visits.make.carried()))
 
 
 def _local_workers(setup: Setup) -> Workers:
@@ -213,7 +224,7 @@ def make_instrument(setup: Setup, load: "AnyLoad", watcher: Watcher) -> Instrume
         resizable=load if options.workers == "auto" else None,
         most_workers=_most_workers(setup) if options.ray is None else _most_of_clients(load),
         host=None if setup.result.command == CLASSIC else _host_watch(setup, load),
-        clients=None if options.ray is None else _by_client(load),
+        clients=() if options.ray is None else by_client(load),
         # A longer time-out or window says that answers may take longer.
         silence_ns=max(SILENCE_NS, round(timeout_ns * (1 + NOTICE)), window_ns),
         # The first Ctrl-C lets a window of the classic tool end.
@@ -227,10 +238,11 @@ def _most_of_clients(load: "AnyLoad") -> int:
     return most_of(load)
 
 
-def _by_client(load: "AnyLoad") -> "ByClient | None":
+def by_client(*loads: object) -> "tuple[ByClient, ...]":
+    """What counts the requests of each client; nothing for workers of this machine."""
     from inferometer.cluster.clients import Clients
 
-    return load.figures if isinstance(load, Clients) else None
+    return tuple(load.figures for load in loads if isinstance(load, Clients))
 
 
 def _bounded(read: Callable[[], Snapshot | None], watcher: Watcher) -> Callable[[], Snapshot | None]:

@@ -48,7 +48,6 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "trace_rate",
             "trace_count",
             "log_frequency",
-            *CLUSTER,
         ),
         "measure the model by itself, without --scenario",
     ),

@@ -38,6 +38,7 @@ from inferometer.stats.result import Finding
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",
+    Note.CLIENT_STARVED: "client short of cores",
     Note.CLIENT_LOST: "client lost",
     Note.OVERLOADED: "overloaded",
     Note.NOT_OFFERED: "rate not reached",

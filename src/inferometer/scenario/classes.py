@@ -10,6 +10,7 @@ from inferometer.base.errors import UsageError
 from inferometer.base.text import nearest
 from inferometer.measure.checks import LOAD_MODES, make
 from inferometer.measure.mix import WeightedModel
+from inferometer.options.commands import CLUSTER
 from inferometer.options.config_file import as_option, option_value
 from inferometer.options.mixing import SCENARIO_REFUSED
 from inferometer.options.option import Option, appended, named
@@ -37,7 +38,7 @@ _OF_RUN = frozenset(
         *LOAD_MODES,
     )
 )
-"""Fields that no class can have of its own."""
+"""Fields of the whole run, which no class takes over from the command line."""
 
 _CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
 
@@ -238,7 +239,7 @@ def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
             close = nearest(name, [known[2:] for known in _ROWS if known.startswith("--")])
             remedy = f"did you mean '{close}'?" if close else "see `inferometer measure --help-all`"
             raise UsageError(f"{where}: there is no such option", remedy=remedy)
-        if row.field in _OF_RUN or row.instead or (row.is_secret and row.field != "headers"):
+        if row.field in (*_OF_RUN, *CLUSTER) or row.instead or (row.is_secret and row.field != "headers"):
             raise UsageError(
                 f"{where} cannot be given to a class", remedy="leave it out; a class has its load beside it"
             )

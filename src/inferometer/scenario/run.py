@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inferometer.base.confined import check_command
 from inferometer.base.deadline import UNDO_LAST_S, Deadline
@@ -28,6 +29,9 @@ from inferometer.server.guarded import ends
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result, account
 from inferometer.stats.watcher import Watcher
+
+if TYPE_CHECKING:  # only runs on a cluster need it
+    from inferometer.cluster.ray_process import RayProcess
 
 COMMAND_END_S = 2.0  # for the commands of phases to end when they are asked to
 
@@ -143,15 +147,18 @@ def _class_load(row: PlannedClass, setup: Setup) -> ClassLoad:
 # --- the load
 
 
-def run_scenario(setup: ScenarioSetup, watcher: Watcher) -> Iterator[Result]:
+def run_scenario(
+    setup: ScenarioSetup, watcher: Watcher, *, ray: "RayProcess | None" = None
+) -> Iterator[Result]:
     """The result after each phase, and once more at the end."""
     result = setup.result
     watcher.prepared(result.effective)
     counted = [phase for phase in setup.phases if phase.spec.is_counted]
     watcher.planned(len(counted), result.effective.schedule_s)
     commands = PhaseCommands()
-    with start_groups(setup.setups) as load, contextlib.closing(commands):
-        instrument = group_instrument(setup.setups, load, watcher)
+    names = [row.name for row in setup.classes]
+    with start_groups(setup.setups, watcher, ray=ray) as load, contextlib.closing(commands):
+        instrument = group_instrument(setup.setups, names, load, watcher)
         try:
             for phase in setup.phases:
                 commands.start(phase)

@@ -46,10 +46,16 @@ class ClientFigures:
     received_bytes: int
     clock: ClientClockFigures
     lost: LostClient | None = None
+    class_name: str = ""  # of traffic, where a client sends that of each class by workers of its own
 
     def percentile_ns(self, p: float) -> int:
         return dict(self.percentiles).get(p, 0)
 
     @property
-    def title(self) -> str:
+    def machine(self) -> str:
+        """The client with its place, whichever class it sends."""
         return f"{self.name} ({self.place})" if self.place else self.name
+
+    @property
+    def title(self) -> str:
+        return f"{self.machine} for class '{self.class_name}'" if self.class_name else self.machine

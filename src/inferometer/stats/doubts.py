@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_MS, NS_PER_S, NS_PER_US, duration, rough, share
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import CoreUse, Distribution, Doubt, Estimate, Measurement, WindowFigures
+from inferometer.stats.measurement import (
+    CoreUse,
+    Distribution,
+    Doubt,
+    Estimate,
+    HostUse,
+    Measurement,
+    WindowFigures,
+)
 from inferometer.stats.series import BINS_PER_OCTAVE
 
 MEAN = "mean latency"
@@ -52,7 +60,7 @@ class DoubtEvidence:
     slow_ends_us: NDArray[np.int64]  # of requests that took long, see `slow_ends`
     precision: float | None  # asked for; None with the classic rule
     is_capped: bool  # by rate, with a limit of outstanding requests
-    ours: CoreUse | None = None  # of this machine's cores, by this tool
+    host: HostUse | None = None  # who had this machine's cores
 
 
 def explain(evidence: DoubtEvidence) -> Doubt:
@@ -79,9 +87,9 @@ def _rate(evidence: DoubtEvidence) -> Estimate:
 
 def _reason(evidence: DoubtEvidence) -> tuple[str, str]:
     found = evidence.found
-    limit = client_limit(found, is_capped=evidence.is_capped, ours=evidence.ours)
+    limit = client_limit(found, is_capped=evidence.is_capped, host=evidence.host)
     if limit is not None:
-        return "client-limited", limit
+        return "client-limited", limit.text
     moving = moving_figure(evidence.windows)
     if _is_by_tokens(evidence):
         return ("varies", _longer(evidence)) if moving is None else (moving.kind, moving.text)
@@ -140,28 +148,62 @@ def _longer(evidence: DoubtEvidence) -> str:
     return f"about {float(f'{needed_s:.2g}'):,.0f} s of measuring would do"
 
 
-def client_limit(found: Measurement, *, is_capped: bool = False, ours: CoreUse | None = None) -> str | None:
-    """In what way this tool, not the server, holds the figures back; `ours` is what it had of this machine's cores."""
-    client = found.client
+class ClientLimit(NamedTuple):
+    """In what way this tool, not the server, holds the figures back."""
+
+    text: str
+    is_starved: bool = False  # other processes had the cores that it needed, so that more workers do not help
+
+
+def client_limit(
+    found: Measurement, *, is_capped: bool = False, host: HostUse | None = None
+) -> ClientLimit | None:
+    """None where this tool kept up; `host` says who had the cores of its machine."""
+    client, ours = found.client, None if host is None else host.ours
     if client.cpu_share > BUSY:
-        return f"client-limited: the busiest worker used {share(client.cpu_share)} of a core"
+        return ClientLimit(f"client-limited: the busiest worker used {share(client.cpu_share)} of a core")
     median_ns = found.latency.percentile_ns(50)
+    is_short = ours is not None and _waiting_part(ours) >= RUN_QUEUE_SHARE
+    holder = _holder(host) if is_short else ""
     if not is_capped and client.lag_p50_ns > max(NS_PER_MS, LATE_SHARE * median_ns):
-        return f"client-limited: half of the requests were sent more than {duration(client.lag_p50_ns)} late"
+        late = f"half of the requests were sent more than {duration(client.lag_p50_ns)} late"
+        return ClientLimit(f"client-limited: {late}{holder}", is_short)
     waited = run_queue_share(found, ours)
     if waited is not None:
-        return f"client-limited: this tool waited in the run queue for a core {waited}"
+        text = f"client-limited: this tool waited in the run queue for a core {waited}"
+        return ClientLimit(f"{text}{holder}", is_starved=True)
     # A stream goes on by itself: what is not read in time seems to come late, and the next request is sent late. Where
     # each request waits for a reply, the server would wait for us.
     if found.streaming is not None and found.streaming.gaps.count:
         first_ns = found.streaming.first.percentile_ns(50)
         if client.loop_lag_p50_ns > max(NS_PER_MS, LATE_SHARE * first_ns):
-            late = duration(client.loop_lag_p50_ns)
-            return f"client-limited: this tool was {late} behind with what a server sent, half of the time or more"
+            late = (
+                f"{duration(client.loop_lag_p50_ns)} behind with what a server sent, half of the time or more"
+            )
+            return ClientLimit(f"client-limited: this tool was {late}{holder}", is_short)
         if ours is not None and ours.waiting > STARVED and ours.cores + ours.waiting > BUSY * client.workers:
-            waited = share(ours.waiting / (ours.cores + ours.waiting))
-            return f"client-limited: {waited} of the time that streams needed this tool, it waited for a core"
+            waited = f"{share(_waiting_part(ours))} of the time that streams needed this tool, it waited for a core"
+            return ClientLimit(f"client-limited: {waited}{holder}", is_starved=True)
     return None
+
+
+def _waiting_part(ours: CoreUse) -> float:
+    """Of the time in which this tool was ready to run, the share without a core."""
+    needed = ours.cores + ours.waiting
+    return ours.waiting / needed if needed > 0 else 0.0
+
+
+def _holder(host: HostUse | None) -> str:
+    """Who had most of the cores that this tool waited for, as the end of a sentence; empty where that is unknown."""
+    if host is None or host.others is None:
+        return ""
+    users = (
+        (host.others, "other programs"),
+        (host.server or 0.0, "the server"),
+        (host.ours.cores, "this tool"),
+    )
+    cores, name = max(users)
+    return f"; {name} used {rough(cores)} of the machine's {host.cores} cores"
 
 
 def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
@@ -173,7 +215,7 @@ def run_queue_share(found: Measurement, ours: CoreUse | None) -> str | None:
     if ours is None or ours.waiting <= 0 or ours.runs <= 0 or not found.request_count:
         return None
     each_ns = ours.waiting / ours.runs * NS_PER_S
-    part = ours.waiting / (ours.cores + ours.waiting)
+    part = _waiting_part(ours)
     is_felt = each_ns > max(RUN_QUEUE_NS, RUN_QUEUE_FELT * found.latency.percentile_ns(50))
     # By rate a backlog makes latencies long, so that waits seem short beside them.
     is_behind = found.client.lag_p99_ns > 0 and ours.cores + ours.waiting > BUSY * found.client.workers

@@ -49,6 +49,7 @@ _UNSURE = {
     "p90": 0.06,
     "p99": 0.12,
 }  # where no interval is known
+_NO_STATISTICS = "the server gave no statistics"
 _FEWEST = 100  # requests for the spread of their times
 _US_PER_S = 1_000_000
 _ROUGHLY = 600  # simulated requests to tell which of two is better
@@ -83,10 +84,7 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
             by_model.setdefault(rows[0].name, []).extend(rows)
             asked[rows[0].name] = result.asked
     if not by_model:
-        raise UsageError(
-            f"{', '.join(names)}: no level has both requests that ended well and the server's statistics",
-            remedy="measure a server that gives statistics of its models, such as Triton",
-        )
+        raise _nothing_to_fit(names, results, notes)
     models, anchors = [], []
     for name, rows in by_model.items():
         model = _model(name, rows, cores, asked[name])
@@ -108,6 +106,24 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
     return replace(twin, forecasts=tuple(_left_out(twin, row) for row in anchors))
 
 
+def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequence[str]) -> UsageError:
+    """No level of the results can be used: why, and what to measure instead."""
+    runs = ", ".join(dict.fromkeys(names))
+    if any(note.endswith(_NO_STATISTICS) for note in notes):
+        return UsageError(
+            f"{runs}: {_NO_STATISTICS} of its models, and a twin is made out of them",
+            remedy="measure a server that has the statistics extension, such as Triton",
+        )
+    if notes:
+        return UsageError(notes[0], remedy="measure loads that the server and this machine can keep up with")
+    found = [level.measurement for result in results for level in result.levels]
+    if any(row is not None and row.request_count for row in found):
+        return UsageError(
+            f"{runs}: no load is by concurrency or by rate alone", remedy="measure the model with -c or -r"
+        )
+    return UsageError(f"{runs}: no request ended well", remedy="`inferometer view` shows the failures")
+
+
 # --- what was measured
 
 
@@ -123,9 +139,7 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
             )
             continue
         if not seen.steps:
-            notes.append(
-                f"{origin}: a load of {plain_number(level.value)} is left out: the server gave no statistics"
-            )
+            notes.append(f"{origin}: a load of {plain_number(level.value)} is left out: {_NO_STATISTICS}")
             continue
         yield _Row(
             level, level.measurement, seen, spec.name, load_part(result, level), measured_as(result, level)

@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from inferometer.load.plan import Open, Poisson
+from inferometer.measure.instrument import LoadPoint
 from inferometer.twin.check import checked_result
-from inferometer.twin.fit import fit_twin
+from inferometer.twin.fit import fit_twin, measured_figures
 from inferometer.twin.predict import forecast
 from inferometer.twin.twin import LoadForecast, LoadPart, Twin, TwinLoad
 from tests.support.known_servers import KnownServer, KnownStep, by_rate, in_flight
@@ -136,6 +138,27 @@ def test_near_saturation_a_small_error_of_the_service_time_is_a_large_one_of_the
     assert not any(row.is_overloaded for row in rows)
     light, heavy = (row.bands["p99"] for row in rows)
     assert heavy.high / heavy.value > 1.15 * light.high / light.value
+
+
+@pytest.mark.only_sampled
+@pytest.mark.parametrize("server", [RANDOM, FOUR], ids=["M/M/1", "M/M/4"])
+def test_arrivals_that_nobody_knows_are_inside_their_intervals(server: KnownServer) -> None:
+    """At 90 % of what it can do: of every figure 90 in 100 measurements, and no more than all."""
+    rate = 0.9 * {RANDOM: 125.0, FOUR: FOUR_PER_S}[server]
+    covered = dict.fromkeys(("mean", "p90", "p99"), 0)
+    for fitted in range(5):
+        twin = fit_twin([server.measured([in_flight(n) for n in FITTED], SECONDS, seed=1000 * fitted)])
+        (row,) = forecast(twin, TwinLoad((LoadPart(server.name, "request_rate", rate, "poisson"),)))
+        for number in range(10):
+            schedule = Poisson(rate, 100 * fitted + number + 1)
+            point = LoadPoint("request_rate", rate, Open(schedule), rate)
+            result = server.measured([point], SECONDS, seed=1000 * fitted + 31 * number + 7)
+            found = result.levels[0].measurement
+            assert found is not None
+            for name, value in measured_figures(found).items():
+                if name in covered:
+                    covered[name] += row.bands[name].low <= value <= row.bands[name].high
+    assert all(41 <= count <= 50 for count in covered.values()), covered
 
 
 @pytest.mark.sampled

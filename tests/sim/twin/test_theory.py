@@ -1,6 +1,8 @@
 """The simulation behind the twin against formulas: closed networks, several servers, shared cores, mixed traffic."""
 
 import math
+import random
+from statistics import mean, stdev
 
 import pytest
 
@@ -141,6 +143,32 @@ def test_each_model_slows_down_on_busy_cores_as_much_as_it_does() -> None:
         }
         assert rates["free"] == pytest.approx(100, rel=0.02)
         assert rates["tight"] == pytest.approx(100 / math.sqrt(2), rel=0.02)
+
+
+def log_p99s(rate: float, per_s: float, seconds: float, runs: int) -> list[float]:
+    """Of measurements of M/M/1 that begin at an idle server, by Lindley's recursion."""
+    source, found = random.Random(11), []
+    for _ in range(runs):
+        now = free = 0.0
+        latencies = []
+        while (now := now + source.expovariate(rate)) < seconds:
+            free = max(now, free) + source.expovariate(per_s)
+            latencies.append(free - now)
+        found.append(math.log(sorted(latencies)[math.floor(0.99 * len(latencies))]))
+    return found
+
+
+@pytest.mark.parametrize(("busy", "seconds"), [(0.9, 8.0), (0.9, 40.0)])
+def test_measurements_of_random_arrivals_differ_as_much_as_they_are_said_to(
+    busy: float, seconds: float
+) -> None:
+    """Near saturation a queue lasts for seconds: parts of a measurement are not independent of each other."""
+    rate = busy * 125.0
+    pipeline = Pipeline((Station("s", 0.008, cpu=0.0),), spread=RANDOM)
+    (found,) = simulate([PartPlan(pipeline, poisson(rate))], MeasuredAs(seconds))
+    truth = log_p99s(rate, 125.0, seconds, 100)
+    assert 0.6 < found.chance["p99"] / stdev(truth) < 1.7
+    assert abs(math.log(found.figures["p99"] / 1e9) - mean(truth)) < stdev(truth)
 
 
 def test_the_same_arrivals_are_the_same_requests() -> None:

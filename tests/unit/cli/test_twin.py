@@ -1,22 +1,37 @@
 """`inferometer twin`: what it writes, and what it refuses."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inferometer import api
 from inferometer.base.answer_file import read, write
 from inferometer.cli.main import main
+from inferometer.stats.result import Result
 from inferometer.twin.twin import Twin
-from tests.support.reports import sample_result
 from tests.support.twins import known_result, sample_twin
+
+
+def replaced(result: Result, **more: Any) -> Result:
+    return replace(result, levels=tuple(replace(level, **more) for level in result.levels))
+
+
+def without(result: Result, **more: Any) -> Result:
+    """With other measurements of each level."""
+    found = [replace(level.measurement, **more) for level in result.levels if level.measurement is not None]
+    rows = zip(result.levels, found, strict=True)
+    return replace(result, levels=tuple(replace(level, measurement=row) for level, row in rows))
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(known_result(), Path("known.json"))
-    write(sample_result(), Path("other.json"))
+    write(without(known_result(), server=None), Path("plain.json"))
+    write(without(known_result(), request_count=0), Path("failed.json"))
+    write(replaced(known_result(), mode="phase peak"), Path("phases.json"))
     write(sample_twin("a"), Path("twin.json"))
 
 
@@ -52,7 +67,9 @@ def test_python_says_the_same() -> None:
         ("", "nothing is asked of the twin"),
         ("guess", "'guess' is nothing a twin does"),
         ("fit", "no run is given to fit"),
-        ("fit other.json", "no level has both requests that ended well and the server's statistics"),
+        ("fit plain.json", "plain.json: the server gave no statistics of its models"),
+        ("fit failed.json", "failed.json: no request ended well"),
+        ("fit phases.json", "phases.json: no load is by concurrency or by rate alone"),
         ("fit known.json -c 4", "--concurrency has no meaning for twin fit"),
         ("fit twin.json", "is not a result or a diagnosis"),
         ("predict known.json", "'known.json' is one word too many"),

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from inferometer.cluster.messages import ClientJob
 from inferometer.cluster.ray_actors import make_probe, with_files
 from inferometer.cluster.ray_clients import files_of
 from inferometer.cluster.ray_cluster import fingerprint, in_words, offered, why_lost
-from inferometer.cluster.ray_messages import RaySettings, machine
+from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, RayFailed, RaySettings, machine
 from inferometer.cluster.ray_process import RayProcess, short_folder
 from inferometer.options.options import Tls
 from inferometer.services.endpoint import Endpoint
@@ -124,3 +125,20 @@ def test_processes_that_see_each_other_are_on_the_same_machine() -> None:
     code = "from inferometer.cluster.ray_messages import machine; print(machine())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == machine() != ""
+
+
+def test_what_one_thread_reads_for_another_is_not_lost() -> None:
+    """Loads on one cluster share the connection: a report may be read by whoever waits."""
+    ours, theirs = Pipe()
+    process = RayProcess(RaySettings("auto"))
+    process._bridge = ours
+    theirs.send(ClientSaid(7, answer=b"later"))
+    theirs.send(ClientsPlaced(3))
+    process.read(0)  # as the thread of another load does
+    assert process.expect(ClientsPlaced, 1.0).count == 3
+    assert process.said[7].answer == b"later"
+    theirs.send(RayFailed(UsageError("no room"), ""))
+    process.read(0)
+    theirs.close()
+    with pytest.raises(UsageError, match="no room"):
+        process.expect(ClientsPlaced, 1.0)

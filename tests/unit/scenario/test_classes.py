@@ -35,6 +35,11 @@ def test_what_is_asked_for_all_holds_for_each_class_unless_it_says_otherwise():
     assert one.options.request_timeout_s == 5.0
 
 
+def test_all_classes_are_sent_from_the_cluster_of_the_command():
+    one, two = planned({"a": {"model": "m"}, "b": {"model": "n"}}, ray="local", clients=3)
+    assert [(row.options.ray, row.options.clients) for row in (one, two)] == [("local", 3)] * 2
+
+
 def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
     rows = planned({"traffic": {"rate": 20}}, ("m", 3.0), ("n", 1.0), request_rate=Range(100))
     assert [(row.name, row.options.model, row.spec.rate) for row in rows] == [("m", "m", 75), ("n", "n", 25)]
@@ -54,6 +59,11 @@ def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
             {"a": {"model": "m", "options": {"rate": 3}}},
             {},
             "classes.a.options.rate cannot be given to a class",
+        ),
+        (
+            {"a": {"model": "m", "options": {"ray": "local"}}},
+            {},
+            "classes.a.options.ray cannot be given to a class",
         ),
         ({"a": {"model": "m", "options": {"batch": "x"}}}, {}, "classes.a.options.batch: "),
         ({"a": {"model": "m", "kind": "tritn"}}, {}, "classes.a.kind is 'tritn'"),

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inferometer.base.notes import Note
+from inferometer.measure.conclusion import client_remarks
 from inferometer.stats.doubts import (
     DoubtEvidence,
     client_limit,
@@ -16,7 +18,15 @@ from inferometer.stats.doubts import (
     two_modes,
 )
 from inferometer.stats.ends import Groups
-from inferometer.stats.measurement import ClientCost, CoreUse, Estimate, Measurement, Streaming, WindowFigures
+from inferometer.stats.measurement import (
+    ClientCost,
+    CoreUse,
+    Estimate,
+    HostUse,
+    Measurement,
+    Streaming,
+    WindowFigures,
+)
 from inferometer.stats.series import BINS_PER_OCTAVE, Series
 
 MS = 1_000_000
@@ -160,7 +170,7 @@ def test_client_is_the_limit_when_it_reads_streams_late(loop_lag_ms, first_ms, i
         found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
     said = client_limit(found)
     assert (said is not None) == is_limited
-    assert said is None or said.startswith("client-limited: this tool was ")
+    assert said is None or said.text.startswith("client-limited: this tool was ")
 
 
 @pytest.mark.parametrize(
@@ -178,9 +188,9 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
     if is_stream:
         first, gaps = spread([50] * 99), spread([10.0] * 99)
         found = replace(found, streaming=Streaming(99, 99.0, gaps, first, gaps))
-    said = client_limit(found, ours=ours)
+    said = client_limit(found, host=HostUse(2, 1.9, ours=ours))
     assert (said is not None) == is_limited
-    assert said is None or "it waited for a core" in said
+    assert said is None or (said.is_starved and "it waited for a core" in said.text)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +208,53 @@ def test_client_is_the_limit_when_streams_find_it_without_a_core(ours, workers, 
 )
 def test_a_client_in_the_run_queue_is_the_limit(latency_ms, ours, lag_ms, is_limited):
     client = replace(IDLE, lag_p50_ns=round(lag_ms * MS), lag_p99_ns=round(lag_ms * MS))
-    said = client_limit(measurement([latency_ms] * 99, client), ours=ours)
+    host = None if ours is None else HostUse(2, 1.9, ours=ours)
+    said = client_limit(measurement([latency_ms] * 99, client), host=host)
     assert (said is not None) == is_limited
-    assert said is None or "run queue" in said
+    assert said is None or (said.is_starved and "run queue" in said.text)
+
+
+WAITING = CoreUse(0.2, 0.4, 40)  # 10 ms at a time
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "note", "words"),
+    [
+        # Its own worker has a core to itself: more workers help, whatever others do.
+        (replace(IDLE, cpu_share=0.97), None, Note.CLIENT_LIMITED, "97 % of a core"),
+        (replace(IDLE, cpu_share=0.97), HostUse(2, 2.0, 0.2, ours=WAITING), Note.CLIENT_LIMITED, "97 %"),
+        (replace(IDLE, lag_p50_ns=5 * MS), HostUse(8, 1, 0.2, ours=CoreUse(0.7, 0.01, 9)), Note.CLIENT_LIMITED, "late"),
+        # It waits for cores that others have: more workers would wait as well.
+        (IDLE, HostUse(2, 2.0, 0.1, ours=WAITING), Note.CLIENT_STARVED, "other programs used 1.7 of the machine's 2"),
+        (IDLE, HostUse(2, 2.0, 1.7, ours=WAITING), Note.CLIENT_STARVED, "the server used 1.7 of the machine's 2"),
+        (IDLE, HostUse(2, 2.0, 0.1, ours=CoreUse(1.8, 4.0, 400)), Note.CLIENT_STARVED, "this tool used 1.8 of"),
+        (IDLE, HostUse(2, 2.0, ours=WAITING, is_local=False), Note.CLIENT_STARVED, "other programs used 1.8"),
+        (IDLE, HostUse(2, 2.0, ours=WAITING), Note.CLIENT_STARVED, "10.0 ms at a time"),  # the server was not found
+        (replace(IDLE, lag_p50_ns=5 * MS), HostUse(2, 2.0, 0.1, ours=WAITING), Note.CLIENT_STARVED, "other programs"),
+    ],
+)  # fmt: skip
+def test_more_workers_are_advised_only_where_they_help(client, host, note, words):
+    (remark,) = client_remarks(measurement([20.0] * 99, client), is_capped=False, host=host)
+    assert remark.note is note
+    assert words in remark.text
+    assert ("--workers auto" in remark.note.advice) == (note is Note.CLIENT_LIMITED)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_starved_client_is_named_and_one_that_hardly_waits_is_not(seed):
+    """Replies of a server wait until their reader has a core, which costs it more or less of the latency."""
+    chance = np.random.default_rng(seed)
+    service_ms, per_s = chance.uniform(1, 50), chance.uniform(20, 400)
+    cpu_s = per_s * chance.uniform(20e-6, 60e-6)
+    for part, is_starved in ((chance.uniform(0.3, 2), True), (chance.uniform(0, 0.03), False)):
+        waits_ms = chance.exponential(part * service_ms, 2000)
+        latencies = service_ms * chance.lognormal(0, 0.1, 2000) + waits_ms
+        ours = CoreUse(cpu_s, per_s * waits_ms.mean() / 1000, per_s * chance.uniform(0.95, 1.3))
+        others = chance.uniform(1.5, 2) - cpu_s
+        found = measurement(latencies)
+        limit = client_limit(found, host=HostUse(2, others + cpu_s, 0.01, ours=ours))
+        assert (limit is not None) == is_starved, (part, service_ms)
+        assert limit is None or (limit.is_starved and "other programs used 1." in limit.text)
 
 
 DRIFTS = {

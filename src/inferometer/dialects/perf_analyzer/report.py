@@ -6,7 +6,7 @@ Every function gives whole lines, each with its line end.
 from collections.abc import Iterator
 
 from inferometer.base.frozen import frozen
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_US
 from inferometer.observe.statistics import ModelStatistics
 from inferometer.options.effective import Effective
@@ -49,7 +49,7 @@ OVERHEAD_SHARE = 0.5
 MOST_GPUS = 16
 
 _NO_INSTABILITY = (
-    Note.CLIENT_LIMITED,
+    *CLIENT_LIMITS,
     Note.METRICS_MISSING,
     Note.METRICS_SLOW,
     Note.NO_RESPONSE,

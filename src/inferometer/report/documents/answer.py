@@ -1,6 +1,6 @@
 """What a measurement answers, in one sentence."""
 
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS
 from inferometer.options.values import Range
 from inferometer.report.documents.levels import SAME, best, measured
 from inferometer.report.format import (
@@ -100,7 +100,7 @@ def _beyond(result: Result, level: Level, measurement: Measurement) -> str:
         return ": more load brings no more" if all(value <= most / (1 - SAME) for _, value in rows) else ""
     lighter = [(row, value) for row, value in rows if row.value < level.value]
     is_last = all(row.value <= level.value for row in result.levels)
-    if not lighter or not is_last or level.has_remark(Note.CLIENT_LIMITED):
+    if not lighter or not is_last or level.has_remark(*CLIENT_LIMITS):
         return ""
     near, value = lighter[-1]
     if value < most * (1 - NEARLY):

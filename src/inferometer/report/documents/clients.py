@@ -1,5 +1,7 @@
 """The figures of each client, where load came from several machines: of every level, in the order of the clients."""
 
+from collections.abc import Iterator
+
 from inferometer.base.units import NS_PER_US
 from inferometer.report.document import Column, Depth, Section, Table, Tone, text_columns
 from inferometer.report.documents.levels import best
@@ -21,7 +23,7 @@ def clients_section(result: Result) -> Section | None:
     others = [level for level in levels if level is not first]
     tables = [_table(first, Depth.MAIN), _clock_table(first)]
     tables += [_table(level, Depth.DETAIL) for level in others]
-    count = len(first.clients)
+    count = len({client.name for client in first.clients})
     nodes = len({client.place for client in first.clients})
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
     lead = f"The load came from {count} {'client' if count == 1 else 'clients'} on {where}."
@@ -30,7 +32,7 @@ def clients_section(result: Result) -> Section | None:
 
 def _table(level: Level, depth: Depth) -> Table:
     columns = (
-        Column("Client", is_number=False, is_name=True),
+        *_who_columns(level),
         Column("Infer/s"),
         Column("p50"),
         Column("p99"),
@@ -49,10 +51,21 @@ def _table(level: Level, depth: Depth) -> Table:
     return Table(f"Clients at {level_label(level.mode, level.value)}", columns, rows, depth, tones)
 
 
+def _who_columns(level: Level) -> Iterator[Column]:
+    yield Column("Client", is_number=False, is_name=True)
+    if any(client.class_name for client in level.clients):
+        yield Column("Class", is_number=False, is_name=True)
+
+
+def _who(client: ClientFigures) -> tuple[str, ...]:
+    """A class has a name where there are several."""
+    return (client.machine, client.class_name) if client.class_name else (client.machine,)
+
+
 def _row(client: ClientFigures) -> tuple[str, ...]:
     is_late = bool(client.lag_p50_ns or client.lag_p99_ns)
     return (
-        client.title,
+        *_who(client),
         quantity(client.infer_per_s),
         *(duration(client.percentile_ns(p)) if client.percentiles else NONE for p in (50.0, 99.0)),
         f"{client.failed_count:,}",
@@ -68,7 +81,7 @@ def _row(client: ClientFigures) -> tuple[str, ...]:
 
 def _clock_table(level: Level) -> Table:
     columns = (
-        Column("Client", is_number=False, is_name=True),
+        *_who_columns(level),
         Column("Workers"),
         Column("Quickest answers"),
         Column("Ahead by"),
@@ -79,7 +92,7 @@ def _clock_table(level: Level) -> Table:
     )
     rows = tuple(
         (
-            client.title,
+            *_who(client),
             f"{client.workers:,}",
             duration(client.floor_ns) if client.percentiles else NONE,
             _signed(client.clock.offset_ns),

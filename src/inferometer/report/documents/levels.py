@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import UNITS
 from inferometer.options.values import Range
 from inferometer.report.document import (
@@ -242,7 +242,7 @@ def line_colour(number: int) -> str:
 
 def unlimited(rows: Rows) -> tuple[Rows, Rows]:
     """Levels that tell of the server, and those at which this client was the limit, which are not part of a line."""
-    is_limited = [level.has_remark(Note.CLIENT_LIMITED) for level, _ in rows]
+    is_limited = [level.has_remark(*CLIENT_LIMITS) for level, _ in rows]
     own = tuple(row for row, limited in zip(rows, is_limited, strict=True) if not limited)
     return own, tuple(row for row, limited in zip(rows, is_limited, strict=True) if limited)
 

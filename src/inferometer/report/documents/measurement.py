@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from inferometer.base.notes import Note
+from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.counted import counts_requests
 from inferometer.report.document import (
@@ -218,8 +218,11 @@ def _has_lost_worker(result: Result) -> bool:
 
 def _client_limit(level: Level) -> str:
     """That the figures are not those of the server, and why."""
-    said = next((remark.text for remark in level.remarks if remark.note is Note.CLIENT_LIMITED), "")
-    return f"The client is the limit: {said.removeprefix('client-limited: ')}." if said else ""
+    found = next((remark for remark in level.remarks if remark.note in CLIENT_LIMITS), None)
+    if found is None:
+        return ""
+    words = "was short of cores" if found.note is Note.CLIENT_STARVED else "is the limit"
+    return f"The client {words}: {found.text.removeprefix('client-limited: ')}."
 
 
 def _busy_host(level: Level) -> str:
