@@ -226,7 +226,7 @@ def merge(count: int, per_s: int, seconds: int) -> dict[str, float]:
     )
     plan = Open(Constant(count * per_s))
     with load:
-        instrument = Instrument(load, network.time, lambda: None, growth, clients=figures)
+        instrument = Instrument(load, network.time, lambda: None, growth, clients=(figures,))
         gc.collect()
         before_s = sum(client.spent_s for client in network.clients)
         begun = time.process_time()

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_MS
@@ -103,7 +104,8 @@ def test_clocks_of_all_classes_are_compared_while_a_phase_goes_on():
             now[0] = max(now[0], until_ns)
 
     now = [0]
-    load = Together([Group("a"), Group("b"), Group("c")], [1, 1, 1], lambda: now[0], Pace())
+    groups: list[Any] = [Group("a"), Group("b"), Group("c")]
+    load = Together(groups, [1, 1, 1], lambda: now[0], Pace())
     for number in range(1, 4):
         load.wait(number * NS_PER_MS)
     assert set(waits[::3]) == {"a", "b", "c"}

@@ -55,7 +55,7 @@ def measured(port, plan, tmp_path, clocks, how, *, watcher=None, keeps=True, wor
     with Clients(network, workers=workers, spool_fds=fds, figures=figures) as load:
         follower = Watcher() if watcher is None else watcher(load)
         instrument = Instrument(
-            load, monotonic_ns, lambda: None, follower, journal=journal if keeps else None, clients=figures
+            load, monotonic_ns, lambda: None, follower, journal=journal if keeps else None, clients=(figures,)
         )
         mode = "request_rate" if isinstance(plan, Open) else "concurrency"
         level = measure_level(instrument, how, LoadPoint(mode, 10.0, plan, asked_per_s=200.0))
