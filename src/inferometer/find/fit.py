@@ -14,6 +14,12 @@ equal time. The dispersion, how many times as much sections differ as those of i
 log-likelihood (quasi-likelihood). It is taken from sections within runs, with the correlation of neighbours, and from
 runs against the fitted curve: a queue that remembers for longer than a run lasts only shows there.
 
+The tail. Where few requests are beyond the limit, more are beyond half way between a quick request and the limit, and
+they say what the few cannot. The two shares go together at all loads, as half = share ** tail: the tail is 1/2 where
+latency has an exponential tail, as that of a queue does, 1 for pauses that are longer than the limit, and less than 1/2
+where latency has a bound. It is a parameter too; those beyond half way are a sample of all requests, and those beyond
+the limit one of them, so that no request counts twice.
+
 The curve is only trusted near the limit: a run far away from it counts for less, the more the further (`CURVATURE`).
 
 The check. Where runs lie further from the curve than any dispersion within them explains (`MISFIT`), the model is wrong
@@ -21,7 +27,8 @@ for this server, and the interval is the bracket of loads that are proven to mee
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +47,13 @@ MOST_SLOPE = 60.0
 CAP_MARGIN = 1.05
 COARSE_POINTS = 120
 POINTS = 200
+# How the share beyond half way goes with the share beyond the limit, with prior weights: those of queues, and others.
+TAILS = (
+    *((0.47, 0.15), (0.51, 0.35), (0.55, 0.15)),
+    *((0.2, 0.04), (0.3, 0.05), (0.39, 0.05), (0.63, 0.06), (0.72, 0.05), (0.82, 0.05), (0.95, 0.05)),
+)
+TAIL_GROUPS = 1.35  # times as many requests are beyond the limit together as are beyond half way
+LEVELS = np.linspace(-18.0, 4.0, 4401)  # of the complementary log-log of a share, at which tables have it
 REACH = 30.0  # times below the lowest and above the highest load that a limit is looked for
 CAP_SPREAD = 0.02
 CURVATURE = 0.25  # relative error of the slope that is allowed for between a run and the limit
@@ -69,6 +83,7 @@ class Observed:
         1.0  # how many times as much mean latencies differ as those of independent requests would
     )
     is_overrun: bool = False  # the queue grows without end
+    half: Floats | None = None  # requests beyond half way to the limit, where that is known
 
     @property
     def count(self) -> float:
@@ -77,6 +92,11 @@ class Observed:
     @property
     def total(self) -> float:
         return OVERRUN_COUNT if self.is_overrun else float(self.beyond.sum())
+
+    @property
+    def most(self) -> Floats:
+        """Those beyond half way, or else beyond the limit: the larger sample."""
+        return self.beyond if self.half is None else self.half
 
 
 @frozen
@@ -132,7 +152,7 @@ def fit(share: float | None, runs: Sequence[Observed], cap: float | None = None)
 
 
 class _Curve:
-    """The model with its data; `posterior` evaluates it on a grid of places and slopes."""
+    """The model with its data; `posterior` evaluates it on a grid of tails, places and slopes."""
 
     def __init__(
         self, runs: Sequence[Observed], logs: Floats, target: float, is_mean: bool, cap: float | None
@@ -141,6 +161,9 @@ class _Curve:
         self.counts = np.array([max(run.count, 1e-9) for run in runs])
         self.totals = np.array([run.total for run in runs])
         self.is_overrun = np.array([run.is_overrun for run in runs])
+        self.halves = np.array([run.total if run.is_overrun else run.most.sum() for run in runs])
+        has_tail = all(run.half is not None for run in runs)
+        self.tails = TAILS if has_tail else ((1.0, 1.0),)
         self.spreads = [
             [None if run.is_overrun else _spread(run, is_mean, merged) for run in runs] for merged in MERGED
         ]
@@ -159,29 +182,52 @@ class _Curve:
         return groups
 
     def posterior(self, places: Floats) -> Posterior:
-        # (place, slope, run)
+        # (tail, place, slope)
         distance = self.logs[None, None, :] - places[:, None, None]
-        level = np.minimum(self.target + SLOPES[None, :, None] * distance, 50.0)
-        rate = np.exp(level)
-        if self.is_mean:
-            likelihood = self.totals * level - self.counts * rate
-        else:
-            likelihood = self.totals * np.log(-np.expm1(-rate) + 1e-300) - (self.counts - self.totals) * rate
+        likelihood = self._likelihood(self.target + SLOPES[None, :, None] * distance)
         prior = self._slope_prior(places)
         if self.cap is not None:
             prior = prior + places[:, None]  # any load below saturation is as likely as any other
             over = np.maximum(places - self.cap, 0.0) / CAP_SPREAD
             prior = prior - (over * over / 2)[:, None]
+        tails, tail_weights = np.array(self.tails).T
+        prior = np.log(tail_weights)[:, None, None] + prior[None, :, :]
         worth = 1 / np.maximum(1.0, FIRST_DISPERSION * self.groups)
         dispersion, misfit, slope = FIRST_DISPERSION, 1.0, USUAL_SLOPE
         for _ in range(ROUNDS):
-            logged = prior + likelihood @ worth
+            logged = prior + likelihood(worth)
             weights = np.exp(logged - logged.max())
             weights /= weights.sum()
-            place = float(weights.sum(axis=1) @ places)
-            slope = math.exp(float(weights.sum(axis=0) @ np.log(SLOPES)))
-            worth, dispersion, misfit = self._worth(place, slope)
-        return Posterior(places, weights.sum(axis=1), slope, dispersion, misfit)
+            by_place = weights.sum(axis=(0, 2))
+            slope = math.exp(float(weights.sum(axis=(0, 1)) @ np.log(SLOPES)))
+            tail = float(weights.sum(axis=(1, 2)) @ tails)
+            worth, dispersion, misfit = self._worth(float(by_place @ places), slope, tail)
+        return Posterior(places, by_place, slope, dispersion, misfit)
+
+    def _likelihood(self, level: Floats) -> Callable[[Floats], Floats]:
+        """Log-likelihoods by tail, place and slope, as a function of what a request of each run is worth."""
+        if self.is_mean:
+            level = np.minimum(level, 50.0)
+            each = self.totals * level - self.counts * np.exp(level)
+            return lambda worth: (each @ worth)[None]
+        step = LEVELS[1] - LEVELS[0]
+        places = np.clip((level - LEVELS[0]) / step + 0.5, 0, len(LEVELS) - 1).astype(np.intp)
+        log_share = _log_share(1.0)[places]
+        within = [(tail, _log_rest(tail)[places], _log_rest(1 - tail)[places]) for tail, _ in self.tails]
+        totals, halves, counts = self.totals, self.halves, self.counts
+
+        def likelihood(worth: Floats) -> Floats:
+            fewer = worth / TAIL_GROUPS
+            return np.array(
+                [
+                    log_share @ (worth * halves * tail + fewer * totals * (1 - tail))
+                    + below_half @ (worth * (counts - halves))
+                    + below @ (fewer * (halves - totals))
+                    for tail, below_half, below in within
+                ]
+            )
+
+        return likelihood
 
     def _slope_prior(self, places: Floats) -> Floats:
         centre, usual = np.full(len(places), USUAL_SLOPE), np.zeros((len(places), len(SLOPES)))
@@ -195,11 +241,14 @@ class _Curve:
         found: Floats = np.log(usual)
         return found
 
-    def _worth(self, place: float, slope: float) -> tuple[Floats, float, float]:
+    def _worth(self, place: float, slope: float, tail: float) -> tuple[Floats, float, float]:
         """By what to multiply each run's log-likelihood, the dispersion near the limit, and how bad the fit is."""
         level = np.minimum(self.target + slope * (self.logs - place), 50.0)
-        share = np.exp(level) if self.is_mean else -np.expm1(-np.exp(level))
-        share = np.clip(share, 1e-9, None if self.is_mean else 1 - 1e-6)
+        share, steepness = np.exp(level), np.exp(level)
+        if not self.is_mean:
+            share = np.clip(-np.expm1(-np.exp(level)), 1e-9, 1 - 1e-6)
+            steepness = tail * share ** (tail - 1) * np.exp(level - np.exp(level))
+            share = share**tail
         doubt = np.minimum(
             CURVATURE * slope * abs(self.logs - place), MOST_DOUBT
         )  # of the logarithm of the share
@@ -208,9 +257,8 @@ class _Curve:
         dispersion = np.maximum(self.least, factor * self.groups)
         expected = self.counts * share
         variance = share if self.is_mean else share * (1 - share)
-        rest = self.totals - expected
-        doubted = expected if self.is_mean else self.counts / share * np.exp(2 * level - np.exp(level))
-        doubted = doubted * doubt**2
+        rest = self.halves - expected
+        doubted = self.counts * (steepness * doubt) ** 2 / variance
         pearson = rest**2 / (self.counts * variance) / (dispersion + doubted)
         weight = near * ~self.is_overrun * np.minimum(1.0, expected / dispersion)
         degrees = max(0.0, float(weight.sum()) - 2.0)
@@ -250,12 +298,29 @@ class _Spread:
     alike: float  # correlation of neighbours
 
 
+@cache
+def _log_share(tail: float) -> Floats:
+    """Logarithm of a share to this power, at `LEVELS`."""
+    found: Floats = tail * np.log(-np.expm1(-np.exp(LEVELS)))
+    return found
+
+
+@cache
+def _log_rest(tail: float) -> Floats:
+    """Logarithm of one less a share to this power, at `LEVELS`."""
+    if not tail:
+        return np.zeros_like(LEVELS)  # of no requests
+    with np.errstate(divide="ignore"):
+        found = np.log(-np.expm1(_log_share(tail)))
+    return np.maximum(found, math.log(tail) - np.exp(LEVELS))  # what it tends to, where one is not exact
+
+
 def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:
     """The spread of sections after merging `merged` neighbours into one; None if they carry no information."""
     cuts = np.arange(0, len(run.requests) - merged + 1, merged)
     if len(cuts) < 2:
         return None
-    requests, beyond = np.add.reduceat(run.requests, cuts), np.add.reduceat(run.beyond, cuts)
+    requests, beyond = np.add.reduceat(run.requests, cuts), np.add.reduceat(run.most, cuts)
     count, total, sections = float(requests.sum()), float(beyond.sum()), len(cuts)
     share = total / count if count else 0.0
     if not share or (not is_mean and (total < 2 or share >= 1)):

@@ -73,6 +73,11 @@ class Counts:
     partly: tuple[Floats, ...] = ()
     are_requests: bool = True  # not gaps between tokens, of which each request has many
 
+    @property
+    def half(self) -> Floats | None:
+        """How many are beyond half way; None where there is no such thing, as of errors."""
+        return self.partly[PARTS.index(0.5)] if self.partly else None
+
 
 @frozen
 class LoadRun:

@@ -182,6 +182,7 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
             run.terms[number].total_ns / term.limit if term.share is None else run.terms[number].beyond,
             run.dispersion,
             term.name != "errors" and is_growing(run, slo),
+            run.terms[number].half if term.share is not None else None,
         )
         for run in runs
     ]
