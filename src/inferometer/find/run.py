@@ -290,9 +290,12 @@ class _Search:
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
         length_ns = hold_ns or self._length_ns(load)
-        settle_ns = round(min(SETTLE * length_ns, max(2 * self._memory_ns(load), 2 * self.answer_ns)))
+        settle_ns = 0
+        if self.goal.is_rate:
+            settle_ns = round(min(SETTLE * length_ns, max(2 * self._memory_ns(load), 2 * self.answer_ns)))
         sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load, settle_ns)
-        level = self._level(Precision(0.0, length_ns, is_enough=lambda: False), point)
+        rule = Precision(0.0, max(1, length_ns - settle_ns), is_enough=lambda: False)
+        level = self._level(rule, point, settle_ns)
         self.levels.append(level)
         self.runs.append(sections.run(self.instrument.clock()))
         found = level.measurement
@@ -323,9 +326,13 @@ class _Search:
         scale = min([*scales, WAITS * self.answer_ns / NS_PER_S])
         return 4 * load * scale**2 * NS_PER_S
 
-    def _level(self, rule: Precision, point: LoadPoint) -> Level:
+    def _level(self, rule: Precision, point: LoadPoint, settle_ns: int = 0) -> Level:
+        ramp = self.level_settings.ramp
         timed = replace(
             self.level_settings,
+            settle_ns=settle_ns,
+            # How long an answer takes is known by now: no request has to be sent alone.
+            ramp=None if ramp is None else replace(ramp, answer_ns=self.answer_ns or None),
             rule=rule,
             window_ns=max(rule.duration_ns // WINDOWS, SHORTEST_NS),
             window_count=None,
