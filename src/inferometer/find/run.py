@@ -284,7 +284,7 @@ class _Search:
 
     def measure(self, load: float, hold_ns: int | None = None) -> Level:
         """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
-        if self.runs and is_growing(self.runs[-1], self.goal.promise):
+        if self.runs and self._leaves_queue(self.runs[-1], load):
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
         assert isinstance(self.instrument.load, Recorded)
@@ -302,6 +302,11 @@ class _Search:
         if found is not None and found.request_count and not beyond_terms(self.goal.promise, self.runs[-1]):
             self.answer_ns = found.latency.percentile_ns(50)
         return level
+
+    def _leaves_queue(self, run: LoadRun, load: float) -> bool:
+        """Whether requests wait after this run that would not at the load."""
+        promise = self.goal.promise
+        return is_growing(run, promise) or (load < run.load and bool(beyond_terms(promise, run)))
 
     def _length_ns(self, load: float) -> int:
         """A level's share of the time: long against the memory of the queue and against an answer."""
