@@ -44,7 +44,8 @@ SPREADS = ((0.80, 0.35), (0.15, 0.9), (0.05, 3.0))
 MOST_USED = 0.95
 LEAST_SLOPE = 3.0
 MOST_SLOPE = 60.0
-CAP_MARGIN = 1.05
+MOST_ERROR = 0.7  # of the logarithm of the slope, as the capacity is not known exactly
+CAP_MARGIN = 0.05
 COARSE_POINTS = 120
 POINTS = 200
 # How the share beyond half way goes with the share beyond the limit, with prior weights: those of queues, and others.
@@ -67,6 +68,19 @@ MOST_DOUBT = 1.0
 ALIKE_WEIGHT = 1.0
 MERGED = (1, 4)
 MISFIT = 12.0
+
+
+@frozen
+class Capacity:
+    """The load that saturates the server."""
+
+    value: float
+    margin: float = CAP_MARGIN  # share of it by which it may be higher, or lower
+    is_seen: bool = True  # it was measured
+
+    @property
+    def most(self) -> float:
+        return self.value * (1 + self.margin)
 
 
 @frozen
@@ -133,31 +147,33 @@ def lowest(posteriors: Sequence[Posterior]) -> Posterior:
     return Posterior(places, weights / weights.sum(), first.slope, first.dispersion, first.misfit)
 
 
-def fit(share: float | None, runs: Sequence[Observed], cap: float | None = None) -> Posterior:
+def fit(share: float | None, runs: Sequence[Observed], capacity: Capacity | None = None) -> Posterior:
     """The limit of a term that allows this share (None: of a mean), given the load that saturates the server."""
     logs = [math.log(run.load) for run in runs]
-    low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if cap is None else 5.0)
-    high = max(logs) + math.log(REACH) if cap is None else math.log(cap) + 4 * CAP_SPREAD
+    low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if capacity is None else 5.0)
+    high = max(logs) + math.log(REACH) if capacity is None else math.log(capacity.most) + 4 * CAP_SPREAD
     target = 0.0 if share is None else math.log(-math.log1p(-max(share, LEAST_SHARE)))
-    curve = _Curve(runs, np.asarray(logs), target, share is None, None if cap is None else math.log(cap))
+    curve = _Curve(runs, np.asarray(logs), target, share is None, capacity)
     found = curve.posterior(np.linspace(low, max(high, low + 0.1), COARSE_POINTS))
-    for points in (POINTS,):
-        ends = np.cumsum(found.weights)
-        first, last = np.searchsorted(ends, (1e-5, 1 - 1e-5))
-        places = found.places
-        found = curve.posterior(
-            np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], points)
-        )
-    return found
+    first, last = np.searchsorted(np.cumsum(found.weights), (1e-5, 1 - 1e-5))
+    places = found.places
+    return curve.posterior(
+        np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], POINTS)
+    )
 
 
 class _Curve:
     """The model with its data; `posterior` evaluates it on a grid of tails, places and slopes."""
 
     def __init__(
-        self, runs: Sequence[Observed], logs: Floats, target: float, is_mean: bool, cap: float | None
+        self,
+        runs: Sequence[Observed],
+        logs: Floats,
+        target: float,
+        is_mean: bool,
+        capacity: Capacity | None,
     ) -> None:
-        self.runs, self.logs, self.target, self.is_mean, self.cap = runs, logs, target, is_mean, cap
+        self.runs, self.logs, self.target, self.is_mean, self.capacity = runs, logs, target, is_mean, capacity
         self.counts = np.array([max(run.count, 1e-9) for run in runs])
         self.totals = np.array([run.total for run in runs])
         self.is_overrun = np.array([run.is_overrun for run in runs])
@@ -176,8 +192,8 @@ class _Curve:
         waiting = [run.waiting for run in self.runs if not run.is_overrun]
         mean = sum(waiting) / len(waiting) if waiting else 1.0
         groups: Floats = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
-        if self.cap is not None:
-            used = np.minimum(np.exp(self.logs - self.cap) * CAP_MARGIN, MOST_USED)
+        if self.capacity is not None:
+            used = np.minimum(np.exp(self.logs) / self.capacity.value, MOST_USED)
             groups = np.minimum(groups, (1 + used * used) / (1 - used) ** 2)
         return groups
 
@@ -186,9 +202,9 @@ class _Curve:
         distance = self.logs[None, None, :] - places[:, None, None]
         likelihood = self._likelihood(self.target + SLOPES[None, :, None] * distance)
         prior = self._slope_prior(places)
-        if self.cap is not None:
+        if self.capacity is not None:
             prior = prior + places[:, None]  # any load below saturation is as likely as any other
-            over = np.maximum(places - self.cap, 0.0) / CAP_SPREAD
+            over = np.maximum(places - math.log(self.capacity.most), 0.0) / CAP_SPREAD
             prior = prior - (over * over / 2)[:, None]
         tails, tail_weights = np.array(self.tails).T
         prior = np.log(tail_weights)[:, None, None] + prior[None, :, :]
@@ -230,14 +246,17 @@ class _Curve:
         return likelihood
 
     def _slope_prior(self, places: Floats) -> Floats:
-        centre, usual = np.full(len(places), USUAL_SLOPE), np.zeros((len(places), len(SLOPES)))
-        if self.cap is not None:
-            loads, most = np.exp(places), math.exp(self.cap) / CAP_MARGIN
-            queue = max(-self.target, 1.0) * loads / np.maximum(most - loads, 0.01 * most)
-            centre = np.clip(queue, LEAST_SLOPE, MOST_SLOPE)
-        for weight, spread in SPREADS if self.cap is not None else SPREADS[1:]:
-            wide = np.log(SLOPES[None, :] / centre[:, None]) / spread
-            usual += weight / spread * np.exp(-wide * wide / 2)
+        centre, error = np.full(len(places), USUAL_SLOPE), np.zeros(len(places))
+        if self.capacity is not None:
+            loads, most = np.exp(places), self.capacity.value
+            left = np.maximum(most - loads, 0.01 * most)
+            centre = np.clip(max(-self.target, 1.0) * loads / left, LEAST_SLOPE, MOST_SLOPE)
+            error = np.minimum(self.capacity.margin / 2 * most / left, MOST_ERROR)
+        usual = np.zeros((len(places), len(SLOPES)))
+        for weight, spread in SPREADS if self.capacity is not None else SPREADS[1:]:
+            wide = np.hypot(spread, error)[:, None]
+            away = np.log(SLOPES[None, :] / centre[:, None]) / wide
+            usual += weight / wide * np.exp(-away * away / 2)
         found: Floats = np.log(usual)
         return found
 

@@ -10,15 +10,16 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S
+from inferometer.find.fit import CAP_MARGIN, Capacity
 from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
-from inferometer.find.search import CAP_MARGIN, Bracket, Knowledge, known, next_load, tidy
+from inferometer.find.search import QUEUED, Bracket, Knowledge, known, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Recorded
@@ -39,7 +40,7 @@ CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
 FIRST_SHARE = 0.02  # share of the whole time for the look at one request at a time,
 STEP_SHARE = 0.02  # at each number of requests in flight while these are doubled,
-SATURATED_SHARE = 0.05  # and at saturation
+SATURATED_SHARE = 0.08  # and at saturation
 RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # times the throughput that twice as many in flight must bring
@@ -56,13 +57,13 @@ LEVEL = 0.06  # for those after them,
 LONGEST = 0.15  # and at most, where the queue has a long memory
 LONGEST_ANSWERS = 0.2  # or answers are long
 ANSWERS = 6  # one after the other that a level lasts
+UNLIKE = 0.25  # change of the logarithm of the load after which the queue is another one
 SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
 LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
 HOLD = 0.25  # share of the whole time for which a load below a limit that is known is measured in the end
 REST = 0.02  # share of the whole time that is too little for another level
 VAGUE = 2.0  # high / low from which on more time is advised
 WAITS = 5.0  # times a usual answer that a queue is taken to last at most
-QUEUED = ("latency", "ttft")  # figures that grow with the queue
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
 SPOILT = {
@@ -116,7 +117,7 @@ def find(
     level = None
     while start is not None and not search.is_over(level):
         found = search.known()
-        load = next_load(found, start, search.cap)
+        load = next_load(found, start, search.capacity)
         hold_ns = search.hold_ns(found)
         if load is None or hold_ns == 0:
             break
@@ -151,7 +152,7 @@ class _Search:
     goal: SearchGoal
     end_ns: int = 0
     answer_ns: int = 0  # how long one takes, by the last look
-    cap: float | None = None  # the load that saturates the server; None where it is not known
+    capacity: Capacity | None = None  # None where it is not known
     is_late: bool = False  # most requests of the last look were beyond a limit
     is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
     looked_at: int = 0  # requests of the last look
@@ -184,25 +185,23 @@ class _Search:
         """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
         best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
         if self.is_late:
-            self.cap = CAP_MARGIN * rate
+            self.capacity = Capacity(rate)
             return rate, True
         while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
             found = self._look(in_flight, STEP_SHARE)
             if found is None:
                 return None, False
             if self.is_late and found >= GAIN * best:
-                self.cap = CAP_MARGIN * found
+                self.capacity = Capacity(found)
                 return found, True
             if found < GAIN * best:
-                answer_ns = self.answer_ns
-                found = self._look(2 * in_flight, SATURATED_SHARE)
+                answer_ns, count = self.answer_ns, self.looked_at
+                longer = self._look(2 * in_flight, SATURATED_SHARE)
                 self.answer_ns = answer_ns  # not the time in a queue of our making
-                if found is None:
+                if longer is None:
                     return None, False
-                best = max(best, found)
-                margin = max(CAP_MARGIN - 1, 2 / math.sqrt(max(1, self.looked_at)))
-                self.cap = best * (1 + margin)
-                return best, True
+                self.capacity = _capacity(((found, count), (longer, self.looked_at)))
+                return self.capacity.value, True
             best, in_flight = found, 2 * in_flight
         return best, False
 
@@ -249,8 +248,8 @@ class _Search:
     def known(self) -> Knowledge:
         """What all runs say together; a load that is met although it should saturate the server moves the cap."""
         found = self._fitted()
-        if self.cap is not None and found.highest_met > self.cap / CAP_MARGIN:
-            self.cap = RAISED * found.highest_met
+        if self.capacity is not None and found.highest_met > self.capacity.most / (1 + CAP_MARGIN):
+            self.capacity = Capacity(RAISED * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
             found = self._fitted()
         self.is_misfit = found.is_misfit
         bracket = found.bracket()
@@ -262,7 +261,7 @@ class _Search:
         return known(
             self.goal.promise,
             self.runs,
-            self.cap,
+            self.capacity,
             is_whole=not self.goal.is_rate,
             is_misfit=self.is_misfit,
         )
@@ -284,15 +283,15 @@ class _Search:
 
     def measure(self, load: float, hold_ns: int | None = None) -> Level:
         """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
-        if self.runs and self._leaves_queue(self.runs[-1], load):
+        is_drained = bool(self.runs) and self._leaves_queue(self.runs[-1], load)
+        if is_drained:
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
         length_ns = hold_ns or self._length_ns(load)
-        settle_ns = 0
-        if self.goal.is_rate:
-            settle_ns = round(min(SETTLE * length_ns, max(2 * self._memory_ns(load), 2 * self.answer_ns)))
+        change = abs(math.log(load / self.runs[-1].load)) if self.runs and not is_drained else math.inf
+        settle_ns = self._settle_ns(load, change, length_ns) if self.goal.is_rate else 0
         sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load, settle_ns)
         rule = Precision(0.0, max(1, length_ns - settle_ns), is_enough=lambda: False)
         level = self._level(rule, point, settle_ns)
@@ -303,10 +302,17 @@ class _Search:
             self.answer_ns = found.latency.percentile_ns(50)
         return level
 
+    def _settle_ns(self, load: float, change: float, length_ns: int) -> int:
+        """How long the queue takes to become that of the load; it is nearly so where the load changes little."""
+        wanted_ns = max(2 * self._memory_ns(load), 2 * self.answer_ns) * min(1.0, change / UNLIKE)
+        return round(min(SETTLE * length_ns, wanted_ns))
+
     def _leaves_queue(self, run: LoadRun, load: float) -> bool:
         """Whether requests wait after this run that would not at the load."""
         promise = self.goal.promise
-        return is_growing(run, promise) or (load < run.load and bool(beyond_terms(promise, run)))
+        if is_growing(run, promise):
+            return True
+        return self.goal.is_rate and load < run.load and bool(beyond_terms(promise, run))
 
     def _length_ns(self, load: float) -> int:
         """A level's share of the time: long against the memory of the queue and against an answer."""
@@ -414,3 +420,11 @@ class _Search:
             return 0.0
         base = measured[0][1]
         return max(load for load, latency in measured if latency < 2 * base or load == measured[0][0])
+
+
+def _capacity(looks: Sequence[tuple[float, int]]) -> Capacity:
+    """The load that saturates the server, from throughputs that were seen there with so many requests each."""
+    requests = max(1, sum(count for _, count in looks))
+    seconds = sum(count / rate for rate, count in looks)
+    value = requests / seconds if seconds else looks[-1][0]
+    return Capacity(value, max(CAP_MARGIN, 2 / math.sqrt(requests)))
