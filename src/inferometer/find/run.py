@@ -283,7 +283,9 @@ class _Search:
 
     def measure(self, load: float, hold_ns: int | None = None) -> Level:
         """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
-        is_drained = bool(self.runs) and self._leaves_queue(self.runs[-1], load)
+        # Only such a queue: a load above the limit leaves a long one, as the load below leaves a short one, and in the
+        # fit over both that evens out.
+        is_drained = bool(self.runs) and is_growing(self.runs[-1], self.goal.promise)
         if is_drained:
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
@@ -306,13 +308,6 @@ class _Search:
         """How long the queue takes to become that of the load; it is nearly so where the load changes little."""
         wanted_ns = max(2 * self._memory_ns(load), 2 * self.answer_ns) * min(1.0, change / UNLIKE)
         return round(min(SETTLE * length_ns, wanted_ns))
-
-    def _leaves_queue(self, run: LoadRun, load: float) -> bool:
-        """Whether requests wait after this run that would not at the load."""
-        promise = self.goal.promise
-        if is_growing(run, promise):
-            return True
-        return self.goal.is_rate and load < run.load and bool(beyond_terms(promise, run))
 
     def _length_ns(self, load: float) -> int:
         """A level's share of the time: long against the memory of the queue and against an answer."""
