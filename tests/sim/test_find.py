@@ -37,11 +37,11 @@ def searches():
 
 @pytest.mark.sampled
 def test_the_interval_covers_the_limit(searches):
-    """Of 100 searches 90 or more; `make trust` makes 100 for each kind of server."""
+    """Of 100 searches 90 or more, of a handful all but one; `make trust` makes 100 for each kind of server."""
     covered = Counter(
         {known.name: sum(known.covers(row.finding) for row in rows) for known, rows in searches.items()}
     )
-    assert covered.total() >= 0.9 * len(SERVERS) * len(SEEDS), covered
+    assert covered.total() >= 0.9 * len(SERVERS) * len(SEEDS) - 1, covered
     assert min(covered.values()) >= 0.8 * len(SEEDS) - 1, covered
 
 
@@ -249,6 +249,14 @@ def test_answers_that_are_still_being_written_do_not_break_a_promise_about_their
     assert finding.high is None
     assert finding.value == max(row.load for row in finding.judged)
     assert finding.value >= 16
+
+
+@pytest.mark.parametrize("promise", ["tpot p90<500ms", "p90<10s"])
+def test_answers_that_outlast_a_level_are_waited_for(rig, level_settings, promise):
+    """A level of the usual length would have none: that is neither within the limit nor beyond it."""
+    finding = found(rig(text_server(1500)), level_settings, promise, is_rate=False, duration_s=20)
+    assert [row for row in finding.judged if row.broken] == []
+    assert finding.value >= 4
 
 
 def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig, level_settings):

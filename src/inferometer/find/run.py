@@ -26,6 +26,7 @@ from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
+from inferometer.measure.ramp import SHORT_NS
 from inferometer.measure.run import end_load, make_instrument, start_workers
 from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.finding import FindOptions
@@ -48,7 +49,8 @@ LATE = 2.0  # times the allowed share of requests beyond a limit: no higher load
 LATE_COUNT = 5
 ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
 MOST_LOOK = 0.04  # as long as that is not more of the whole time
-PATIENCE = 0.25  # share of the whole time that the first answer of a stream is waited for
+PATIENCE = 0.25  # share of the whole time that a first answer is waited for,
+PATIENT = 3  # and answers that it may take, as one of the load before is still in flight
 BELOW = 0.85  # times the load that saturates the server: the first to try
 RAISED = 1.3  # times a load that is met: where saturation is then looked for
 FIRST_LEVELS = 0.03  # share of the whole time for each of the first levels,
@@ -166,10 +168,10 @@ class _Search:
         goal = self.goal
         is_streamed = any(term.figure in STREAMED for term in goal.promise.terms)
         is_known = goal.start is not None or not goal.is_rate
-        if is_known and not is_streamed:
-            return goal.start or 1.0
+        if goal.start is not None and not is_streamed:
+            return goal.start
         # The first request of a cold server is not a load.
-        rate = self._look(1, FIRST_SHARE, is_patient=is_streamed)
+        rate = self._look(1, FIRST_SHARE, is_patient=is_streamed or is_known)
         if rate is None:
             return None
         if is_known:
@@ -211,13 +213,9 @@ class _Search:
         duration_ns = max(1, round(max(share * whole, min(ANSWERS_SEEN * self.answer_ns, MOST_LOOK * whole))))
         recorded, clock = self.instrument.load, self.instrument.clock
         assert isinstance(recorded, Recorded)
-
-        def is_enough() -> bool:
-            return clock() - recorded.begun_ns >= duration_ns and any(map(len, recorded.parts))
-
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
         if is_patient:
-            rule = replace(rule, duration_ns=round(PATIENCE * whole), is_enough=is_enough)
+            rule = self._until_answered(rule)
         plan = Closed(in_flight)
         sections = LevelSections(self.goal.promise, in_flight, plan, recorded)
         level = self._level(rule, LoadPoint("concurrency", in_flight, plan))
@@ -235,6 +233,19 @@ class _Search:
             return 1.0
         self.answer_ns = found.latency.percentile_ns(50)
         return found.infer_per_s.value / found.batch
+
+    def _until_answered(self, rule: Precision) -> Precision:
+        """The same time, or longer until a request that began in it has been answered."""
+        recorded, clock = self.instrument.load, self.instrument.clock
+        assert isinstance(recorded, Recorded)
+
+        def is_enough() -> bool:
+            begun_ns = recorded.begun_ns
+            is_answered = any((part.sent_ns >= begun_ns).any() for part in recorded.parts)
+            return clock() - begun_ns >= rule.duration_ns and is_answered
+
+        longest_ns = max(rule.duration_ns, round(PATIENCE * self.goal.duration_ns), PATIENT * self.answer_ns)
+        return replace(rule, duration_ns=longest_ns, is_enough=is_enough)
 
     def is_over(self, level: Level | None) -> bool:
         if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
@@ -296,11 +307,14 @@ class _Search:
         settle_ns = self._settle_ns(load, change, length_ns) if self.goal.is_rate else 0
         sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load, settle_ns)
         rule = Precision(0.0, max(1, length_ns - settle_ns), is_enough=lambda: False)
+        if not self.goal.is_rate and self.answer_ns >= SHORT_NS:
+            rule = self._until_answered(rule)
         level = self._level(rule, point, settle_ns)
         self.levels.append(level)
-        self.runs.append(sections.run(self.instrument.clock()))
-        found = level.measurement
-        if found is not None and found.request_count and not beyond_terms(self.goal.promise, self.runs[-1]):
+        run, found = sections.run(self.instrument.clock()), level.measurement
+        if not run.is_empty:
+            self.runs.append(run)
+        if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
             self.answer_ns = found.latency.percentile_ns(50)
         return level
 
@@ -311,11 +325,17 @@ class _Search:
 
     def _length_ns(self, load: float) -> int:
         """A level's share of the time: long against the memory of the queue and against an answer."""
-        left, whole = self.left_ns, self.goal.duration_ns
+        ramp_ns = self._ramp_ns(load)
+        left, whole = self.left_ns - ramp_ns, self.goal.duration_ns
         share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
         wanted = min(max(share * whole, 4 * self._memory_ns(load)), LONGEST * whole)
         wanted = max(wanted, min(ANSWERS * self.answer_ns, LONGEST_ANSWERS * whole))
-        return max(1, round(left if left < 1.5 * wanted else wanted))
+        return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
+
+    def _ramp_ns(self, load: float) -> int:
+        """How long users who start one after the other take to do so, and to be answered."""
+        has_ramp = not self.goal.is_rate and load > 1 and self.level_settings.ramp is not None
+        return 2 * self.answer_ns if has_ramp and self.answer_ns >= SHORT_NS else 0
 
     def _memory_ns(self, load: float) -> float:
         """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
@@ -395,6 +415,8 @@ class _Search:
         above = next(
             (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None
         )
+        if not rows and self.levels:
+            return "no answers"
         if above is None:
             return "nothing in the range tried"
         levels = [level for level in self.levels if level.value == above.load]

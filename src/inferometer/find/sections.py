@@ -8,6 +8,7 @@ only known at its end: there the longest time from a first token to the end is w
 too short for that, streams that go on say nothing.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -94,10 +95,12 @@ class LevelSections:
         )
 
     def _begun_ns(self) -> int:
-        """By concurrency the first requests all come at once: only those after them are like the rest."""
+        """By concurrency the first requests all come at once, unless users start one after the other."""
         begun_ns = self.recorded.begun_ns
         if isinstance(self.plan, Open) or not self._pieces:
             return begun_ns + self.settle_ns
+        if self.recorded.ramp_ns or self.plan.concurrency == 1:
+            return begun_ns + self.recorded.ramp_ns
         ends = np.concatenate([piece.end_ns for piece in self._pieces])
         first = self.plan.concurrency - 1
         return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
@@ -142,6 +145,7 @@ class LevelSections:
             total + missing * waited_ns,
             partly,
             are_requests=term.figure != "gap",
+            deviation_ns=float(values.std()) if len(values) and not missing.any() else math.inf,
         )
 
     def _take(self) -> None:
