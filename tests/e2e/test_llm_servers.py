@@ -46,7 +46,8 @@ def test_without_metrics_it_is_found_out_by_what_the_client_sees(tmp_path: Path)
     assert found["verdict"]["kind"] == QUEUE
     assert found["serving"]["server"] is None
     first_rounds = [level["first_round"] is not None for level in found["results"][0]["levels"]]
-    assert (first_rounds[0], first_rounds[-1]) == (False, True)  # answers are long where eight share two slots
+    # Answers are long where eight share two slots.
+    assert (first_rounds[0], first_rounds[-1]) == (False, True)
     assert "answered with status 404" in found["notes"][0]
 
 

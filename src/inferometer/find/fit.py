@@ -330,8 +330,11 @@ def _log_rest(tail: float) -> Floats:
     if not tail:
         return np.zeros_like(LEVELS)  # of no requests
     with np.errstate(divide="ignore"):
-        found = np.log(-np.expm1(_log_share(tail)))
-    return np.maximum(found, math.log(tail) - np.exp(LEVELS))  # what it tends to, where one is not exact
+        exact = np.log(-np.expm1(_log_share(tail)))
+    found: Floats = np.maximum(
+        exact, math.log(tail) - np.exp(LEVELS)
+    )  # what it tends to, where one is not exact
+    return found
 
 
 def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:

@@ -79,6 +79,8 @@ class LevelSections:
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
+        if isinstance(self.plan, Closed):
+            waited_ns[-1] = until_ns - cut_ns  # they were sent at any time before, so for that long at least
         rows = tuple(
             self._counts(term, whole, edges, missing * self._tells(term, until_ns - cut_ns), waited_ns)
             for term in self.promise.terms
@@ -133,7 +135,10 @@ class LevelSections:
             failed = _histogram(whole.began_ns[whole.failed], edges)
             return Counts(_histogram(whole.began_ns, edges), failed, np.zeros_like(failed))
         began, values = _figure(whole, term.figure)
-        late = missing * _late_share(values, term.limit, waited_ns) if term.figure == "latency" else missing
+        late = missing
+        if term.figure == "latency":
+            missing = missing * ((waited_ns >= term.limit) | bool(len(values)))  # else nothing is known of them
+            late = missing * _late_share(values, term.limit, waited_ns)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
         beyond = _histogram(began[values >= term.limit], edges)
         quick = np.quantile(values, QUICK) if len(values) else 0.0
