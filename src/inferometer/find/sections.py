@@ -137,7 +137,8 @@ class LevelSections:
         began, values = _figure(whole, term.figure)
         late = missing
         if term.figure == "latency":
-            missing = missing * ((waited_ns >= term.limit) | bool(len(values)))  # else nothing is known of them
+            # Where none was answered yet, nothing is known of those that wait for less than the limit.
+            missing = missing * ((waited_ns >= term.limit) | bool(len(values)))
             late = missing * _late_share(values, term.limit, waited_ns)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
         beyond = _histogram(began[values >= term.limit], edges)
