@@ -8,6 +8,7 @@ import argparse
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from statistics import median
 from typing import NamedTuple
 
 from inferometer.base.notes import Note
@@ -80,8 +81,8 @@ def compared(level: Level, truth: Stationary) -> Found:
 def long_answers(levels: int, processes: int | None = None) -> Iterator[str]:
     """The table of tokens per second and of times."""
     yield (
-        "| lengths, in flight | tokens/s | mean error | largest error | interval | covers | TTFT p50, p99, gap p99 |\n"
-        "|---|---|---|---|---|---|---|\n"
+        "| lengths, in flight | tokens/s | mean error | median error | largest error | interval | covers "
+        "| TTFT p50, p99, gap p99 |\n|---|---|---|---|---|---|---|---|\n"
     )
     with ProcessPoolExecutor(processes) as pool:
         for lengths in LENGTHS:
@@ -97,11 +98,12 @@ def _row(name: str, truth: Stationary, rows: Sequence[Found], later: Sequence[Fo
     errors = [abs(row.error) for row in rows]
     widths = [row.half_width for row in rows if row.half_width is not None]
     covers = sum(row.is_covered for row in rows)
-    times = (_mean([row.times[place] for row in later]) for place in range(3))
+    times = (median(row.times[place] for row in later) for place in range(3))
     cells = (
         name,
         f"{truth.tokens_per_s:,.1f}",
         f"{_mean(errors):.2%}",
+        f"{median(errors):.2%}",
         f"{max(errors):.2%}",
         f"±{_mean(widths):.2%}" if widths else "none",
         f"{covers} of {len(rows)}",

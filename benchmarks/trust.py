@@ -71,7 +71,8 @@ class Row:
 LONG_ANSWERS = (
     "Levels of 10 s on a simulated server with continuous batching: a step takes 20 ms, 0.2 ms for each running answer "
     "and 0.1 ms for each token of a prompt (128) that begins in it; 32 answers run at once. Errors are of tokens/s, "
-    "against the same server after a very long time; those of times are means over levels of 30 s."
+    "against the same server after a very long time; those of times are medians over levels of 30 s, as times are "
+    "whole steps, so that a percentile is one of a few values."
 )
 TROUBLED = "Lengths 32..96, levels of 10 s. The truth is that of the steady server."
 NEAR_CAPACITY = (

@@ -47,6 +47,9 @@ def test_without_metrics_it_is_found_out_by_what_the_client_sees(tmp_path: Path)
     assert code == 0
     assert found["verdict"]["kind"] == QUEUE
     assert found["serving"]["server"] is None
+    first_rounds = [level["first_round"] is not None for level in found["results"][0]["levels"]]
+    # Answers are long where eight share two slots.
+    assert (first_rounds[0], first_rounds[-1]) == (False, True)
     assert "answered with status 404" in found["notes"][0]
 
 

@@ -3,12 +3,14 @@
 import heapq
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
+from inferometer.find.fit import Capacity
 from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import known, next_load
@@ -35,11 +37,11 @@ def searches():
 
 @pytest.mark.sampled
 def test_the_interval_covers_the_limit(searches):
-    """Of 100 searches 90 or more; `make trust` makes 100 for each kind of server."""
+    """Of 100 searches 90 or more, of a handful all but one; `make trust` makes 100 for each kind of server."""
     covered = Counter(
         {known.name: sum(known.covers(row.finding) for row in rows) for known, rows in searches.items()}
     )
-    assert covered.total() >= 0.9 * len(SERVERS) * len(SEEDS), covered
+    assert covered.total() >= 0.9 * len(SERVERS) * len(SEEDS) - 1, covered
     assert min(covered.values()) >= 0.8 * len(SEEDS) - 1, covered
 
 
@@ -190,8 +192,9 @@ SLO = parse_slo("p99<40ms")
     ],
 )
 def test_the_next_load_is_where_the_limit_is_likely(rows, cap, least, most):
-    found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], cap)
-    assert least <= next_load(found, 100.0, cap) <= most
+    capacity = None if cap is None else Capacity(cap)
+    found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], capacity)
+    assert least <= next_load(found, 100.0, capacity) <= most
 
 
 def test_no_load_is_next_where_all_miss_it():
@@ -199,15 +202,25 @@ def test_no_load_is_next_where_all_miss_it():
 
 
 def test_an_interval_is_open_where_nothing_was_seen():
-    met, missed = known(SLO, [ran(100, 0)], 200.0), known(SLO, [ran(100, 400)], 200.0)
+    guess = Capacity(200.0, is_seen=False)
+    met, missed = (known(SLO, [ran(100, beyond)], guess) for beyond in (0, 400))
     assert met.bracket().high == math.inf
     assert met.bracket().low <= met.estimate(met.bracket()) == 100
     assert (missed.bracket().low, missed.estimate(missed.bracket())) == (0, 0)
     assert missed.bracket().high < math.inf
 
 
+def test_an_interval_ends_where_the_server_is_saturated():
+    """However long a search stays below, a queue grows there beyond any limit; not one of errors alone."""
+    run = ran(100, 0)
+    latency = known(SLO, [run], Capacity(200.0)).bracket()
+    errors = known(parse_slo("errors<1%"), [replace(run, terms=run.terms[1:])], Capacity(200.0)).bracket()
+    assert 200 < latency.high < 220
+    assert errors.high == math.inf
+
+
 def test_an_undecided_load_is_not_kept():
-    found = known(SLO, [ran(100, 2), ran(110, 4), ran(120, 9)], 200.0)
+    found = known(SLO, [ran(100, 2), ran(110, 4), ran(120, 9)], Capacity(200.0))
     bracket = found.bracket()
     verdicts = {row.load: row.verdict for row in found.judged(bracket)}
     assert bracket.low < 110 < bracket.high
@@ -236,6 +249,14 @@ def test_answers_that_are_still_being_written_do_not_break_a_promise_about_their
     assert finding.high is None
     assert finding.value == max(row.load for row in finding.judged)
     assert finding.value >= 16
+
+
+@pytest.mark.parametrize("promise", ["tpot p90<500ms", "p90<10s"])
+def test_answers_that_outlast_a_level_are_waited_for(rig, level_settings, promise):
+    """A level of the usual length would have none: that is neither within the limit nor beyond it."""
+    finding = found(rig(text_server(1500)), level_settings, promise, is_rate=False, duration_s=20)
+    assert [row for row in finding.judged if row.broken] == []
+    assert finding.value >= 4
 
 
 def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig, level_settings):

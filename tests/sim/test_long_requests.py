@@ -49,6 +49,15 @@ def test_users_of_long_answers_do_not_start_together():
     assert ttft[1] < ttft[0] / 3  # in lockstep all prompts are read at once
 
 
+@pytest.mark.parametrize("users", [8, 32, 64])
+def test_users_start_so_that_no_two_stay_in_step(users):
+    """Answers of equal length keep the pattern of their starts: prompts that are read together show in the p99."""
+    truth, found = stationary("fixed 64", users, TRUTH_S), measured("fixed 64", users, seed=2).measurement
+    first, gaps = found.streaming.first, found.streaming.gaps
+    figures = (first.percentile_ns(50), first.percentile_ns(99), gaps.percentile_ns(99))
+    assert figures == pytest.approx((truth.first_p50_ns, truth.first_p99_ns, truth.gap_p99_ns), rel=0.03)
+
+
 def test_a_ramp_that_is_given_takes_its_time():
     level = measured("fixed 64", 8, seed=1, ramp_ns=4 * NS_PER_S)
     assert level.first_round.duration_ns >= 4 * NS_PER_S

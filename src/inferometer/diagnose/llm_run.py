@@ -12,9 +12,10 @@ from inferometer.diagnose.loads import announce, nothing_measured, planned
 from inferometer.diagnose.serving import ServingLevel, maybe_serving_level
 from inferometer.load.plan import Closed
 from inferometer.measure.checks import changed
-from inferometer.measure.instrument import LevelSettings, LoadPoint
+from inferometer.measure.instrument import LevelSettings, LoadPoint, Ramp
 from inferometer.measure.level import measure_level, warm_up
 from inferometer.measure.prepare import Setup, metrics_endpoint, prepare
+from inferometer.measure.ramp import SHORT_NS
 from inferometer.measure.run import make_instrument, start_workers
 from inferometer.options.options import Options
 from inferometer.options.values import Range
@@ -118,10 +119,11 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
             began_ns = instrument.clock()
             warm_up(instrument, Closed(concurrency, count=concurrency))
             wave_ns = instrument.clock() - began_ns
-            # The load goes on into the level: with a queue the first answers are quicker than all later ones.
-            warm_up(instrument, Closed(concurrency), longest_ns=wave_ns)
+            if wave_ns < SHORT_NS:
+                # The load goes on into the level: with a queue the first answers are quicker than all later ones.
+                warm_up(instrument, Closed(concurrency), longest_ns=wave_ns)
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
-            level = measure_level(instrument, _long_enough(setup, wave_ns), point)
+            level = measure_level(instrument, _level_settings(setup, wave_ns), point)
             result = replace(result, levels=(*result.levels, level))
             row = maybe_serving_level(level)
             if row is not None:
@@ -129,6 +131,11 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
             if level.is_cut_short or watcher.is_interrupted():
                 break
     return rows, result
+
+
+def _level_settings(setup: Setup, wave_ns: int) -> LevelSettings:
+    """Users of long answers start one after the other: in lockstep, all prompts are read at once."""
+    return replace(_long_enough(setup, wave_ns), ramp=Ramp(answer_ns=wave_ns))
 
 
 def _long_enough(setup: Setup, wave_ns: int) -> LevelSettings:

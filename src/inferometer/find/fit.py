@@ -14,6 +14,12 @@ equal time. The dispersion, how many times as much sections differ as those of i
 log-likelihood (quasi-likelihood). It is taken from sections within runs, with the correlation of neighbours, and from
 runs against the fitted curve: a queue that remembers for longer than a run lasts only shows there.
 
+The tail. Where few requests are beyond the limit, more are beyond half way between a quick request and the limit, and
+they say what the few cannot. The two shares go together at all loads, as half = share ** tail: the tail is 1/2 where
+latency has an exponential tail, as that of a queue does, 1 for pauses that are longer than the limit, and less than 1/2
+where latency has a bound. It is a parameter too; those beyond half way are a sample of all requests, and those beyond
+the limit one of them, so that no request counts twice.
+
 The curve is only trusted near the limit: a run far away from it counts for less, the more the further (`CURVATURE`).
 
 The check. Where runs lie further from the curve than any dispersion within them explains (`MISFIT`), the model is wrong
@@ -21,7 +27,8 @@ for this server, and the interval is the bracket of loads that are proven to mee
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +44,17 @@ SPREADS = ((0.80, 0.35), (0.15, 0.9), (0.05, 3.0))
 MOST_USED = 0.95
 LEAST_SLOPE = 3.0
 MOST_SLOPE = 60.0
-CAP_MARGIN = 1.05
+MOST_ERROR = 0.7  # of the logarithm of the slope, as the capacity is not known exactly
+CAP_MARGIN = 0.05
 COARSE_POINTS = 120
 POINTS = 200
+# How the share beyond half way goes with the share beyond the limit, with prior weights: those of queues, and others.
+TAILS = (
+    *((0.47, 0.15), (0.51, 0.35), (0.55, 0.15)),
+    *((0.2, 0.04), (0.3, 0.05), (0.39, 0.05), (0.63, 0.06), (0.72, 0.05), (0.82, 0.05), (0.95, 0.05)),
+)
+TAIL_GROUPS = 1.35  # times as many requests are beyond the limit together as are beyond half way
+LEVELS = np.linspace(-18.0, 4.0, 4401)  # of the complementary log-log of a share, at which tables have it
 REACH = 30.0  # times below the lowest and above the highest load that a limit is looked for
 CAP_SPREAD = 0.02
 CURVATURE = 0.25  # relative error of the slope that is allowed for between a run and the limit
@@ -56,6 +71,19 @@ MISFIT = 12.0
 
 
 @frozen
+class Capacity:
+    """The load that saturates the server."""
+
+    value: float
+    margin: float = CAP_MARGIN  # share of it by which it may be higher, or lower
+    is_seen: bool = True  # it was measured
+
+    @property
+    def most(self) -> float:
+        return self.value * (1 + self.margin)
+
+
+@frozen
 class Observed:
     """One run's sections in the light of one term: how many requests, and how many of them are beyond the limit.
 
@@ -69,6 +97,7 @@ class Observed:
         1.0  # how many times as much mean latencies differ as those of independent requests would
     )
     is_overrun: bool = False  # the queue grows without end
+    half: Floats | None = None  # requests beyond half way to the limit, where that is known
 
     @property
     def count(self) -> float:
@@ -77,6 +106,11 @@ class Observed:
     @property
     def total(self) -> float:
         return OVERRUN_COUNT if self.is_overrun else float(self.beyond.sum())
+
+    @property
+    def most(self) -> Floats:
+        """Those beyond half way, or else beyond the limit: the larger sample."""
+        return self.beyond if self.half is None else self.half
 
 
 @frozen
@@ -113,34 +147,39 @@ def lowest(posteriors: Sequence[Posterior]) -> Posterior:
     return Posterior(places, weights / weights.sum(), first.slope, first.dispersion, first.misfit)
 
 
-def fit(share: float | None, runs: Sequence[Observed], cap: float | None = None) -> Posterior:
+def fit(share: float | None, runs: Sequence[Observed], capacity: Capacity | None = None) -> Posterior:
     """The limit of a term that allows this share (None: of a mean), given the load that saturates the server."""
     logs = [math.log(run.load) for run in runs]
-    low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if cap is None else 5.0)
-    high = max(logs) + math.log(REACH) if cap is None else math.log(cap) + 4 * CAP_SPREAD
+    low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if capacity is None else 5.0)
+    high = max(logs) + math.log(REACH) if capacity is None else math.log(capacity.most) + 4 * CAP_SPREAD
     target = 0.0 if share is None else math.log(-math.log1p(-max(share, LEAST_SHARE)))
-    curve = _Curve(runs, np.asarray(logs), target, share is None, None if cap is None else math.log(cap))
+    curve = _Curve(runs, np.asarray(logs), target, share is None, capacity)
     found = curve.posterior(np.linspace(low, max(high, low + 0.1), COARSE_POINTS))
-    for points in (POINTS,):
-        ends = np.cumsum(found.weights)
-        first, last = np.searchsorted(ends, (1e-5, 1 - 1e-5))
-        places = found.places
-        found = curve.posterior(
-            np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], points)
-        )
-    return found
+    first, last = np.searchsorted(np.cumsum(found.weights), (1e-5, 1 - 1e-5))
+    places = found.places
+    return curve.posterior(
+        np.linspace(places[max(0, first - 1)], places[min(len(places) - 1, last + 1)], POINTS)
+    )
 
 
 class _Curve:
-    """The model with its data; `posterior` evaluates it on a grid of places and slopes."""
+    """The model with its data; `posterior` evaluates it on a grid of tails, places and slopes."""
 
     def __init__(
-        self, runs: Sequence[Observed], logs: Floats, target: float, is_mean: bool, cap: float | None
+        self,
+        runs: Sequence[Observed],
+        logs: Floats,
+        target: float,
+        is_mean: bool,
+        capacity: Capacity | None,
     ) -> None:
-        self.runs, self.logs, self.target, self.is_mean, self.cap = runs, logs, target, is_mean, cap
+        self.runs, self.logs, self.target, self.is_mean, self.capacity = runs, logs, target, is_mean, capacity
         self.counts = np.array([max(run.count, 1e-9) for run in runs])
         self.totals = np.array([run.total for run in runs])
         self.is_overrun = np.array([run.is_overrun for run in runs])
+        self.halves = np.array([run.total if run.is_overrun else run.most.sum() for run in runs])
+        has_tail = all(run.half is not None for run in runs)
+        self.tails = TAILS if has_tail else ((1.0, 1.0),)
         self.spreads = [
             [None if run.is_overrun else _spread(run, is_mean, merged) for run in runs] for merged in MERGED
         ]
@@ -153,53 +192,82 @@ class _Curve:
         waiting = [run.waiting for run in self.runs if not run.is_overrun]
         mean = sum(waiting) / len(waiting) if waiting else 1.0
         groups: Floats = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
-        if self.cap is not None:
-            used = np.minimum(np.exp(self.logs - self.cap) * CAP_MARGIN, MOST_USED)
+        if self.capacity is not None:
+            used = np.minimum(np.exp(self.logs) / self.capacity.value, MOST_USED)
             groups = np.minimum(groups, (1 + used * used) / (1 - used) ** 2)
         return groups
 
     def posterior(self, places: Floats) -> Posterior:
-        # (place, slope, run)
+        # (tail, place, slope)
         distance = self.logs[None, None, :] - places[:, None, None]
-        level = np.minimum(self.target + SLOPES[None, :, None] * distance, 50.0)
-        rate = np.exp(level)
-        if self.is_mean:
-            likelihood = self.totals * level - self.counts * rate
-        else:
-            likelihood = self.totals * np.log(-np.expm1(-rate) + 1e-300) - (self.counts - self.totals) * rate
+        likelihood = self._likelihood(self.target + SLOPES[None, :, None] * distance)
         prior = self._slope_prior(places)
-        if self.cap is not None:
+        if self.capacity is not None:
             prior = prior + places[:, None]  # any load below saturation is as likely as any other
-            over = np.maximum(places - self.cap, 0.0) / CAP_SPREAD
+            over = np.maximum(places - math.log(self.capacity.most), 0.0) / CAP_SPREAD
             prior = prior - (over * over / 2)[:, None]
+        tails, tail_weights = np.array(self.tails).T
+        prior = np.log(tail_weights)[:, None, None] + prior[None, :, :]
         worth = 1 / np.maximum(1.0, FIRST_DISPERSION * self.groups)
         dispersion, misfit, slope = FIRST_DISPERSION, 1.0, USUAL_SLOPE
         for _ in range(ROUNDS):
-            logged = prior + likelihood @ worth
+            logged = prior + likelihood(worth)
             weights = np.exp(logged - logged.max())
             weights /= weights.sum()
-            place = float(weights.sum(axis=1) @ places)
-            slope = math.exp(float(weights.sum(axis=0) @ np.log(SLOPES)))
-            worth, dispersion, misfit = self._worth(place, slope)
-        return Posterior(places, weights.sum(axis=1), slope, dispersion, misfit)
+            by_place = weights.sum(axis=(0, 2))
+            slope = math.exp(float(weights.sum(axis=(0, 1)) @ np.log(SLOPES)))
+            tail = float(weights.sum(axis=(1, 2)) @ tails)
+            worth, dispersion, misfit = self._worth(float(by_place @ places), slope, tail)
+        return Posterior(places, by_place, slope, dispersion, misfit)
+
+    def _likelihood(self, level: Floats) -> Callable[[Floats], Floats]:
+        """Log-likelihoods by tail, place and slope, as a function of what a request of each run is worth."""
+        if self.is_mean:
+            level = np.minimum(level, 50.0)
+            each = self.totals * level - self.counts * np.exp(level)
+            return lambda worth: (each @ worth)[None]
+        step = LEVELS[1] - LEVELS[0]
+        places = np.clip((level - LEVELS[0]) / step + 0.5, 0, len(LEVELS) - 1).astype(np.intp)
+        log_share = _log_share(1.0)[places]
+        within = [(tail, _log_rest(tail)[places], _log_rest(1 - tail)[places]) for tail, _ in self.tails]
+        totals, halves, counts = self.totals, self.halves, self.counts
+
+        def likelihood(worth: Floats) -> Floats:
+            fewer = worth / TAIL_GROUPS
+            return np.array(
+                [
+                    log_share @ (worth * halves * tail + fewer * totals * (1 - tail))
+                    + below_half @ (worth * (counts - halves))
+                    + below @ (fewer * (halves - totals))
+                    for tail, below_half, below in within
+                ]
+            )
+
+        return likelihood
 
     def _slope_prior(self, places: Floats) -> Floats:
-        centre, usual = np.full(len(places), USUAL_SLOPE), np.zeros((len(places), len(SLOPES)))
-        if self.cap is not None:
-            loads, most = np.exp(places), math.exp(self.cap) / CAP_MARGIN
-            queue = max(-self.target, 1.0) * loads / np.maximum(most - loads, 0.01 * most)
-            centre = np.clip(queue, LEAST_SLOPE, MOST_SLOPE)
-        for weight, spread in SPREADS if self.cap is not None else SPREADS[1:]:
-            wide = np.log(SLOPES[None, :] / centre[:, None]) / spread
-            usual += weight / spread * np.exp(-wide * wide / 2)
+        centre, error = np.full(len(places), USUAL_SLOPE), np.zeros(len(places))
+        if self.capacity is not None:
+            loads, most = np.exp(places), self.capacity.value
+            left = np.maximum(most - loads, 0.01 * most)
+            centre = np.clip(max(-self.target, 1.0) * loads / left, LEAST_SLOPE, MOST_SLOPE)
+            error = np.minimum(self.capacity.margin / 2 * most / left, MOST_ERROR)
+        usual = np.zeros((len(places), len(SLOPES)))
+        for weight, spread in SPREADS if self.capacity is not None else SPREADS[1:]:
+            wide = np.hypot(spread, error)[:, None]
+            away = np.log(SLOPES[None, :] / centre[:, None]) / wide
+            usual += weight / wide * np.exp(-away * away / 2)
         found: Floats = np.log(usual)
         return found
 
-    def _worth(self, place: float, slope: float) -> tuple[Floats, float, float]:
+    def _worth(self, place: float, slope: float, tail: float) -> tuple[Floats, float, float]:
         """By what to multiply each run's log-likelihood, the dispersion near the limit, and how bad the fit is."""
         level = np.minimum(self.target + slope * (self.logs - place), 50.0)
-        share = np.exp(level) if self.is_mean else -np.expm1(-np.exp(level))
-        share = np.clip(share, 1e-9, None if self.is_mean else 1 - 1e-6)
+        share, steepness = np.exp(level), np.exp(level)
+        if not self.is_mean:
+            share = np.clip(-np.expm1(-np.exp(level)), 1e-9, 1 - 1e-6)
+            steepness = tail * share ** (tail - 1) * np.exp(level - np.exp(level))
+            share = share**tail
         doubt = np.minimum(
             CURVATURE * slope * abs(self.logs - place), MOST_DOUBT
         )  # of the logarithm of the share
@@ -208,9 +276,8 @@ class _Curve:
         dispersion = np.maximum(self.least, factor * self.groups)
         expected = self.counts * share
         variance = share if self.is_mean else share * (1 - share)
-        rest = self.totals - expected
-        doubted = expected if self.is_mean else self.counts / share * np.exp(2 * level - np.exp(level))
-        doubted = doubted * doubt**2
+        rest = self.halves - expected
+        doubted = self.counts * (steepness * doubt) ** 2 / variance
         pearson = rest**2 / (self.counts * variance) / (dispersion + doubted)
         weight = near * ~self.is_overrun * np.minimum(1.0, expected / dispersion)
         degrees = max(0.0, float(weight.sum()) - 2.0)
@@ -250,12 +317,32 @@ class _Spread:
     alike: float  # correlation of neighbours
 
 
+@cache
+def _log_share(tail: float) -> Floats:
+    """Logarithm of a share to this power, at `LEVELS`."""
+    found: Floats = tail * np.log(-np.expm1(-np.exp(LEVELS)))
+    return found
+
+
+@cache
+def _log_rest(tail: float) -> Floats:
+    """Logarithm of one less a share to this power, at `LEVELS`."""
+    if not tail:
+        return np.zeros_like(LEVELS)  # of no requests
+    with np.errstate(divide="ignore"):
+        exact = np.log(-np.expm1(_log_share(tail)))
+    found: Floats = np.maximum(
+        exact, math.log(tail) - np.exp(LEVELS)
+    )  # what it tends to, where one is not exact
+    return found
+
+
 def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:
     """The spread of sections after merging `merged` neighbours into one; None if they carry no information."""
     cuts = np.arange(0, len(run.requests) - merged + 1, merged)
     if len(cuts) < 2:
         return None
-    requests, beyond = np.add.reduceat(run.requests, cuts), np.add.reduceat(run.beyond, cuts)
+    requests, beyond = np.add.reduceat(run.requests, cuts), np.add.reduceat(run.most, cuts)
     count, total, sections = float(requests.sum()), float(beyond.sum()), len(cuts)
     share = total / count if count else 0.0
     if not share or (not is_mean and (total < 2 or share >= 1)):

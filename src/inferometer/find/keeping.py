@@ -56,7 +56,8 @@ MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mea
 FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
 RISE = 0.5  # share of the least latency by which it must rise for a growing queue,
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
-FEW = 4  # requests that are enough where all are far within a limit
+FEW = 4  # requests that are enough where all are far within a limit,
+ENOUGH = 8  # and where their standard deviation shows it
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -72,6 +73,12 @@ class Counts:
     total_ns: Floats
     partly: tuple[Floats, ...] = ()
     are_requests: bool = True  # not gaps between tokens, of which each request has many
+    deviation_ns: float = math.inf  # standard deviation of durations, where it is known
+
+    @property
+    def half(self) -> Floats | None:
+        """How many are beyond half way; None where there is no such thing, as of errors."""
+        return self.partly[PARTS.index(0.5)] if self.partly else None
 
 
 @frozen
@@ -84,6 +91,11 @@ class LoadRun:
     latency_ns: Floats  # the mean in each section that has requests
     dispersion: float = 1.0  # how many times as much these differ as those of independent requests would
     is_open: bool = True  # the queue can grow; by concurrency it cannot
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing about any term: all its requests are still being answered."""
+        return not any(counts.requests.any() for counts in self.terms)
 
     @property
     def requests(self) -> float:
@@ -243,16 +255,25 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
 
 
 def is_far_within(promise: Slo, run: LoadRun) -> bool:
-    """Whether no request of a run was beyond a limit, and their mean is so low that hardly any can be.
+    """Whether no request of a run was beyond a limit, and hardly any can be, however durations are distributed.
 
-    A share of at most mean / limit is beyond the limit, however durations are distributed (Markov's inequality).
+    At most a share of mean / limit is beyond the limit (Markov's inequality). By concurrency, where no queue can grow
+    while it is measured, the standard deviation counts too (Cantelli's inequality).
     """
     for term, counts in zip(promise.terms, run.terms, strict=True):
-        requests = counts.requests.sum()
-        if counts.beyond.any() or (term.name != "errors" and requests < FEW):
+        if counts.beyond.any():
             return False
-        allowed_mean = (MEAN_SHARE if term.share is None else term.share) * term.limit / 2
-        if term.name != "errors" and counts.total_ns.sum() > requests * allowed_mean:
+        if term.name == "errors":
+            continue
+        requests = float(counts.requests.sum())
+        if requests < FEW:
+            return False
+        allowed = (MEAN_SHARE if term.share is None else term.share) / 2
+        mean_ns = float(counts.total_ns.sum()) / requests
+        if mean_ns <= allowed * term.limit:
+            continue
+        variance = counts.deviation_ns**2
+        if run.is_open or requests < ENOUGH or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
             return False
     return True
 

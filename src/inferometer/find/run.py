@@ -10,21 +10,23 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from inferometer.base.errors import UsageError
 from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S
+from inferometer.find.fit import CAP_MARGIN, Capacity
 from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
-from inferometer.find.search import CAP_MARGIN, Bracket, Knowledge, known, next_load, tidy
+from inferometer.find.search import QUEUED, Bracket, Knowledge, known, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
 from inferometer.load.workers import Recorded
 from inferometer.measure.instrument import Instrument, LevelSettings, LoadPoint
 from inferometer.measure.level import measure_with_enough_workers
 from inferometer.measure.prepare import Setup
+from inferometer.measure.ramp import SHORT_NS
 from inferometer.measure.run import end_load, make_instrument, start_workers
 from inferometer.measure.unused import check_by_concurrency
 from inferometer.options.finding import FindOptions
@@ -39,7 +41,7 @@ CONFIDENCE = 0.95
 CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
 FIRST_SHARE = 0.02  # share of the whole time for the look at one request at a time,
 STEP_SHARE = 0.02  # at each number of requests in flight while these are doubled,
-SATURATED_SHARE = 0.05  # and at saturation
+SATURATED_SHARE = 0.08  # and at saturation
 RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # times the throughput that twice as many in flight must bring
@@ -47,7 +49,8 @@ LATE = 2.0  # times the allowed share of requests beyond a limit: no higher load
 LATE_COUNT = 5
 ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
 MOST_LOOK = 0.04  # as long as that is not more of the whole time
-PATIENCE = 0.25  # share of the whole time that the first answer of a stream is waited for
+PATIENCE = 0.25  # share of the whole time that a first answer is waited for,
+PATIENT = 3  # and answers that it may take, as one of the load before is still in flight
 BELOW = 0.85  # times the load that saturates the server: the first to try
 RAISED = 1.3  # times a load that is met: where saturation is then looked for
 FIRST_LEVELS = 0.03  # share of the whole time for each of the first levels,
@@ -56,13 +59,13 @@ LEVEL = 0.06  # for those after them,
 LONGEST = 0.15  # and at most, where the queue has a long memory
 LONGEST_ANSWERS = 0.2  # or answers are long
 ANSWERS = 6  # one after the other that a level lasts
+UNLIKE = 0.25  # change of the logarithm of the load after which the queue is another one
 SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
 LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
 HOLD = 0.25  # share of the whole time for which a load below a limit that is known is measured in the end
 REST = 0.02  # share of the whole time that is too little for another level
 VAGUE = 2.0  # high / low from which on more time is advised
 WAITS = 5.0  # times a usual answer that a queue is taken to last at most
-QUEUED = ("latency", "ttft")  # figures that grow with the queue
 WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
 SPOILT = {
@@ -116,7 +119,7 @@ def find(
     level = None
     while start is not None and not search.is_over(level):
         found = search.known()
-        load = next_load(found, start, search.cap)
+        load = next_load(found, start, search.capacity)
         hold_ns = search.hold_ns(found)
         if load is None or hold_ns == 0:
             break
@@ -151,7 +154,7 @@ class _Search:
     goal: SearchGoal
     end_ns: int = 0
     answer_ns: int = 0  # how long one takes, by the last look
-    cap: float | None = None  # the load that saturates the server; None where it is not known
+    capacity: Capacity | None = None  # None where it is not known
     is_late: bool = False  # most requests of the last look were beyond a limit
     is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
     looked_at: int = 0  # requests of the last look
@@ -165,10 +168,10 @@ class _Search:
         goal = self.goal
         is_streamed = any(term.figure in STREAMED for term in goal.promise.terms)
         is_known = goal.start is not None or not goal.is_rate
-        if is_known and not is_streamed:
-            return goal.start or 1.0
+        if goal.start is not None and not is_streamed:
+            return goal.start
         # The first request of a cold server is not a load.
-        rate = self._look(1, FIRST_SHARE, is_patient=is_streamed)
+        rate = self._look(1, FIRST_SHARE, is_patient=is_streamed or is_known)
         if rate is None:
             return None
         if is_known:
@@ -184,25 +187,23 @@ class _Search:
         """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
         best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
         if self.is_late:
-            self.cap = CAP_MARGIN * rate
+            self.capacity = Capacity(rate)
             return rate, True
         while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
             found = self._look(in_flight, STEP_SHARE)
             if found is None:
                 return None, False
             if self.is_late and found >= GAIN * best:
-                self.cap = CAP_MARGIN * found
+                self.capacity = Capacity(found)
                 return found, True
             if found < GAIN * best:
-                answer_ns = self.answer_ns
-                found = self._look(2 * in_flight, SATURATED_SHARE)
+                answer_ns, count = self.answer_ns, self.looked_at
+                longer = self._look(2 * in_flight, SATURATED_SHARE)
                 self.answer_ns = answer_ns  # not the time in a queue of our making
-                if found is None:
+                if longer is None:
                     return None, False
-                best = max(best, found)
-                margin = max(CAP_MARGIN - 1, 2 / math.sqrt(max(1, self.looked_at)))
-                self.cap = best * (1 + margin)
-                return best, True
+                self.capacity = _capacity(((found, count), (longer, self.looked_at)))
+                return self.capacity.value, True
             best, in_flight = found, 2 * in_flight
         return best, False
 
@@ -212,13 +213,9 @@ class _Search:
         duration_ns = max(1, round(max(share * whole, min(ANSWERS_SEEN * self.answer_ns, MOST_LOOK * whole))))
         recorded, clock = self.instrument.load, self.instrument.clock
         assert isinstance(recorded, Recorded)
-
-        def is_enough() -> bool:
-            return clock() - recorded.begun_ns >= duration_ns and any(map(len, recorded.parts))
-
         rule = Precision(precision=0.0, duration_ns=duration_ns, is_enough=lambda: False)
         if is_patient:
-            rule = replace(rule, duration_ns=round(PATIENCE * whole), is_enough=is_enough)
+            rule = self._until_answered(rule)
         plan = Closed(in_flight)
         sections = LevelSections(self.goal.promise, in_flight, plan, recorded)
         level = self._level(rule, LoadPoint("concurrency", in_flight, plan))
@@ -237,6 +234,19 @@ class _Search:
         self.answer_ns = found.latency.percentile_ns(50)
         return found.infer_per_s.value / found.batch
 
+    def _until_answered(self, rule: Precision) -> Precision:
+        """The same time, or longer until a request that began in it has been answered."""
+        recorded, clock = self.instrument.load, self.instrument.clock
+        assert isinstance(recorded, Recorded)
+
+        def is_enough() -> bool:
+            begun_ns = recorded.begun_ns
+            is_answered = any((part.sent_ns >= begun_ns).any() for part in recorded.parts)
+            return clock() - begun_ns >= rule.duration_ns and is_answered
+
+        longest_ns = max(rule.duration_ns, round(PATIENCE * self.goal.duration_ns), PATIENT * self.answer_ns)
+        return replace(rule, duration_ns=longest_ns, is_enough=is_enough)
+
     def is_over(self, level: Level | None) -> bool:
         if self.instrument.watcher.is_interrupted() or (level is not None and level.is_cut_short):
             return True
@@ -249,8 +259,8 @@ class _Search:
     def known(self) -> Knowledge:
         """What all runs say together; a load that is met although it should saturate the server moves the cap."""
         found = self._fitted()
-        if self.cap is not None and found.highest_met > self.cap / CAP_MARGIN:
-            self.cap = RAISED * found.highest_met
+        if self.capacity is not None and found.highest_met > self.capacity.most / (1 + CAP_MARGIN):
+            self.capacity = Capacity(RAISED * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
             found = self._fitted()
         self.is_misfit = found.is_misfit
         bracket = found.bracket()
@@ -262,7 +272,7 @@ class _Search:
         return known(
             self.goal.promise,
             self.runs,
-            self.cap,
+            self.capacity,
             is_whole=not self.goal.is_rate,
             is_misfit=self.is_misfit,
         )
@@ -284,29 +294,48 @@ class _Search:
 
     def measure(self, load: float, hold_ns: int | None = None) -> Level:
         """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
-        if self.runs and is_growing(self.runs[-1], self.goal.promise):
+        # Only such a queue: a load above the limit leaves a long one, as the load below leaves a short one, and in the
+        # fit over both that evens out.
+        is_drained = bool(self.runs) and is_growing(self.runs[-1], self.goal.promise)
+        if is_drained:
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
         assert isinstance(self.instrument.load, Recorded)
         assert isinstance(point.plan, Open | Closed)
         length_ns = hold_ns or self._length_ns(load)
-        settle_ns = round(min(SETTLE * length_ns, max(2 * self._memory_ns(load), 2 * self.answer_ns)))
+        change = abs(math.log(load / self.runs[-1].load)) if self.runs and not is_drained else math.inf
+        settle_ns = self._settle_ns(load, change, length_ns) if self.goal.is_rate else 0
         sections = LevelSections(self.goal.promise, load, point.plan, self.instrument.load, settle_ns)
-        level = self._level(Precision(0.0, length_ns, is_enough=lambda: False), point)
+        rule = Precision(0.0, max(1, length_ns - settle_ns), is_enough=lambda: False)
+        if not self.goal.is_rate and self.answer_ns >= SHORT_NS:
+            rule = self._until_answered(rule)
+        level = self._level(rule, point, settle_ns)
         self.levels.append(level)
-        self.runs.append(sections.run(self.instrument.clock()))
-        found = level.measurement
-        if found is not None and found.request_count and not beyond_terms(self.goal.promise, self.runs[-1]):
+        run, found = sections.run(self.instrument.clock()), level.measurement
+        if not run.is_empty:
+            self.runs.append(run)
+        if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
             self.answer_ns = found.latency.percentile_ns(50)
         return level
 
+    def _settle_ns(self, load: float, change: float, length_ns: int) -> int:
+        """How long the queue takes to become that of the load; it is nearly so where the load changes little."""
+        wanted_ns = max(2 * self._memory_ns(load), 2 * self.answer_ns) * min(1.0, change / UNLIKE)
+        return round(min(SETTLE * length_ns, wanted_ns))
+
     def _length_ns(self, load: float) -> int:
         """A level's share of the time: long against the memory of the queue and against an answer."""
-        left, whole = self.left_ns, self.goal.duration_ns
+        ramp_ns = self._ramp_ns(load)
+        left, whole = self.left_ns - ramp_ns, self.goal.duration_ns
         share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
         wanted = min(max(share * whole, 4 * self._memory_ns(load)), LONGEST * whole)
         wanted = max(wanted, min(ANSWERS * self.answer_ns, LONGEST_ANSWERS * whole))
-        return max(1, round(left if left < 1.5 * wanted else wanted))
+        return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
+
+    def _ramp_ns(self, load: float) -> int:
+        """How long users who start one after the other take to do so, and to be answered."""
+        has_ramp = not self.goal.is_rate and load > 1 and self.level_settings.ramp is not None
+        return 2 * self.answer_ns if has_ramp and self.answer_ns >= SHORT_NS else 0
 
     def _memory_ns(self, load: float) -> float:
         """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
@@ -323,9 +352,13 @@ class _Search:
         scale = min([*scales, WAITS * self.answer_ns / NS_PER_S])
         return 4 * load * scale**2 * NS_PER_S
 
-    def _level(self, rule: Precision, point: LoadPoint) -> Level:
+    def _level(self, rule: Precision, point: LoadPoint, settle_ns: int = 0) -> Level:
+        ramp = self.level_settings.ramp
         timed = replace(
             self.level_settings,
+            settle_ns=settle_ns,
+            # How long an answer takes is known by now: no request has to be sent alone.
+            ramp=None if ramp is None else replace(ramp, answer_ns=self.answer_ns or None),
             rule=rule,
             window_ns=max(rule.duration_ns // WINDOWS, SHORTEST_NS),
             window_count=None,
@@ -382,6 +415,8 @@ class _Search:
         above = next(
             (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None
         )
+        if not rows and self.levels:
+            return "no answers"
         if above is None:
             return "nothing in the range tried"
         levels = [level for level in self.levels if level.value == above.load]
@@ -402,3 +437,11 @@ class _Search:
             return 0.0
         base = measured[0][1]
         return max(load for load, latency in measured if latency < 2 * base or load == measured[0][0])
+
+
+def _capacity(looks: Sequence[tuple[float, int]]) -> Capacity:
+    """The load that saturates the server, from throughputs that were seen there with so many requests each."""
+    requests = max(1, sum(count for _, count in looks))
+    seconds = sum(count / rate for rate, count in looks)
+    value = requests / seconds if seconds else looks[-1][0]
+    return Capacity(value, max(CAP_MARGIN, 2 / math.sqrt(requests)))

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 
 from inferometer.base.frozen import frozen
-from inferometer.find.fit import MISFIT, Observed, Posterior, fit, lowest
-from inferometer.find.keeping import Judge, LoadRun, beyond_terms, is_far_within, is_growing
+from inferometer.base.units import NS_PER_S
+from inferometer.find.fit import MISFIT, Capacity, Observed, Posterior, fit, lowest
+from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_within, is_growing
 from inferometer.stats.result import JudgedLoad
 from inferometer.stats.slo import Slo
 
@@ -21,10 +22,10 @@ DITHER = 0.8  # by which the logarithm of the share differs on either side of th
 MOST_DITHER = 0.1  # and the logarithm of the load at most
 WIDE = 2.0  # high / low up to which both sides are measured in turn
 STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far below the limit
-CAP_MARGIN = 1.05
 DOUBTFUL = 5.0  # misfit from which on proven loads narrow the interval of the fit
 NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
-ROUNDING = 0.005  # the interval is wider by this at each end: a drift that small does not show in a run
+QUEUED = ("latency", "ttft")  # figures that grow with the queue
+ROUNDING = 0.005  # the interval is wider by this at each end, and by the growth of a queue that does not show in a run
 
 
 @frozen
@@ -51,6 +52,7 @@ class Knowledge:
     missed: tuple[tuple[str, ...], ...]  # of each run, the terms that are beyond their limit as measured
     is_whole: bool = False  # loads are whole numbers
     is_misfit: bool = False  # the curve does not fit this server
+    capacity: Capacity | None = None
 
     @property
     def highest_met(self) -> float:
@@ -87,7 +89,8 @@ class Knowledge:
         return sum(run.requests for run in self.runs) >= max((1 / share for share in shares), default=1.0)
 
     def bracket(self, least_s: float = 0.0) -> Bracket:
-        """The 95 % interval of the limit; open where no load was within the limits, or none beyond.
+        """The 95 % interval of the limit; open below where no load was within the limits, and above where none was
+        beyond and the load that saturates the server was not seen.
 
         Where the curve fits badly, loads that were measured for `least_s` in all are proven without it.
         """
@@ -104,9 +107,27 @@ class Knowledge:
         if self.is_whole:
             low, high = float(math.floor(low)), float(math.floor(high) + 1)
         else:
-            low, high = tidy(low * (1 - ROUNDING)), tidy(high * (1 + ROUNDING))
+            reach = ROUNDING + self._unseen_drift
+            low, high = tidy(low * (1 - reach)), tidy(high * (1 + reach))
         tried = max(run.load for run in self.runs)
-        return Bracket(min(low, tried) if self.is_met else 0.0, high if self.is_missed else math.inf)
+        is_closed = self.is_missed or self._is_bounded
+        return Bracket(min(low, tried) if self.is_met else 0.0, high if is_closed else math.inf)
+
+    @property
+    def _unseen_drift(self) -> float:
+        """The share by which a load may exceed the capacity without a queue that shows, at the highest load met."""
+        highest = self.highest_met
+        runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
+        return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether the load that saturates the server was seen, above which a queue grows beyond any limit."""
+        return (
+            self.capacity is not None
+            and self.capacity.is_seen
+            and any(term.figure in QUEUED for term in self.slo.terms)
+        )
 
     def _proven(self, low: float, high: float, least_s: float) -> tuple[float, float]:
         """Loads that are proven to meet and to miss the SLO; where there are none, the wider of fit and figures."""
@@ -128,7 +149,7 @@ class Knowledge:
             return 0.0
         if not found.low:
             return 0.0
-        if not self.is_missed:
+        if not self.is_missed and math.isinf(found.high):
             return max(run.load for run in self.runs)
         middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
         middle = min(middle, OVER * found.low, found.high)
@@ -156,21 +177,21 @@ class Knowledge:
 def known(
     slo: Slo,
     runs: Sequence[LoadRun],
-    cap: float | None,
+    capacity: Capacity | None,
     *,
     is_whole: bool = False,
     is_misfit: bool = False,
 ) -> Knowledge:
-    """The fit of every term, and the least of their limits. `cap` is the load that saturates the server."""
+    """The fit of every term, and the least of their limits."""
     missed = tuple(beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ()) for run in runs)
     if not runs:
         return Knowledge(slo, (), None, (), is_whole)
     rows = [_observed(slo, runs, number) for number in range(len(slo.terms))]
     # A term that was never beyond its limit, at loads where another one was, does not limit the load.
     seen = [number for number, row in enumerate(rows) if any(run.total and not run.is_overrun for run in row)]
-    fits = [fit(slo.terms[number].share, rows[number], cap) for number in seen or [0]]
+    fits = [fit(slo.terms[number].share, rows[number], capacity) for number in seen or [0]]
     is_misfit = is_misfit or max(row.misfit for row in fits) > MISFIT
-    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit)
+    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit, capacity)
 
 
 def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
@@ -182,18 +203,19 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
             run.terms[number].total_ns / term.limit if term.share is None else run.terms[number].beyond,
             run.dispersion,
             term.name != "errors" and is_growing(run, slo),
+            run.terms[number].half if term.share is not None else None,
         )
         for run in runs
     ]
 
 
-def next_load(known: Knowledge, start: float, cap: float | None) -> float | None:
+def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> float | None:
     """The load to measure next; None where no lower one is worth a try."""
     if known.posterior is None:
         return start
     loads = [run.load for run in known.runs]
     is_whole = known.is_whole
-    if not known.is_missed and cap is None:
+    if not known.is_missed and capacity is None:
         return max(loads) * 2 if is_whole else tidy(max(loads) * 2)
     if not known.is_met:
         lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)

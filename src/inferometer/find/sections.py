@@ -1,12 +1,14 @@
 """The requests of a level as they come, cut into sections by when they were due: what a promise is judged by.
 
 Sections go by the time at which a request was due, not by the time at which it ended: requests that have not ended yet
-are part of their section. They are counted as beyond every limit, as only requests are looked at that were due so long
-ago that they have waited for longer than the limit. When the first token of a stream came is only known at its end:
-there the longest time from a first token to the end is waited for as well, and where a run is too short for that,
-streams that go on say nothing.
+are part of their section. Most of them have waited for longer than the limit, and are beyond it: the last requests of a
+run are left out. Where a run is too short for that, as large a part of them counts as beyond the limit as of the
+requests that took as long as they have waited (Kaplan and Meier's estimate). When the first token of a stream came is
+only known at its end: there the longest time from a first token to the end is waited for as well, and where a run is
+too short for that, streams that go on say nothing.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -77,6 +79,8 @@ class LevelSections:
             # Each that has not ended since was sent before.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
+        if isinstance(self.plan, Closed):
+            waited_ns[-1] = until_ns - cut_ns  # they were sent at any time before, so for that long at least
         rows = tuple(
             self._counts(term, whole, edges, missing * self._tells(term, until_ns - cut_ns), waited_ns)
             for term in self.promise.terms
@@ -93,10 +97,12 @@ class LevelSections:
         )
 
     def _begun_ns(self) -> int:
-        """By concurrency the first requests all come at once: only those after them are like the rest."""
+        """By concurrency the first requests all come at once, unless users start one after the other."""
         begun_ns = self.recorded.begun_ns
         if isinstance(self.plan, Open) or not self._pieces:
             return begun_ns + self.settle_ns
+        if self.recorded.ramp_ns or self.plan.concurrency == 1:
+            return begun_ns + self.recorded.ramp_ns
         ends = np.concatenate([piece.end_ns for piece in self._pieces])
         first = self.plan.concurrency - 1
         return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
@@ -129,6 +135,11 @@ class LevelSections:
             failed = _histogram(whole.began_ns[whole.failed], edges)
             return Counts(_histogram(whole.began_ns, edges), failed, np.zeros_like(failed))
         began, values = _figure(whole, term.figure)
+        late = missing
+        if term.figure == "latency":
+            # Where none was answered yet, nothing is known of those that wait for less than the limit.
+            missing = missing * ((waited_ns >= term.limit) | bool(len(values)))
+            late = missing * _late_share(values, term.limit, waited_ns)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
         beyond = _histogram(began[values >= term.limit], edges)
         quick = np.quantile(values, QUICK) if len(values) else 0.0
@@ -136,10 +147,11 @@ class LevelSections:
         partly = tuple(_histogram(began[values >= bar], edges) + missing for bar in bars)
         return Counts(
             requests + missing,
-            beyond + missing,
+            beyond + late,
             total + missing * waited_ns,
             partly,
             are_requests=term.figure != "gap",
+            deviation_ns=float(values.std()) if len(values) and not missing.any() else math.inf,
         )
 
     def _take(self) -> None:
@@ -194,6 +206,15 @@ def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int
         return whole.began_ns[:0], whole.began_ns[:0]
     chosen = ~whole.failed & (values >= 0)
     return whole.began_ns[chosen], values[chosen]
+
+
+def _late_share(took: NDArray[np.int64], limit: float, waited_ns: Floats) -> Floats:
+    """Of requests that took longer than each wait, the share that was beyond the limit; 1 where there was none."""
+    ordered = np.sort(took)
+    longer = len(ordered) - np.searchsorted(ordered, waited_ns)
+    beyond = len(ordered) - np.searchsorted(ordered, np.maximum(waited_ns, limit))
+    found: Floats = np.where(longer > 0, beyond / np.maximum(longer, 1), 1.0)
+    return found
 
 
 def _dispersion(means: Floats, took: NDArray[np.int64]) -> float:

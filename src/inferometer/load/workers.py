@@ -23,7 +23,7 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S, monotonic_ns
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.channel import Channel, readable
 from inferometer.load.messages import Adjust, Applied, Apply, Failed, Job, Stop, Stopped, Sync, Synced
-from inferometer.load.plan import Plan
+from inferometer.load.plan import Closed, Plan
 from inferometer.load.resumed import Progression, Timing
 from inferometer.load.sequences import SequencePlan
 from inferometer.records.records import EMPTY, Records, RingReader, Totals, from_cells, join
@@ -104,6 +104,7 @@ class Recorded:
     load: Load
     parts: list[Records] = field(default_factory=list)
     begun_ns: int = 0  # when that plan began
+    ramp_ns: int = 0  # over which its users start
 
     def __post_init__(self) -> None:
         self.load.collect(0)  # what earlier plans left behind is not ours
@@ -111,6 +112,7 @@ class Recorded:
     def apply(self, plan: Plan) -> int:
         self.parts.clear()
         self.begun_ns = self.load.apply(plan)
+        self.ramp_ns = plan.ramp_ns if isinstance(plan, Closed) else 0
         return self.begun_ns
 
     def wait(self, until_ns: int) -> None:

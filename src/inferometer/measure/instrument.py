@@ -67,6 +67,9 @@ class LevelSettings:
     )
     ends_load: bool = False  # nothing follows it, so nothing is sent while it is being concluded
     ramp: Ramp | None = None  # of a closed load without a count; None starts all users at once
+    settle_ns: int = (
+        0  # from the start of an open load to the first window, while an earlier queue is worked off
+    )
 
 
 @frozen

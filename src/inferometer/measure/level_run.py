@@ -66,6 +66,7 @@ NEAR_NS = 200 * NS_PER_MS
 LONGEST_LEAD_NS = 5 * NS_PER_MS
 READS = 3  # of the counters at a level's start, until one was quick
 QUICK_NS = NS_PER_MS
+SETTLE_STEP_NS = 100 * NS_PER_MS  # after which an interruption is noticed
 BUSY_NS = 200 * NS_PER_MS  # a server that takes so long is not asked again
 
 
@@ -145,12 +146,20 @@ class LevelRun:
         """Put the load on; where its users start one after the other, wait until all have."""
         rule, ramp = self._settings.rule, self._settings.ramp
         if ramp is None or not isinstance(plan, Closed) or not isinstance(rule, Precision):
-            return self._instrument.load.apply(plan)
+            begun_ns = self._instrument.load.apply(plan)
+            self._settle(begun_ns + (self._settings.settle_ns if self._is_open else 0))
+            return begun_ns
         start = Start(self._instrument, ramp, rule.duration_ns)
         begun_ns = start.apply(plan)
         if start.ended:
             self._first_round = self._window_of(join(start.ended), begun_ns)
         return begun_ns
+
+    def _settle(self, until_ns: int) -> None:
+        """Leave out what ends until then."""
+        instrument = self._instrument
+        while instrument.clock() < until_ns and not instrument.watcher.is_interrupted():
+            instrument.load.collect(min(until_ns, instrument.clock() + SETTLE_STEP_NS))
 
     def _window_of(self, records: Records, start_ns: int) -> Window:
         """Requests that ended before the level, in a window of their own."""

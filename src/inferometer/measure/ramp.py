@@ -5,11 +5,14 @@ after round, and the figures are those of this pattern. So where answers are lon
 answer, and measuring begins when every user who was at work by then has been answered: the first round is over.
 
 How long an answer takes is known from the level before, or from one request that is sent alone. Where that is answered
-within `SHORT_NS` all users start at once. While users start, answers get slower: Little's law tells by how much before
-the first of them ends. With N requests in flight, X tokens per second and L tokens in an answer, one takes N L / X.
+within `SHORT_NS` all users start at once. While users start, answers get slower: the part of the oldest answer that has
+come tells how long it will take. All users start before it ends, as one that started together with the second request
+of the first user would stay in step with it where answers are of equal length.
 """
 
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed
@@ -23,7 +26,9 @@ LOOK_NS = 20 * NS_PER_MS  # for the answer to a request that is alone
 ROUND_NS = 100 * NS_PER_MS
 LONGEST_LOOK = 0.25  # of the level's time, that a request may be alone
 LONGEST_RAMP = 0.5
-MOST_SLOWER = 2.0  # times as long as now, that an answer is expected to take when all users are at work
+BETWEEN_PROMPTS = 1.2  # times what a request that is alone waits for its first token
+MOST_SLOWER = 2.0  # times an answer that users start over, where they are many
+LEAST_PART = 0.1  # of an answer that must have come to tell how long all of it takes
 
 
 @dataclass(slots=True)
@@ -77,30 +82,31 @@ class Start:
         last = self._collect(clock())
         load.apply(plan._replace(ramp_ns=_part(answer_ns, users - last.outstanding, users)))
         while clock() < until_ns and not self._is_interrupted:
-            came = self._responses
             found = self._collect(min(clock() + ROUND_NS, until_ns))
             waiting = users - found.outstanding
             if waiting <= 0:
                 return
             if not is_given:
-                per_ns = (self._responses - came) / max(found.seen_ns - last.seen_ns, 1)
-                expected_ns = self._expected_ns(answer_ns, found.outstanding, users, per_ns)
                 left_ns = max(until_ns - clock(), 1)
-                load.apply(plan._replace(ramp_ns=min(_part(expected_ns, waiting, users), left_ns)))
-            last = found
+                part_ns = _part(self._expected_ns(answer_ns, users, found), waiting, users)
+                load.apply(plan._replace(ramp_ns=min(part_ns, left_ns)))
 
-    def _expected_ns(self, alone_ns: int, in_flight: int, users: int, per_ns: float) -> int:
-        """How long an answer takes with all users at work, given the responses that come with some of them."""
-        good = join(self.ended).good
+    def _expected_ns(self, alone_ns: int, users: int, found: Collected) -> int:
+        """How long the oldest request in flight will have taken, from the part of its answer that has come.
+
+        It is longer where the server would have to read several prompts at once otherwise."""
+        good, running = join(self.ended).good, found.running
         if not len(good):
             return alone_ns
         each = float(good.stamps.mean())
-        last_ns = float((good.end_ns - good.sent_ns)[-1])
-        now_ns = (
-            in_flight * each / per_ns if each >= 2 and per_ns else last_ns
-        )  # where answers are not streamed
-        slower_ns = max(now_ns - alone_ns, 0.0) / max(in_flight - 1, 1) * (users - 1)
-        return round(min(alone_ns + slower_ns, max(now_ns, alone_ns) * MOST_SLOWER))
+        if running is None or not len(running.stamps) or each < 2:  # not streamed
+            return int((good.end_ns - good.sent_ns)[-1])
+        oldest = int(np.argmin(running.sent_ns))
+        part = float(running.stamps[oldest]) / each
+        whole_ns = alone_ns if part < LEAST_PART else float(found.seen_ns - running.sent_ns[oldest]) / part
+        first_ns = float((good.first_ns - good.sent_ns).min())
+        prompts_ns = min(BETWEEN_PROMPTS * first_ns * users, MOST_SLOWER * whole_ns)
+        return round(max(alone_ns, whole_ns, prompts_ns))
 
     def _finish_first_round(self) -> None:
         """Wait for those in flight now, though not for longer than the level lasts."""

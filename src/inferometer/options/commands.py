@@ -42,9 +42,10 @@ DIAGNOSE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(ENDINGS, "--duration is the time for one load"),
     **dict.fromkeys(("warmup_s", "warmup_request_count"), "it leaves a cold start out by itself"),
     **dict.fromkeys(
-        ("profile_export", "verbose_csv", "slo", "junit", "ramp_s", *_CANCELLING, *CLUSTER),
+        ("profile_export", "verbose_csv", "slo", "junit", *_CANCELLING, *CLUSTER),
         "use it with `inferometer measure`",
     ),
+    "ramp_s": "leave it out: users of long answers start one after the other by themselves",
 }
 TUNE_REFUSED: Mapping[str, str] = {
     **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: --load says where to look"),

@@ -20,6 +20,11 @@ def counts_requests(effective: Effective) -> bool:
     return effective.service_kind in _REQUEST_KINDS
 
 
+def batch_words(effective: Effective) -> str:
+    """The batch size that was sent; empty where requests are counted."""
+    return "" if counts_requests(effective) else f"batch {effective.batch}"
+
+
 def in_requests(found: T) -> T:
     """The same, with all that is counted called requests."""
     renamed: Any = found

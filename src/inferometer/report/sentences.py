@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferometer.base.errors import UsageError
 from inferometer.base.notes import Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.report.format import (
@@ -34,7 +35,8 @@ from inferometer.stats.measurement import (
     Streaming,
     TokenFigures,
 )
-from inferometer.stats.result import Finding
+from inferometer.stats.result import Finding, JudgedLoad
+from inferometer.stats.slo import Term, parse_slo
 
 _VERDICTS = {
     Note.CLIENT_LIMITED: "client limit",
@@ -105,8 +107,32 @@ def verdict_words(level: Level, finding: Finding | None = None) -> str:
         words.insert(0, outcome_words(level.promise))
     judged = () if finding is None else finding.judged
     for row in (row for row in judged if row.load == level.value):
-        words.insert(0, f"broken: {', '.join(row.broken)}" if row.verdict == "broken" else row.verdict)
+        words.insert(0, _judged_words(row, level, "" if finding is None else finding.promise))
     return ", ".join(dict.fromkeys(words)) if words else "ok"
+
+
+def _judged_words(row: JudgedLoad, level: Level, slo: str) -> str:
+    """The verdict on a load, with the limits that this level's own figures are beyond."""
+    if row.verdict != "broken":
+        return row.verdict
+    within = _terms_within(level, slo)
+    causes = [label for label in row.broken if label not in within]
+    return f"broken: {', '.join(causes)}" if causes else "broken"
+
+
+def _terms_within(level: Level, slo: str) -> set[str]:
+    """Labels of the terms whose figure in this level is within its limit."""
+    try:
+        terms = parse_slo(slo).terms
+    except UsageError:  # as another version wrote it
+        return set()
+    values = ((term, _term_value(term, level.measurement)) for term in terms)
+    return {term.label for term, value in values if value is not None and term.is_within(value)}
+
+
+def _term_value(term: Term, found: Measurement | None) -> float | None:
+    get = term.metric.get
+    return None if get is None or found is None else get(found)
 
 
 def finding_sentence(finding: Finding) -> str:

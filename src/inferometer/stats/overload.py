@@ -3,7 +3,7 @@
 What was answered in the measured time says little near the limit: at 102 % of its capacity a server falls behind by
 one request in fifty, and random arrivals vary by more. But while requests wait, a server works at its capacity, and
 that can be measured far more exactly: by the time from one end to the next, of all ends after which requests were
-waiting. Where even the upper end of its interval is below the rate that was asked for, the rate is too high.
+waiting. Where even its upper confidence bound is below the rate that was asked for, the rate is too high.
 
 Requests wait where more are in flight than a server without a queue would have: the rate times the service time of
 quick requests (Little's law), twice that to be sure, and two more. A server that only pauses now and then catches up
@@ -20,12 +20,15 @@ from inferometer.stats.measurement import Estimate
 QUICK = 5  # percentile of the service times of requests that met no queue
 FEWEST = 50  # ends after which requests waited
 LEAST = 0.003  # share by which a rate is above the capacity
+ONE_SIDED = 0.84  # of a 95 % interval's half width: the distance of the 95 % bound on one side
 US_PER_S = NS_PER_S // NS_PER_US
 
 
 def is_beyond(capacity: Estimate, per_s: float) -> bool:
     """Whether requests at this rate are more than a server answers while some wait for it."""
-    return capacity.high is not None and per_s > (1 + LEAST) * capacity.high
+    if capacity.high is None:
+        return False
+    return per_s > (1 + LEAST) * (capacity.value + ONE_SIDED * (capacity.high - capacity.value))
 
 
 def is_within(capacity: Estimate, per_s: float) -> bool:

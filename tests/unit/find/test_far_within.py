@@ -1,5 +1,7 @@
 """Loads far below every limit, of which few requests say enough."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,19 @@ def run(slo, latency_ms: float, requests: int, beyond: int = 0, failed: int = 0)
 def test_far_within_every_limit(slo, latency_ms, requests, beyond, failed, is_far) -> None:
     parsed = parse_slo(slo)
     assert is_far_within(parsed, run(parsed, latency_ms, requests, beyond, failed)) is is_far
+
+
+@pytest.mark.parametrize(
+    ("deviation_ms", "requests", "is_open", "is_far"),
+    [
+        (0.5, 8, False, True),
+        (0.5, 7, False, False),  # too few
+        (1.5, 8, False, False),  # as much as a fortieth of all may take 28 ms
+        (0.5, 8, True, False),  # a queue may have just begun to grow
+    ],
+)
+def test_a_small_deviation_shows_it_where_no_queue_can_grow(deviation_ms, requests, is_open, is_far) -> None:
+    slo = parse_slo("p95<28ms")
+    found = run(slo, 22.0, requests)
+    terms = tuple(replace(counts, deviation_ns=deviation_ms * MS) for counts in found.terms)
+    assert is_far_within(slo, replace(found, terms=terms, is_open=is_open)) is is_far

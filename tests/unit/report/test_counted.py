@@ -49,6 +49,14 @@ def test_no_report_of_plain_requests_speaks_of_inferences(kind: str, name: str) 
     assert "requests/s" in page
 
 
+@pytest.mark.parametrize("name", ["measurement", "comparison"])
+@pytest.mark.parametrize(("kind", "has_batch"), [("triton", True), ("openai", False), ("http", False)])
+def test_a_batch_size_is_only_named_where_requests_carry_batches(
+    kind: str, name: str, has_batch: bool
+) -> None:
+    assert bool(re.search(r"\bbatch \d", to_markdown(report(kind, name)))) == has_batch
+
+
 def test_the_name_of_what_is_measured_stays() -> None:
     assert document(report("http", "measurement")).title == "GET /v2/infer/stats"
 

@@ -17,6 +17,7 @@ from inferometer.compare.comparison import (
     OutputSimilarity,
 )
 from inferometer.compare.differences import speedup
+from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Chart,
     ChartAxis,
@@ -113,7 +114,7 @@ def _facts(comparison: Comparison) -> tuple[str, ...]:
         effective = comparison.variants[0].result.effective
         rounds = max((len(level) for level in comparison.variants[0].turns), default=0)
         kind = f"{effective.service_kind} {effective.protocol}".strip()
-        words = [kind, f"batch {effective.batch}", f"{plural(rounds, 'round')} in turns"]
+        words = [kind, batch_words(effective), f"{plural(rounds, 'round')} in turns"]
     sure = f"all intervals hold together with {share(comparison.confidence)} confidence"
     words = [f"baseline {comparison.baseline}", *words, sure, when(comparison.started_at)]
     return tuple(word for word in words if word)
@@ -390,7 +391,8 @@ def _variant(result: Result) -> Iterator[tuple[str, str]]:
     yield "Model", str(result.model.get("name", "")) + (f" version {version}" if version else "")
     yield "Server", " ".join(str(result.server.get(name, "")) for name in ("name", "version", "url")).strip()
     kind, protocol = (result.effective.get(name, "") for name in ("service_kind", "protocol"))
-    yield "Load", f"{kind} {protocol}, batch {result.effective.batch}".strip()
+    load = (f"{kind} {protocol}".strip(), batch_words(result.effective))
+    yield "Load", ", ".join(filter(None, load))
     host = ", ".join(str(result.host[name]) for name in ("name", "processor") if name in result.host)
     yield "Client host", host
     yield "Measured", f"{when(result.started_at)}, {plural(len(result.levels), 'level')}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S, NS_PER_US
-from inferometer.report.counted import counts_requests
+from inferometer.report.counted import batch_words
 from inferometer.report.document import (
     Depth,
     Document,
@@ -134,7 +134,7 @@ def facts(result: Result) -> tuple[str, ...]:
     words = (
         f"version {version}" if version else "",
         f"{effective.service_kind} {effective.protocol}".strip(),
-        "" if counts_requests(effective) else f"batch {effective.batch}",
+        batch_words(effective),
         _schedule(result) if has_schedule(effective) else "",
         str(result.server.get("url", "")),
         when(result.started_at),

@@ -6,6 +6,7 @@ import pytest
 
 from inferometer.report.documents.measurement import measurement_document
 from inferometer.report.page import NARROW, WIDE, draw
+from inferometer.report.sentences import verdict_words
 from inferometer.stats.measurement import FailureGroup
 from inferometer.stats.result import Finding, JudgedLoad
 from tests.support.reports import sample_result
@@ -27,6 +28,23 @@ def searched(promise="p99<50ms", mode="request_rate", **more):
 
 def charts(result):
     return next(row for row in measurement_document(result).sections if row.name == "throughput").blocks
+
+
+@pytest.mark.parametrize(
+    ("slo", "broken", "words"),
+    [
+        ("p99<1us", ("p99",), "broken: p99"),
+        ("p99<1h", ("p99",), "broken"),  # by other levels, or by the curve through all of them
+        ("p99<1h, p50<1us", ("p99", "p50"), "broken: p50"),
+        ("p99<1h", ("overload",), "broken: overload"),
+        ("p99<1us", (), "broken"),
+        ("a term of another version", ("p99",), "broken: p99"),
+    ],
+)
+def test_a_level_names_the_limits_that_its_own_figures_are_beyond(slo, broken, words):
+    result = searched(slo, judged=(JudgedLoad(4.0, "broken", broken),))
+    level = next(level for level in result.levels if level.value == 4.0)
+    assert verdict_words(level, result.finding).split(", ")[0] == words
 
 
 def test_loads_lie_on_an_axis_of_loads_with_the_figure_that_was_promised():
