@@ -127,7 +127,7 @@ PHASES = [{"name": "calm", "for": "500ms"}, {"name": "peak", "for": "500ms", "lo
 
 
 def test_classes_of_a_scenario_are_loaded_from_all_nodes(
-    ray: RayProcess, triton: EmbeddedTriton, tmp_path: Path
+    ray: RayProcess, server: EmbeddedTriton, tmp_path: Path
 ) -> None:
     """By rate, by concurrency, and visits whose code only this machine has."""
     (tmp_path / "buyers.py").write_text(BUYERS)
@@ -137,15 +137,15 @@ def test_classes_of_a_scenario_are_loaded_from_all_nodes(
         "buyers": {"visit": "buyers.py:visit", "steps": ["simple"], "rate": 40},
     }
     scenario = checked_scenario(
-        {"server": triton.http_address, "classes": classes, "phases": PHASES}, "the scenario"
+        {"server": server.http_address, "classes": classes, "phases": PHASES}, "the scenario"
     )
     options = asked("measure", {"ray": "auto", "service_kind": AUTO})
-    before = inferences(triton)
+    before = inferences(server)
     setup = prepare_scenario(ScenarioRequest(scenario, options, folder=tmp_path))
     *_, result = run_scenario(setup, Watcher(), ray=ray)
     account = result.account
     assert account is not None
-    assert account.sent == inferences(triton) - before
+    assert account.sent == inferences(server) - before
     assert account.good + account.left_out_good == account.sent
     assert [len(level.clients) for level in result.levels] == [NODES * len(classes)] * len(PHASES)
     for level in result.levels:

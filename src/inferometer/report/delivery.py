@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from inferometer.base.answer_file import Answer
 from inferometer.base.errors import UsageError
 from inferometer.base.text import printable, to_stderr
 from inferometer.base.writing import SCREEN, Outputs, writable, write_file
 
 if TYPE_CHECKING:
+    from inferometer.base.answer_file import Answer
     from inferometer.options.options import Options
 
 FORMS = ("csv", "json", "html", "markdown", "junit")
@@ -74,7 +74,7 @@ class Shown(Forms, Protocol):
     def verbose(self) -> int: ...
 
 
-def deliver(answer: Answer, options: Shown, outputs: Outputs) -> None:
+def deliver(answer: "Answer", options: Shown, outputs: Outputs) -> None:
     """Show the answer, and write it in every form that was asked for."""
     from inferometer.report.saved import document
     from inferometer.report.terminal import show
@@ -87,7 +87,7 @@ def deliver(answer: Answer, options: Shown, outputs: Outputs) -> None:
     write_forms(answer, options, outputs)
 
 
-def write_forms(answer: Answer, asked: Forms, outputs: Outputs) -> None:
+def write_forms(answer: "Answer", asked: Forms, outputs: Outputs) -> None:
     """Write the answer in every form that is asked for."""
     for form in FORMS:
         place = getattr(asked, form)
@@ -102,7 +102,7 @@ def has_stdout(asked: Forms) -> bool:
     return any(is_stdout(getattr(asked, form)) for form in FORMS)
 
 
-def _text(answer: Answer, form: str) -> str:
+def _text(answer: "Answer", form: str) -> str:
     from inferometer.base import answer_file
     from inferometer.report import saved
 
@@ -116,11 +116,11 @@ def _text(answer: Answer, form: str) -> str:
     return texts[form](answer)
 
 
-def _print(answer: Answer, form: str) -> None:
+def _print(answer: "Answer", form: str) -> None:
     print(_text(answer, form), end="", flush=True)
 
 
-def _write(answer: Answer, form: str, path: Path) -> None:
+def _write(answer: "Answer", form: str, path: Path) -> None:
     from inferometer.report.csv import write_csv
     from inferometer.stats.result import Result
 
