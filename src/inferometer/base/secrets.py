@@ -89,8 +89,10 @@ class GivenSecrets:
 GIVEN = GivenSecrets()
 _SHORTEST = 6
 _PUBLIC_HEADERS = frozenset(
-    ("accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding")
-    + ("content-length", "content-type", "host", "user-agent")
+    (
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection"),
+        *("content-encoding", "content-length", "content-type", "host", "user-agent"),
+    )
 )
 
 
