@@ -7,7 +7,7 @@ import pytest
 from inferometer.cli import main
 from tests.support.commands import call_here
 from tests.support.grpc_servers import FakeGrpcTriton
-from tests.support.servers import FakeTriton, Request, ScriptedServer, answer
+from tests.support.servers import Act, FakeTriton, Request, ScriptedServer, answer
 
 SECRET = "S3CRET-canary"
 
@@ -56,7 +56,7 @@ def test_no_file_and_no_message_has_a_secret(words: tuple[str, ...], store: Path
 
 
 def test_secrets_that_a_server_repeats_are_masked(store: Path) -> None:
-    def echo(request: Request) -> bytes:
+    def echo(request: Request) -> Act:
         sent = [*(value for _, value in request.headers), request.path, request.body.decode()]
         return answer(" | ".join(sent).encode(), 401)
 
