@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from inferometer.base import secrets
 from inferometer.load import workers
 from tests.support.commands import SHARED, fork_server_address
 from tests.support.fork_client import fork_worker
@@ -108,3 +109,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("retried")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets.GIVEN, "values", ())

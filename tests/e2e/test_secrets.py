@@ -7,7 +7,7 @@ import pytest
 from inferometer.cli import main
 from tests.support.commands import call_here
 from tests.support.grpc_servers import FakeGrpcTriton
-from tests.support.servers import FakeTriton, Request, ScriptedServer, answer
+from tests.support.servers import Act, FakeTriton, Request, ScriptedServer, answer
 
 SECRET = "S3CRET-canary"
 
@@ -36,28 +36,40 @@ REQUESTS = (
 )
 
 
+OUTPUTS = (
+    *("--json", "out.json", "--html", "out.html", "--markdown", "out.md", "--junit", "out.xml"),
+    *("-f", "out.csv"),
+)
+
+
 @pytest.mark.parametrize("words", REQUESTS)
 def test_no_file_and_no_message_has_a_secret(words: tuple[str, ...], store: Path) -> None:
     with ScriptedServer(lambda request: answer(b"{}")) as server:
         words = tuple(word.replace("ADDRESS", server.address) for word in words)
-        outputs = (
-            "--json",
-            "out.json",
-            "--html",
-            "out.html",
-            "--markdown",
-            "out.md",
-            "--junit",
-            "out.xml",
-            "-f",
-            "out.csv",
-        )
-        ended = call_here(main.main, "measure", *words, "--service-kind", "http", "-n", "2", *outputs)
+        ended = call_here(main.main, "measure", *words, "--service-kind", "http", "-n", "2", *OUTPUTS)
         assert ended.code == 0, ended.stderr
         sent = "".join(f"{request.path}{request.headers}{request.body!r}" for request in server.requests)
     assert SECRET in sent
     assert SECRET not in ended.stdout + ended.stderr
     assert (store / "kept").is_dir()
+    assert SECRET not in written(store)
+
+
+def test_secrets_that_a_server_repeats_are_masked(store: Path) -> None:
+    def echo(request: Request) -> Act:
+        sent = [*(value for _, value in request.headers), request.path, request.body.decode()]
+        return answer(" | ".join(sent).encode(), 401)
+
+    secrets = (
+        *("--path", f"/x?api_key={SECRET}-query", "--body", f"{SECRET}-body", "--api-key-env", "KEY"),
+        *("-H", f"X-Tenant: {SECRET}-header", "-H", f"Cookie: a={SECRET}-cookie"),
+    )
+    with ScriptedServer(echo) as server:
+        words = (server.address, "--service-kind", "http", "-n", "2", *secrets, *OUTPUTS)
+        ended = call_here(main.main, "measure", *words)
+    assert "http 401" in ended.stdout
+    assert SECRET not in ended.stdout + ended.stderr
+    assert "*** | " in written(store)
     assert SECRET not in written(store)
 
 

@@ -1,7 +1,7 @@
 """Texts as they may be shown and kept: without passwords in addresses, keys in queries, and bodies of requests."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 MASK = "***"
@@ -59,8 +59,79 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 """Patterns, and what is left of them. They are compiled when a text may need them: most programs never do."""
 
 
+class GivenSecrets:
+    """Secret values that this process was given, the longest first. Servers repeat them in what they answer."""
+
+    def __init__(self) -> None:
+        self.values: tuple[str, ...] = ()
+
+    def add(self, values: Iterable[str]) -> None:
+        """Mask these from now on, as they are and as JSON strings; short ones would mask ordinary words."""
+        import json
+
+        known = {*self.values, *(value for value in values if len(value) >= _SHORTEST)}
+        known |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in known - {*self.values}}
+        self.values = tuple(sorted(known, key=lambda value: (-len(value), value)))
+
+    def masked(self, text: str) -> str:
+        """Return the text without these values; the last one may be cut off where the text was."""
+        for value in self.values:
+            text = text.replace(value, MASK)
+            at = text.find(value[:_SHORTEST])
+            while at >= 0:
+                rest = text[at:].removesuffix("...").removesuffix("\u2026")
+                if value.startswith(rest):
+                    text = text[:at] + MASK
+                at = text.find(value[:_SHORTEST], at + 1)
+        return text
+
+
+GIVEN = GivenSecrets()
+_SHORTEST = 6
+_PUBLIC_HEADERS = frozenset(
+    (
+        *("accept", "accept-encoding", "accept-language", "cache-control", "connection"),
+        *("content-encoding", "content-length", "content-type", "host", "user-agent"),
+    )
+)
+
+
+def header_secrets(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the values of headers that may be secrets: whole, without their scheme, and of each cookie."""
+    for name, value in headers:
+        if name.lower() in _PUBLIC_HEADERS:
+            continue
+        yield value.strip()
+        yield from value.split()[-1:]
+        if name.lower() == "cookie":
+            yield from (cookie.partition("=")[2].strip() for cookie in value.split(";"))
+
+
+def query_secrets(address: str) -> Iterator[str]:
+    """Yield the values of a query that have the name of a secret, as they are written and decoded."""
+    from urllib.parse import unquote, unquote_plus
+
+    for part in re.split("[&;]", address.partition("?")[2].partition("#")[0]):
+        name, _, value = part.partition("=")
+        if re.fullmatch(rf"(?i)(?:{_QUERY_NAMES})(?:\[\])?", unquote(name)) is not None:
+            yield from (value, unquote(value), unquote_plus(value))
+
+
+def body_secrets(text: str) -> Iterator[str]:
+    """Yield the text of a body that is not a file, and the value of a field that is set."""
+    if redacted_body(text) == text:
+        return
+    yield text
+    field = re.fullmatch(r"(?s)[A-Za-z_][\w.-]*=(.+)", text)
+    if field is not None:
+        yield from (field[1], field[1].strip('"'))
+
+
 def redacted(text: str) -> str:
-    """The text without passwords of addresses and without the values of what is called a key, token or password."""
+    """The text without the secrets that were given, passwords of addresses, and the values of what is called a key,
+    token or password."""
+    if GIVEN.values:
+        text = GIVEN.masked(text)
     if re.search(_HINT, text) is None:
         return text
     for pattern, left in _RULES:

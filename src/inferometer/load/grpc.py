@@ -114,17 +114,19 @@ class SharedStream:
         else:
             connection.http2.send(self.stream, frame_message(bytes(message) + tail, wiring.compression))
 
-    def maybe_owner(self, reply: StreamReply) -> _Call | None:
-        """The call that the response is for; None when that was given up. PeerError for an id that was never sent."""
+    def maybe_owner(self, reply: StreamReply, now_ns: int) -> _Call | None:
+        """The call that the response, which came at this time, is for; None when that was given up, or where it names
+        no request and none was outstanding. PeerError for an id that had not been sent when it came."""
         name = reply.request_id
-        if name in self.calls:
-            return self.calls[name]
+        call = self.calls.get(name)
         is_number = name.isdigit() and len(name) <= LONGEST_ID
-        if not name or (reply.error and not is_number):  # servers answer in order where they name no request
-            return next(iter(self.calls.values()), None)
-        if not is_number or not self.first_id <= int(name) < self.next_id:
+        if call is None and (not name or (reply.error and not is_number)):
+            call = next(iter(self.calls.values()), None)  # servers answer in order where they name no request
+            return call if call is None or call.sent_ns <= now_ns else None
+        is_sent = is_number and self.first_id <= int(name) < self.next_id
+        if not is_sent or (call is not None and call.sent_ns > now_ns):
             raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
-        return None
+        return call
 
     def take_count(self) -> int:
         """Bytes that have come since the last time."""
@@ -593,7 +595,7 @@ class _Channel(SocketConnection):
             return
         try:
             reply = read_stream_reply(message)
-            owner = shared.maybe_owner(reply)
+            owner = shared.maybe_owner(reply, now_ns)
         except PeerError as error:
             self._connection.cancel(stream)
             for call in shared.leave():

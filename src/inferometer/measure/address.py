@@ -1,6 +1,9 @@
 """Where the server is that the options ask for."""
 
+from collections.abc import Iterator
+
 from inferometer.base.errors import UsageError
+from inferometer.base.secrets import GIVEN, body_secrets, header_secrets, query_secrets, redacted_parameter
 from inferometer.measure.checks import changed
 from inferometer.options.options import AUTO, Options
 from inferometer.services.address import LOCAL, Address, maybe_server_path, read_address
@@ -24,10 +27,26 @@ def _usual_port(options: Options) -> int:
 
 
 def connection_to(options: Options, endpoint: Endpoint | None = None) -> Connection:
-    """For control calls to this endpoint, or to the address: none takes longer than a request may."""
+    """For control calls to this endpoint, or to the address: none takes longer than a request may.
+
+    From here on the secrets among the options are masked in what servers answer.
+    """
+    GIVEN.add(_secrets(options))
     asked_s = options.request_timeout_s
     timeout_s = min(CONTROL_TIMEOUT_S, max(asked_s, SHORTEST_CONTROL_S)) if asked_s else CONTROL_TIMEOUT_S
     return Connection(endpoint or address(options), options.headers, timeout_s)
+
+
+def _secrets(options: Options) -> Iterator[str]:
+    """Yield the values of headers, keys in queries, bodies, and parameters with the name of a secret."""
+    yield from header_secrets(options.headers)
+    for address in (options.url, options.metrics_url, options.path, options.endpoint):
+        yield from query_secrets(address or "")
+    for body in options.bodies:
+        yield from body_secrets(body)
+    for name, value, _ in options.request_parameters:
+        if redacted_parameter(name, value) != value:
+            yield value
 
 
 # --- as our own commands read it

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from inferometer.base import status
+from inferometer.base.secrets import redacted
 from inferometer.base.units import NS_PER_S, NS_PER_US
 from inferometer.model.spec import ModelSpec
 from inferometer.observe.host import Gpu
@@ -230,7 +231,7 @@ def _failures(whole: Window, subject: Subject) -> tuple[FailureGroup, ...]:
         FailureGroup(
             kind=status.kind(code),
             count=found.count,
-            example=subject.examples.get(code, ""),
+            example=redacted(subject.examples.get(code, "")),
             first_s=(found.first_ns - subject.level_start_ns) / NS_PER_S,
             last_s=(found.last_ns - subject.level_start_ns) / NS_PER_S,
             mean_ns=found.total_ns // found.count,

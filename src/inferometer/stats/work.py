@@ -71,8 +71,8 @@ def response_rate(found: Flow) -> Estimate:
     """Responses per second, by when they came."""
     if len(found.came_us) < 2:
         return Estimate(0.0)
-    at_ends = _at(found, found.ends_us)
-    if found.rounds < FEWEST_ROUNDS or at_ends is None:
+    at_ends = None if found.rounds < FEWEST_ROUNDS else _at(found, found.ends_us)
+    if at_ends is None:
         return _by_sections(found)
     times, totals = at_ends
     users = found.users

@@ -1,11 +1,20 @@
 """What is shown and kept has no secrets in it."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from inferometer.base.errors import UsageError
-from inferometer.base.secrets import redacted, redacted_body, redacted_document
+from inferometer.base.errors import PeerError, UsageError
+from inferometer.base.secrets import (
+    GIVEN,
+    body_secrets,
+    header_secrets,
+    query_secrets,
+    redacted,
+    redacted_body,
+    redacted_document,
+)
 from inferometer.services.address import read_address
 from inferometer.services.endpoint import Endpoint
 
@@ -124,3 +133,27 @@ def test_the_work_grows_with_the_text_and_not_with_its_square(piece: str) -> Non
 
     cost_ns(10)  # compiled
     assert cost_ns(40_000) < 40 * max(cost_ns(4_000), 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "shown"),
+    [
+        (header_secrets([("X-Tenant", "S3CRET-t")]), "no tenant S3CRET-t.", "no tenant ***."),
+        (header_secrets([("authorization", "Bearer S3CRET-k")]), "wrong key: S3CRET-k", "wrong key: ***"),
+        (header_secrets([("Cookie", "a=S3CRET1; b=S3CRET2")]), "S3CRET1 and S3CRET2", "*** and ***"),
+        (header_secrets([("X-Key", 'a"S3CRET')]), '{"said": "a\\"S3CRET"}', '{"said": "***"}'),
+        (header_secrets([("X-Key", "S3CRET-long")]), "wrong: S3CRET-l", "wrong: ***"),
+        (header_secrets([("X-Key", "S3CRET-long")]), "wrong: S3CRET-l\u2026", "wrong: ***"),
+        (header_secrets([("Content-Type", "application/json")]), "application/json", "application/json"),
+        (header_secrets([("X-Env", "prod")]), "no model of prod", "no model of prod"),
+        (query_secrets("/x?n=5&api_key=S3CRET%21#f"), "S3CRET! or S3CRET%21", "*** or ***"),
+        (query_secrets("/x?model=resnet50"), "no resnet50", "no resnet50"),
+        (body_secrets('{"a": "S3CRET"}'), 'cannot read {"a": "S3CRET"}', "cannot read ***"),
+        (body_secrets('user="S3CRET"'), "no user S3CRET", "no user ***"),
+        (body_secrets("temperature=0.123456"), "0.123456 is too high", "0.123456 is too high"),
+    ],
+)
+def test_masks_given_secrets_that_a_server_repeats(given: Iterator[str], said: str, shown: str) -> None:
+    GIVEN.add(given)
+    assert redacted(said) == shown
+    assert str(PeerError(said)) == shown

@@ -1,5 +1,6 @@
 """Whose a response on a shared stream is."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from inferometer.base.errors import PeerError
 from inferometer.load.grpc import SharedStream
 from inferometer.services.kserve import StreamReply
 
-CALL: Any = "the call"
+CALL: Any = SimpleNamespace(sent_ns=100)
 CHANNEL: Any = None
 
 
@@ -31,10 +32,22 @@ def stream() -> SharedStream:
     ids=["its id", "given up", "no id"],
 )
 def test_the_id_tells_whose_it_is(stream: SharedStream, name: bytes, owner: object) -> None:
-    assert stream.maybe_owner(reply(name)) == owner
+    assert stream.maybe_owner(reply(name), 100) == owner
 
 
 @pytest.mark.parametrize("name", [b"6", b"9", b"nobody", b"9" * 5000, b"-8"])
 def test_an_id_that_was_never_sent_is_refused(stream: SharedStream, name: bytes) -> None:
     with pytest.raises(PeerError, match="which no request on its stream had"):
-        stream.maybe_owner(reply(name))
+        stream.maybe_owner(reply(name), 100)
+
+
+@pytest.mark.parametrize(("name", "error"), [(b"", ""), (b"", "no"), (b"nobody", "no")])
+def test_a_response_without_an_id_answers_no_request_that_was_sent_after_it_came(
+    stream: SharedStream, name: bytes, error: str
+) -> None:
+    assert stream.maybe_owner(reply(name, error), 99) is None
+
+
+def test_an_id_that_was_sent_after_the_response_came_is_refused(stream: SharedStream) -> None:
+    with pytest.raises(PeerError, match="which no request on its stream had"):
+        stream.maybe_owner(reply(b"8"), 99)

@@ -21,6 +21,7 @@ from inferometer.stats.streams import (
     lanes,
     longest_gaps_ns,
 )
+from inferometer.stats.work import Flow, response_rate
 
 MS = 1_000_000
 RATE = Estimate(1.0)
@@ -279,3 +280,10 @@ def test_by_rate_latency_counts_from_the_due_time():
 def test_promises_that_are_not_understood(text: str):
     with pytest.raises(UsageError):
         parse_slo(text)
+
+
+@pytest.mark.parametrize("ends_us", [(), (40,), (40, 41)])
+def test_the_rate_of_responses_is_known_where_hardly_a_request_ended(ends_us: tuple[int, ...]) -> None:
+    came = np.arange(0, 1_000_000, 1000)
+    found = response_rate(Flow(came, np.arange(1, 1001), np.array(ends_us, dtype=np.int64), in_flight=2.0))
+    assert found.value == pytest.approx(1000)
