@@ -16,7 +16,7 @@ from inferometer.base.errors import PeerError
 
 EVENT_LIMIT = 16 * 1024 * 1024  # of the bytes of one event
 _MARK = b"\xef\xbb\xbf"
-_EMPTY_LINES = re.compile(rb"\n\n++")
+_EVENT_END = re.compile(rb"\n\n(?:(?::[^\n]*+)?\n)*+")
 
 
 class Event(NamedTuple):
@@ -27,8 +27,9 @@ class Event(NamedTuple):
 
 
 def event_end(data: bytes, at: int) -> int:
-    """Return where the event at `at` ends, with all empty lines behind it; the end of the data where none ends."""
-    found = _EMPTY_LINES.search(data, at)
+    """Return where the event at `at` ends, with all empty lines and comments behind it; the end of the data where none
+    ends."""
+    found = _EVENT_END.search(data, at)
     return len(data) if found is None else found.end()
 
 
