@@ -90,6 +90,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+# Until whole runs on busy machines have shown which of these need a mark of their own, and which are to be mended.
+REAL_PROCESSES = ("tests/live/", "tests/e2e/")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not IS_WHOLE:
         config.hook.pytest_deselected(
@@ -99,6 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
+        if item.nodeid.startswith(REAL_PROCESSES) and item.get_closest_marker("machine") is None:
+            item.add_marker(pytest.mark.machine(reason="real processes share the machine's cores"))
         allow_retries(item)
     items.sort(key=lambda item: start_order(item.nodeid))
 
