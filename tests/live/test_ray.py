@@ -126,7 +126,9 @@ def visit(number):
 PHASES = [{"name": "calm", "for": "500ms"}, {"name": "peak", "for": "500ms", "load": 2}]
 
 
-@pytest.mark.machine(reason="a class whose start is slow on busy cores leaves it out, and its clients count it")
+@pytest.mark.machine(
+    reason="a class whose start is slow on busy cores leaves it out, and its clients count it"
+)
 def test_classes_of_a_scenario_are_loaded_from_all_nodes(
     ray: RayProcess, server: EmbeddedTriton, tmp_path: Path
 ) -> None:

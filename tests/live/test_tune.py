@@ -122,7 +122,9 @@ def settings(models, tmp_path, launch, **changed) -> TuneSettings:
     )
 
 
-@pytest.mark.machine(reason="a load of a few hundred milliseconds is measured only where the server has a core")
+@pytest.mark.machine(
+    reason="a load of a few hundred milliseconds is measured only where the server has a core"
+)
 def test_a_variant_that_fails_to_load_is_recorded_and_the_rest_is_measured(tmp_path, models):
     swept = {"parameters": {"poison": [None, {"string_value": "yes"}]}, "max_batch_size": [2, 4]}
     (study,) = profile(
