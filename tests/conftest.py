@@ -120,3 +120,4 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(autouse=True)
 def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets.GIVEN, "values", ())
+    monkeypatch.setattr(secrets.GIVEN, "bodies", frozenset())

@@ -64,18 +64,20 @@ class GivenSecrets:
 
     def __init__(self) -> None:
         self.values: tuple[str, ...] = ()
+        self.bodies: frozenset[str] = frozenset()  # those of them that are bodies of requests
 
-    def add(self, values: Iterable[str]) -> None:
+    def add(self, values: Iterable[str], bodies: Iterable[str] = ()) -> None:
         """Mask these from now on, as they are and as JSON strings; short ones would mask ordinary words."""
-        import json
-
-        known = {*self.values, *(value for value in values if len(value) >= _SHORTEST)}
-        known |= {json.dumps(value, ensure_ascii=False)[1:-1] for value in known - {*self.values}}
+        own = _spellings(bodies)
+        self.bodies |= own
+        known = {*self.values, *_spellings(values), *own}
         self.values = tuple(sorted(known, key=lambda value: (-len(value), value)))
 
-    def masked(self, text: str) -> str:
+    def masked(self, text: str, *, shows_bodies: bool = False) -> str:
         """Return the text without these values; the last one may be cut off where the text was."""
         for value in self.values:
+            if shows_bodies and value in self.bodies:
+                continue
             text = text.replace(value, MASK)
             at = text.find(value[:_SHORTEST])
             while at >= 0:
@@ -94,6 +96,13 @@ _PUBLIC_HEADERS = frozenset(
         *("content-encoding", "content-length", "content-type", "host", "user-agent"),
     )
 )
+
+
+def _spellings(values: Iterable[str]) -> set[str]:
+    import json
+
+    known = {value for value in values if len(value) >= _SHORTEST}
+    return known | {json.dumps(value, ensure_ascii=False)[1:-1] for value in known}
 
 
 def header_secrets(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -127,11 +136,11 @@ def body_secrets(text: str) -> Iterator[str]:
         yield from (field[1], field[1].strip('"'))
 
 
-def redacted(text: str) -> str:
+def redacted(text: str, *, shows_bodies: bool = False) -> str:
     """The text without the secrets that were given, passwords of addresses, and the values of what is called a key,
-    token or password."""
+    token or password; a preview shows the body that it would send."""
     if GIVEN.values:
-        text = GIVEN.masked(text)
+        text = GIVEN.masked(text, shows_bodies=shows_bodies)
     if re.search(_HINT, text) is None:
         return text
     for pattern, left in _RULES:

@@ -31,19 +31,18 @@ def connection_to(options: Options, endpoint: Endpoint | None = None) -> Connect
 
     From here on the secrets among the options are masked in what servers answer.
     """
-    GIVEN.add(_secrets(options))
+    bodies = (secret for body in options.bodies for secret in body_secrets(body))
+    GIVEN.add(_secrets(options), bodies)
     asked_s = options.request_timeout_s
     timeout_s = min(CONTROL_TIMEOUT_S, max(asked_s, SHORTEST_CONTROL_S)) if asked_s else CONTROL_TIMEOUT_S
     return Connection(endpoint or address(options), options.headers, timeout_s)
 
 
 def _secrets(options: Options) -> Iterator[str]:
-    """Yield the values of headers, keys in queries, bodies, and parameters with the name of a secret."""
+    """Yield the values of headers, keys in queries, and parameters with the name of a secret."""
     yield from header_secrets(options.headers)
     for address in (options.url, options.metrics_url, options.path, options.endpoint):
         yield from query_secrets(address or "")
-    for body in options.bodies:
-        yield from body_secrets(body)
     for name, value, _ in options.request_parameters:
         if redacted_parameter(name, value) != value:
             yield value

@@ -321,4 +321,4 @@ def _responses(found: Sequence[tuple[int, str]]) -> Iterator[str]:
 
 
 def _text(lines: Iterable[str]) -> str:
-    return printable(redacted("\n".join(lines).replace("\r\n", "\n")))
+    return printable(redacted("\n".join(lines).replace("\r\n", "\n"), shows_bodies=True))
