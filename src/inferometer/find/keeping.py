@@ -58,6 +58,8 @@ RISE = 0.5  # share of the least latency by which it must rise for a growing que
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
 FEW = 4  # requests that are enough where all are far within a limit,
 ENOUGH = 8  # and where their standard deviation shows it
+CLOSE_TO = 0.75  # share of a limit that a mean may be and still be well within it
+CLEAR = 4.0  # requests expected beyond a part of the way to a limit, none of which was seen
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -276,6 +278,50 @@ def is_far_within(promise: Slo, run: LoadRun) -> bool:
         if run.is_open or requests < ENOUGH or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
             return False
     return True
+
+
+def is_well_within(promise: Slo, runs: Sequence[LoadRun]) -> bool:
+    """Whether runs stay so clear of every limit that a server at its limit would hardly look like that by chance.
+
+    With the exponential tail of a queue at its limit, a share of `share ** part` is beyond each part of the way to it.
+    """
+    if any(is_growing(run, promise) for run in runs):
+        return False
+    for number, term in enumerate(promise.terms):
+        parts = [run.terms[number] for run in runs]
+        if any(counts.beyond.any() for counts in parts):
+            return False
+        if term.name == "errors":
+            continue
+        share = MEAN_SHARE if term.share is None else term.share
+        if _is_near(term, parts) or not any(
+            sum(_independent(run, run.terms[number]) for run in runs) * share**part >= CLEAR
+            and not any(counts.partly[place].any() for counts in parts)
+            for place, part in enumerate(PARTS)
+            if all(counts.partly for counts in parts)
+        ):
+            return False
+    return True
+
+
+def is_near_limit(promise: Slo, run: LoadRun) -> bool:
+    """Whether requests take so long on average that little more load would be beyond a limit."""
+    return any(
+        _is_near(term, [counts])
+        for term, counts in zip(promise.terms, run.terms, strict=True)
+        if term.name != "errors"
+    )
+
+
+def _is_near(term: Term, parts: Sequence[Counts]) -> bool:
+    requests = _total(parts, "requests")
+    return requests > 0 and _total(parts, "total_ns") > CLOSE_TO * term.limit * requests
+
+
+def _independent(run: LoadRun, counts: Counts) -> float:
+    """How many independent requests a run is worth: its own, less those that waited together."""
+    requests = run.requests if counts.are_requests else min(run.requests, float(counts.requests.sum()))
+    return requests / max(1.0, run.dispersion)
 
 
 # --- tests
