@@ -19,7 +19,7 @@ TEXT_SLO = "ttft p99<500ms, tpot p95<40ms"
 FIRST_LIMIT_NS, GAP_LIMIT_NS = 500 * NS_PER_MS, 40 * NS_PER_MS
 ANSWER = 64
 ENGINE = EngineSettings(
-    prefill_per_s=100_000.0, step_s=0.0138, step_per_sequence_s=0.0008, slots=64, prefill_budget=8_192
+    prefill_per_s=100_000.0, step_s=0.0138, step_per_sequence_s=0.0008, slots=40, prefill_budget=8_192
 )
 
 

@@ -58,6 +58,8 @@ RISE = 0.5  # share of the least latency by which it must rise for a growing que
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
 FEW = 4  # requests that are enough where all are far within a limit,
 ENOUGH = 8  # and where their standard deviation shows it
+SETTLED_COUNT = 24  # requests of an open run that is steady,
+SETTLED = 5.0  # and times the memory of a queue at the limit that it lasts
 CLOSE_TO = 0.75  # share of a limit that a mean may be and still be well within it
 CLEAR = 4.0  # requests expected beyond a part of the way to a limit, none of which was seen
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
@@ -259,8 +261,9 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
 def is_far_within(promise: Slo, run: LoadRun) -> bool:
     """Whether no request of a run was beyond a limit, and hardly any can be, however durations are distributed.
 
-    At most a share of mean / limit is beyond the limit (Markov's inequality). By concurrency, where no queue can grow
-    while it is measured, the standard deviation counts too (Cantelli's inequality).
+    At most a share of mean / limit is beyond the limit (Markov's inequality). The standard deviation counts too
+    (Cantelli's inequality) where no queue can have begun to grow: by concurrency, and in an open run that is steady and
+    long against the memory of a queue.
     """
     for term, counts in zip(promise.terms, run.terms, strict=True):
         if counts.beyond.any():
@@ -275,9 +278,19 @@ def is_far_within(promise: Slo, run: LoadRun) -> bool:
         if mean_ns <= allowed * term.limit:
             continue
         variance = counts.deviation_ns**2
-        if run.is_open or requests < ENOUGH or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
+        is_long = _is_settled(term, run) if run.is_open else requests >= ENOUGH
+        if not is_long or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
             return False
     return True
+
+
+def _is_settled(term: Term, run: LoadRun) -> bool:
+    """Whether an open run shows the queue that its load has in the long run."""
+    if run.requests < SETTLED_COUNT or _rank_correlation(run.latency_ns) > TREND:
+        return False
+    if term.figure not in ("latency", "ttft"):
+        return True
+    return run.length_s >= SETTLED * _memory_s(term, run.requests / run.length_s)
 
 
 def is_well_within(promise: Slo, runs: Sequence[LoadRun]) -> bool:

@@ -58,7 +58,8 @@ FEW_LEVELS = 4
 LEVEL = 0.06  # for those after them,
 LONGEST = 0.15  # and at most, where the queue has a long memory
 LONGEST_ANSWERS = 0.2  # or answers are long
-ANSWERS = 4  # one after the other that a level lasts
+ANSWERS = 4  # one after the other that a level lasts,
+ANSWERS_IN_FLIGHT = 6  # and by concurrency, where users start one after the other
 UNLIKE = 0.25  # change of the logarithm of the load after which the queue is another one
 SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
 LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
@@ -119,7 +120,7 @@ def find(
     level = None
     while start is not None and not search.is_over(level):
         found = search.known()
-        load = next_load(found, start, search.capacity)
+        load = search.answered_load(next_load(found, start, search.capacity))
         hold_ns = search.hold_ns(found)
         if load is None or hold_ns == 0:
             break
@@ -158,6 +159,7 @@ class _Search:
     is_near: bool = False  # requests of the last look took nearly as long as a limit on average
     is_late: bool = False  # most requests of the last look were beyond a limit
     is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
+    unanswered: int = 0  # latest levels in a row none of whose requests was answered in it
     looked_at: int = 0  # requests of the last look
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
@@ -303,6 +305,12 @@ class _Search:
             is_misfit=self.is_misfit,
         )
 
+    def answered_load(self, load: float | None) -> float | None:
+        """A lower load after two levels in a row without an answer to any of their requests."""
+        if load is None or self.unanswered < 2:
+            return load
+        return min(load, tidy(BELOW * self.levels[-1].value))
+
     def hold_ns(self, found: Knowledge) -> int | None:
         """How much longer to measure below the limit once that is known, as pauses are rare; None before."""
         if not found.bracket().is_near(CLOSE, is_whole=not self.goal.is_rate):
@@ -338,6 +346,7 @@ class _Search:
         level = self._level(rule, point, settle_ns)
         self.levels.append(level)
         run, found = sections.run(self.instrument.clock()), level.measurement
+        self.unanswered = self.unanswered + 1 if run.is_empty and self.answer_ns and self.goal.is_rate else 0
         if not run.is_empty:
             self.runs.append(run)
         if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
@@ -351,7 +360,7 @@ class _Search:
         """
         if not self.goal.is_rate:
             return False
-        if self.answer_ns >= SHORT_NS and (not self.runs or len(self.levels) > len(self.runs)):
+        if self.unanswered or (not self.runs and self.answer_ns >= SHORT_NS):
             return True
         if not self.runs:
             return False
@@ -370,7 +379,8 @@ class _Search:
         left, whole = self.left_ns - ramp_ns, self.goal.duration_ns
         share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
         wanted = min(max(share * whole, 4 * self._memory_ns(load)), LONGEST * whole)
-        wanted = max(wanted, min(ANSWERS * self.answer_ns, LONGEST_ANSWERS * whole))
+        answers = ANSWERS if self.goal.is_rate else ANSWERS_IN_FLIGHT
+        wanted = max(wanted, min(answers * self.answer_ns, LONGEST_ANSWERS * whole))
         return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
 
     def _ramp_ns(self, load: float) -> int:

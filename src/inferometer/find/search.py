@@ -121,12 +121,12 @@ class Knowledge:
             # The curve is that of an open queue, which by concurrency cannot grow.
             proven = self._proven(0.0, math.inf, least_s)
             low, high = max(low, proven[0]), min(high, proven[1])
-        low = max(low, min(self.far_within, high))
+        far = min(self.far_within, high)
         if self.is_whole:
-            low, high = float(math.floor(low)), float(math.floor(high) + 1)
+            low, high = float(math.floor(max(low, far))), float(math.floor(high) + 1)
         else:
             reach = ROUNDING + self._unseen_drift
-            low, high = tidy(low * (1 - reach)), tidy(high * (1 + reach))
+            low, high = tidy(max(low * (1 - reach), far * (1 - ROUNDING))), tidy(high * (1 + reach))
         tried = max(run.load for run in self.runs)
         is_closed = self.is_missed or self._is_bounded
         return Bracket(min(low, tried) if self.is_met else 0.0, high if is_closed else math.inf)
@@ -134,6 +134,9 @@ class Knowledge:
     @property
     def _unseen_drift(self) -> float:
         """The share by which a load may exceed the capacity without a queue that shows, at the highest load met."""
+        queued = {"overload", *(term.label for term in self.slo.terms if term.figure in QUEUED)}
+        if self.is_missed and not any(queued.intersection(terms) for terms in self.missed):
+            return 0.0  # the limit is not one of the queue
         highest = self.highest_met
         runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
         return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)
@@ -243,7 +246,7 @@ def _doubted(slo: Slo, runs: Sequence[LoadRun]) -> set[int]:
         later = runs[number]
         before = [place for place in range(number) if missed[place] and runs[place].load <= later.load]
         since = (missed[place] and runs[place].load <= later.load for place in range(number + 1, len(runs)))
-        if before and not any(since) and _is_clear(slo, runs[: number + 1]):
+        if before and not any(since) and (is_far_within(slo, later) or _is_clear(slo, runs[: number + 1])):
             found.update(before)
     return found
 
@@ -257,7 +260,8 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
             run.terms[number].total_ns / term.limit if term.share is None else run.terms[number].beyond,
             run.dispersion,
             term.name != "errors" and is_growing(run, slo),
-            run.terms[number].half if term.share is not None else None,
+            # A batch slows all its answers alike: how many are half way to a limit says nothing about those beyond.
+            run.terms[number].half if term.share is not None and term.figure in QUEUED else None,
         )
         for run in runs
     ]
@@ -300,7 +304,7 @@ def _grown(known: Knowledge, capacity: Capacity | None) -> float:
     latest = known.runs[-1].load
     grown = known.growth * latest
     if capacity is not None:
-        grown = min(grown, capacity.most)
+        grown = min(grown, capacity.most * (1.0 if capacity.is_seen else GROWTH[0]))
     loads = [run.load for run in known.runs]
     is_warm = False
     for place, (load, terms) in enumerate(zip(loads, known.missed, strict=True)):
