@@ -58,8 +58,9 @@ RISE = 0.5  # share of the least latency by which it must rise for a growing que
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
 FEW = 4  # requests that are enough where all are far within a limit,
 ENOUGH = 8  # and where their standard deviation shows it
-SETTLED_COUNT = 24  # requests of an open run that is steady,
+SETTLED_COUNT = 16  # requests of an open run that is steady,
 SETTLED = 5.0  # and times the memory of a queue at the limit that it lasts
+RISES = 3.0  # times the rise of latency in a run that may follow after it
 CLOSE_TO = 0.75  # share of a limit that a mean may be and still be well within it
 CLEAR = 4.0  # requests expected beyond a part of the way to a limit, none of which was seen
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
@@ -278,18 +279,32 @@ def is_far_within(promise: Slo, run: LoadRun) -> bool:
         if mean_ns <= allowed * term.limit:
             continue
         variance = counts.deviation_ns**2
+        if run.is_open:
+            mean_ns *= 1 + RISES * _rise(run.latency_ns)
         is_long = _is_settled(term, run) if run.is_open else requests >= ENOUGH
+        if mean_ns >= term.limit:
+            return False
         if not is_long or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
             return False
     return True
 
 
+def _rise(means: Floats) -> float:
+    """Share by which latency rises from the first quarter of a run to the last; 0 where it falls."""
+    quarter = max(1, len(means) // 4)
+    if not len(means):
+        return 0.0
+    return max(0.0, float(means[-quarter:].mean() / means[:quarter].mean()) - 1)
+
+
 def _is_settled(term: Term, run: LoadRun) -> bool:
     """Whether an open run shows the queue that its load has in the long run."""
-    if run.requests < SETTLED_COUNT or _rank_correlation(run.latency_ns) > TREND:
+    if run.requests < SETTLED_COUNT:
         return False
     if term.figure not in ("latency", "ttft"):
         return True
+    if term.figure == "latency" and _rank_correlation(run.latency_ns) > TREND:
+        return False
     return run.length_s >= SETTLED * _memory_s(term, run.requests / run.length_s)
 
 

@@ -445,6 +445,7 @@ class _Search:
             confidence=CONFIDENCE,
             judged=rows,
             needed_s=self._needed_s(bracket),
+            doubted=tuple(sorted({run.load for run in found.doubted})),
         )
 
     @property

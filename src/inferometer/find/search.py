@@ -8,10 +8,20 @@ possible are measured where they decide, and the two sides tell how steep the cu
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import MISFIT, Capacity, Observed, Posterior, fit, lowest
-from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_within, is_growing, is_well_within
+from inferometer.find.keeping import (
+    RISE,
+    Judge,
+    LoadRun,
+    beyond_terms,
+    is_far_within,
+    is_growing,
+    is_well_within,
+)
 from inferometer.stats.result import JudgedLoad
 from inferometer.stats.slo import Slo
 
@@ -19,7 +29,11 @@ TAIL = 0.025  # on either side of the interval
 OVER = 1.1  # times the low end: the estimate is not above, so that it is not too high by more than that
 LOWEST = 1024  # times less than the first load: lower ones are not tried
 GROWTH = (1.25, 1.5, 2.0)  # times a load well within every limit, after one such run, two, and more
-SHRINKAGE = (0.8, 0.65, 0.5)  # times the lowest load as long as none has met the SLO, near a load that saturates
+SHRINKAGE = (
+    0.8,
+    0.65,
+    0.5,
+)  # times the lowest load as long as none has met the SLO, near a load that saturates
 ALIKE = 0.8  # times a load: runs there say nearly as much about it
 DITHER = 0.8  # by which the logarithm of the share differs on either side of the limit,
 MOST_DITHER = 0.1  # and the logarithm of the load at most
@@ -28,7 +42,7 @@ STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far 
 DOUBTFUL = 5.0  # misfit from which on proven loads narrow the interval of the fit
 NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
 QUEUED = ("latency", "ttft")  # figures that grow with the queue
-ROUNDING = 0.005  # the interval is wider by this at each end, and by the growth of a queue that does not show in a run
+ROUNDING = 0.005  # the interval is wider by this at each end, and below by a queue whose growth does not show in a run
 
 
 @frozen
@@ -56,7 +70,9 @@ class Knowledge:
     is_whole: bool = False  # loads are whole numbers
     is_misfit: bool = False  # the curve does not fit this server
     capacity: Capacity | None = None
-    doubted: tuple[LoadRun, ...] = ()  # left out: they missed the SLO at loads below one that clearly meets it
+    doubted: tuple[
+        LoadRun, ...
+    ] = ()  # left out: they missed the SLO at loads below one that clearly meets it
 
     @property
     def clear_runs(self) -> int:
@@ -125,8 +141,8 @@ class Knowledge:
         if self.is_whole:
             low, high = float(math.floor(max(low, far))), float(math.floor(high) + 1)
         else:
-            reach = ROUNDING + self._unseen_drift
-            low, high = tidy(max(low * (1 - reach), far * (1 - ROUNDING))), tidy(high * (1 + reach))
+            drifted = low * (1 - ROUNDING - self._unseen_drift)
+            low, high = tidy(max(drifted, far * (1 - ROUNDING))), tidy(high * (1 + ROUNDING))
         tried = max(run.load for run in self.runs)
         is_closed = self.is_missed or self._is_bounded
         return Bracket(min(low, tried) if self.is_met else 0.0, high if is_closed else math.inf)
@@ -172,9 +188,18 @@ class Knowledge:
             return 0.0
         if not self.is_missed and math.isinf(found.high):
             return max(run.load for run in self.runs)
-        middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
+        middle = self.highest_met if self.is_misfit else self._middle
         middle = min(middle, OVER * found.low, found.high)
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
+
+    @property
+    def _middle(self) -> float:
+        """The median of where the limit may lie, given that it is not below a load far within every limit."""
+        assert self.posterior is not None
+        below = 0.0
+        if self.far_within:
+            below = float(self.posterior.below(np.array([math.log(self.far_within)]))[0])
+        return self.posterior.quantile((1 + below) / 2)
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
         """Each load against the interval: below it, above, or undecided."""
