@@ -1,6 +1,5 @@
 """Simulated servers that are slow at first or change their speed, with the limit that they have once they are warm."""
 
-import random
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -76,3 +75,22 @@ def slow_start(service_ms: float, slower: float, until_s: float) -> Callable[[in
         return FakeServer(script)
 
     return make
+
+
+TEXT_LIMIT = 12.84  # by `text_limit`
+COMPILING = Known(
+    "text, compiles every batch size", TEXT_SLO, TEXT_LIMIT, text_server(compiles_s=(0.3, 1.0)), is_text=True
+)
+STEADY = Known("text, steady", TEXT_SLO, TEXT_LIMIT, text_server(), is_text=True)
+# Its slowest phase decides: there a step takes 40 ms with 23.75 answers instead of 33.75.
+SWINGING = Known(
+    "text, compiles, speed +-25 %",
+    TEXT_SLO,
+    9.3,
+    text_server(compiles_s=(0.3, 1.0), swing=0.25),
+    is_text=True,
+)
+COLD = Known(
+    "fixed service, 10 times slower for 5 s", "p99<60ms", 62.9, slow_start(10, 10, 5), distribution="poisson"
+)
+COLD_SERVERS = ((STEADY, 120.0), (COMPILING, 120.0), (SWINGING, 120.0), (COLD, 20.0))

@@ -260,7 +260,7 @@ def _is_clear(slo: Slo, runs: Sequence[LoadRun]) -> bool:
 
 
 def _doubted(slo: Slo, runs: Sequence[LoadRun]) -> set[int]:
-    """Places of runs that missed the SLO although a later one at a higher load is well within it, and none missed it since.
+    """Places of runs that missed the SLO at a load below one that was later well within it and not missed since.
 
     More load does not make a server faster: it was cold, worked off a backlog, or shared the machine. Where a load
     below is missed again, the server is unsteady, and every run counts.
