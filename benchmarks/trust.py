@@ -31,7 +31,6 @@ from inferometer.stats.measurement import Estimate, Level, Measurement
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
-from tests.support.cold_servers import COLD_SERVERS
 from tests.support.planted import Planted, PlantedStep, plant
 from tests.support.queues import KNOWN, QUEUES, exponential, fixed, queue, search
 from tests.support.simulation import FakeServer, Reply, Script, SimulatedLoad
@@ -207,19 +206,6 @@ def coverage(seeds: int, duration_s: float) -> Iterator[str]:
     yield f"| all | | | {covered} of {total} | {_width(widths)} | {high} of {total} |\n"
 
 
-def cold_coverage(seeds: int) -> Iterator[str]:
-    """The same for servers that are cold at first or change their speed."""
-    yield "| server | SLO | time | limit | covered | median high/low | median estimate / limit |\n"
-    yield "|---|---|---|---|---|---|---|\n"
-    for known, duration_s in COLD_SERVERS:
-        found = [search(known, seed, duration_s).finding for seed in range(seeds)]
-        own = [math.inf if not row.low or row.high is None else row.high / row.low for row in found]
-        middle = float(np.median([row.value / known.limit for row in found]))
-        cells = (f"{sum(map(known.covers, found))} of {seeds}", _width(own), f"{middle:.2f}")
-        head = f"{known.name} | {known.promise} | {duration_s:.0f} s | {quantity(known.limit)}"
-        yield f"| {head} | {' | '.join(cells)} |\n"
-
-
 def _width(widths: Sequence[float]) -> str:
     middle = float(np.median(widths))
     return "open" if math.isinf(middle) else f"{middle:.2f}"
@@ -363,11 +349,6 @@ def main() -> None:
             "How often the interval of `find` covers, in 60 s",
             COVERAGE,
             "".join(coverage(options.searches, MEASURED_S)),
-        ),
-        (
-            "The limit of servers that are cold or unsteady",
-            COVERAGE,
-            "".join(cold_coverage(max(1, options.searches // 5))),
         ),
         ("Long answers", LONG_ANSWERS, "".join(long_answers(options.levels))),
         ("Long answers of a server that is not steady", TROUBLED, "".join(troubled(options.levels))),

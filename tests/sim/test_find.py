@@ -15,7 +15,6 @@ from inferometer.find.keeping import Counts, Judge, LoadRun
 from inferometer.find.run import SearchGoal, find
 from inferometer.find.search import known, next_load
 from inferometer.stats.slo import parse_slo
-from tests.support.cold_servers import COLD, COMPILING, STEADY
 from tests.support.queues import KNOWN, Known, exponential, fixed, queue, search
 from tests.support.samples import sample
 from tests.support.simulation import Reply
@@ -166,23 +165,6 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     assert [row.verdict for row in finding.judged] == ["undecided"]
 
 
-# --- servers that are slow at first
-
-
-@pytest.mark.parametrize("server", [STEADY, COMPILING], ids=["steady", "compiling"])
-def test_the_limit_of_a_text_server_is_found_though_it_compiles_by_batch_size(server):
-    """More seeds, and a server whose speed drifts, are part of `make trust`."""
-    finding = search(server, 1, 120.0).finding
-    assert finding.low <= server.limit <= finding.high <= 1.5 * finding.low
-    assert finding.value >= 0.85 * server.limit
-
-
-def test_a_slow_start_does_not_hold_the_search_down():
-    finding = search(COLD, 0, 20.0).finding
-    assert 0.5 * COLD.limit <= finding.value <= 1.1 * COLD.limit
-    assert finding.low <= COLD.limit <= finding.high
-
-
 # --- which load is next
 
 
@@ -213,39 +195,6 @@ def test_the_next_load_is_where_the_limit_is_likely(rows, cap, least, most):
     capacity = None if cap is None else Capacity(cap)
     found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], capacity)
     assert least <= next_load(found, 100.0, capacity) <= most
-
-
-def clear(load, requests=400.0):
-    """A run with nothing beyond a quarter of the way to the limit."""
-    run = ran(load, 0, requests)
-    nothing = np.zeros(16)
-    return replace(run, terms=(replace(run.terms[0], partly=(nothing, nothing)), *run.terms[1:]))
-
-
-def test_loads_well_within_the_limits_grow_geometrically():
-    runs, steps = [ran(30.0, 400), clear(10.0)], []
-    for _ in range(4):
-        load = next_load(known(SLO, runs, None), 30.0, None)
-        steps.append(load / runs[-1].load)
-        runs.append(clear(load))
-    assert min(steps) >= 1.2
-    assert runs[-1].load > 30
-
-
-@pytest.mark.parametrize(
-    ("runs", "doubted"),
-    [
-        ([ran(50, 400), clear(100)], [50]),  # cold
-        ([clear(100), ran(50, 400)], []),  # not warm again since
-        ([ran(50, 400), clear(100), ran(60, 400)], []),  # unsteady
-        ([ran(150, 400), clear(100)], []),  # above
-        ([ran(50, 400), ran(100, 3)], []),  # met, but not clearly
-    ],
-)
-def test_misses_below_a_load_that_is_clearly_met_later_are_left_out(runs, doubted):
-    found = known(SLO, runs, None)
-    assert [run.load for run in found.doubted] == doubted
-    assert len(found.runs) == len(runs) - len(doubted)
 
 
 def test_no_load_is_next_where_all_miss_it():

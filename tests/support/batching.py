@@ -5,7 +5,6 @@ token to each running answer, so tokens of unfinished answers are there when the
 engine in a closed loop for a very long time, without any of our code: that is the truth which short levels are held to.
 """
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,9 +54,6 @@ class Troubles:
     compile_s: float = (
         0.0  # the first time that a number of running answers is seen, rounded up to a power of two
     )
-    compiles_s: tuple[float, float] | None = None  # the same for every number, drawn from this range
-    swing: float = 0.0  # share by which the speed rises and falls,
-    swing_s: float = 60.0  # over this time
     stall_s: float = 0.0
     stalls_per_s: float = 0.0  # at random
     first_slower: float = 1.0  # factor of every step until `slow_until_s`
@@ -66,11 +62,6 @@ class Troubles:
 
     def extra_s(self, running: int, now_s: float, took_s: float, source: random.Random) -> float:
         extra = took_s * (self.first_slower - 1) if now_s < self.slow_until_s else 0.0
-        if self.swing:
-            extra -= took_s * self.swing * math.sin(2 * math.pi * now_s / self.swing_s)
-        if self.compiles_s is not None and running not in self.seen:
-            self.seen.add(running)
-            return extra + source.uniform(*self.compiles_s)
         shape = 1 << max(running - 1, 0).bit_length()
         if self.compile_s and shape not in self.seen:
             self.seen.add(shape)

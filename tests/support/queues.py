@@ -10,7 +10,7 @@ from functools import partial
 from inferometer.base import status
 from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.find.run import SearchGoal, find
-from inferometer.measure.instrument import Instrument, LevelSettings, Ramp
+from inferometer.measure.instrument import Instrument, LevelSettings
 from inferometer.model.spec import ModelSpec
 from inferometer.stats.measurement import Level
 from inferometer.stats.result import Finding
@@ -18,7 +18,7 @@ from inferometer.stats.slo import parse_slo
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from tests.support.clock import FakeClock
-from tests.support.simulation import FakeServer, Reply, Server, SimulatedLoad
+from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 MS = NS_PER_MS
 Draw = Callable[[random.Random], int]
@@ -45,10 +45,9 @@ class Known:
     name: str
     promise: str
     limit: float
-    server: Callable[[int], Server]  # by the seed
+    server: Callable[[int], FakeServer]  # by the seed
     is_rate: bool = True
     distribution: str = "constant"
-    is_text: bool = False
 
     def covers(self, finding: Finding) -> bool:
         """Whether the limit is in the interval. By concurrency it is the last that is kept: the next one is broken."""
@@ -70,14 +69,7 @@ def search(known: Known, seed: int, duration_s: float) -> Searched:
     instrument = Instrument(SimulatedLoad(known.server(seed), clock), clock, lambda: None, Watcher())
     model = ModelSpec(known.name, "", (), ())
     level_settings = LevelSettings(
-        model,
-        batch=1,
-        percentile=None,
-        rule=Precision(0.0, NS_PER_S),
-        window_ns=NS_PER_S,
-        has_tokens=known.is_text,
-        follows_work=known.is_text,
-        ramp=Ramp() if known.is_text else None,
+        model, batch=1, percentile=None, rule=Precision(0.0, NS_PER_S), window_ns=NS_PER_S
     )
     goal = SearchGoal(
         promise=parse_slo(known.promise),

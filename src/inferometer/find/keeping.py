@@ -58,11 +58,6 @@ RISE = 0.5  # share of the least latency by which it must rise for a growing que
 STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
 FEW = 4  # requests that are enough where all are far within a limit,
 ENOUGH = 8  # and where their standard deviation shows it
-SETTLED_COUNT = 16  # requests of an open run that is steady,
-SETTLED = 5.0  # and times the memory of a queue at the limit that it lasts
-RISES = 3.0  # times the rise of latency in a run that may follow after it
-CLOSE_TO = 0.75  # share of a limit that a mean may be and still be well within it
-CLEAR = 4.0  # requests expected beyond a part of the way to a limit, none of which was seen
 RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
 
 
@@ -262,9 +257,8 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
 def is_far_within(promise: Slo, run: LoadRun) -> bool:
     """Whether no request of a run was beyond a limit, and hardly any can be, however durations are distributed.
 
-    At most a share of mean / limit is beyond the limit (Markov's inequality). The standard deviation counts too
-    (Cantelli's inequality) where no queue can have begun to grow: by concurrency, and in an open run that is steady and
-    long against the memory of a queue.
+    At most a share of mean / limit is beyond the limit (Markov's inequality). By concurrency, where no queue can grow
+    while it is measured, the standard deviation counts too (Cantelli's inequality).
     """
     for term, counts in zip(promise.terms, run.terms, strict=True):
         if counts.beyond.any():
@@ -279,77 +273,9 @@ def is_far_within(promise: Slo, run: LoadRun) -> bool:
         if mean_ns <= allowed * term.limit:
             continue
         variance = counts.deviation_ns**2
-        if run.is_open:
-            mean_ns *= 1 + RISES * _rise(run.latency_ns)
-        is_long = _is_settled(term, run) if run.is_open else requests >= ENOUGH
-        if mean_ns >= term.limit:
-            return False
-        if not is_long or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
+        if run.is_open or requests < ENOUGH or variance > allowed * (variance + (term.limit - mean_ns) ** 2):
             return False
     return True
-
-
-def _rise(means: Floats) -> float:
-    """Share by which latency rises from the first quarter of a run to the last; 0 where it falls."""
-    quarter = max(1, len(means) // 4)
-    if not len(means):
-        return 0.0
-    return max(0.0, float(means[-quarter:].mean() / means[:quarter].mean()) - 1)
-
-
-def _is_settled(term: Term, run: LoadRun) -> bool:
-    """Whether an open run shows the queue that its load has in the long run."""
-    if run.requests < SETTLED_COUNT:
-        return False
-    if term.figure not in ("latency", "ttft"):
-        return True
-    if term.figure == "latency" and _rank_correlation(run.latency_ns) > TREND:
-        return False
-    return run.length_s >= SETTLED * _memory_s(term, run.requests / run.length_s)
-
-
-def is_well_within(promise: Slo, runs: Sequence[LoadRun]) -> bool:
-    """Whether runs stay so clear of every limit that a server at its limit would hardly look like that by chance.
-
-    With the exponential tail of a queue at its limit, a share of `share ** part` is beyond each part of the way to it.
-    """
-    if any(is_growing(run, promise) for run in runs):
-        return False
-    for number, term in enumerate(promise.terms):
-        parts = [run.terms[number] for run in runs]
-        if any(counts.beyond.any() for counts in parts):
-            return False
-        if term.name == "errors":
-            continue
-        share = MEAN_SHARE if term.share is None else term.share
-        if _is_near(term, parts) or not any(
-            sum(_independent(run, run.terms[number]) for run in runs) * share**part >= CLEAR
-            and not any(counts.partly[place].any() for counts in parts)
-            for place, part in enumerate(PARTS)
-            if all(counts.partly for counts in parts)
-        ):
-            return False
-    return True
-
-
-def is_near_limit(promise: Slo, run: LoadRun) -> bool:
-    """Whether requests take so long on average that little more load would be beyond a limit."""
-    return any(
-        _is_near(term, [counts])
-        for term, counts in zip(promise.terms, run.terms, strict=True)
-        if term.name != "errors"
-    )
-
-
-def _is_near(term: Term, parts: Sequence[Counts]) -> bool:
-    requests = _total(parts, "requests")
-    return requests > 0 and _total(parts, "total_ns") > CLOSE_TO * term.limit * requests
-
-
-def _independent(run: LoadRun, counts: Counts) -> float:
-    """How many independent requests a run is worth: its own, less those that waited together."""
-    requests = run.requests if counts.are_requests else min(run.requests, float(counts.requests.sum()))
-    return requests / max(1.0, run.dispersion)
 
 
 # --- tests

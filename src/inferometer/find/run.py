@@ -18,7 +18,7 @@ from inferometer.base.frozen import frozen
 from inferometer.base.notes import CLIENT_LIMITS, Note
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import CAP_MARGIN, Capacity
-from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, is_near_limit, needed_requests
+from inferometer.find.keeping import LoadRun, beyond_terms, is_growing, needed_requests
 from inferometer.find.search import QUEUED, Bracket, Knowledge, known, next_load, tidy
 from inferometer.find.sections import LevelSections
 from inferometer.load.plan import Closed, Constant, Open, Poisson
@@ -42,7 +42,7 @@ CLOSE = 0.02  # how near to each other the ends of the interval must be for the 
 FIRST_SHARE = 0.02  # share of the whole time for the look at one request at a time,
 STEP_SHARE = 0.02  # at each number of requests in flight while these are doubled,
 SATURATED_SHARE = 0.08  # and at saturation
-RAMP = 0.25  # share of the whole time after which a server that has not saturated is taken to have no limit
+RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
 MOST_IN_FLIGHT = 4096
 GAIN = 1.1  # times the throughput that twice as many in flight must bring
 LATE = 2.0  # times the allowed share of requests beyond a limit: no higher load can meet the SLO
@@ -58,8 +58,7 @@ FEW_LEVELS = 4
 LEVEL = 0.06  # for those after them,
 LONGEST = 0.15  # and at most, where the queue has a long memory
 LONGEST_ANSWERS = 0.2  # or answers are long
-ANSWERS = 4  # one after the other that a level lasts,
-ANSWERS_IN_FLIGHT = 6  # and by concurrency, where users start one after the other
+ANSWERS = 6  # one after the other that a level lasts
 UNLIKE = 0.25  # change of the logarithm of the load after which the queue is another one
 SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
 LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
@@ -120,7 +119,7 @@ def find(
     level = None
     while start is not None and not search.is_over(level):
         found = search.known()
-        load = search.answered_load(next_load(found, start, search.capacity))
+        load = next_load(found, start, search.capacity)
         hold_ns = search.hold_ns(found)
         if load is None or hold_ns == 0:
             break
@@ -156,10 +155,8 @@ class _Search:
     end_ns: int = 0
     answer_ns: int = 0  # how long one takes, by the last look
     capacity: Capacity | None = None  # None where it is not known
-    is_near: bool = False  # requests of the last look took nearly as long as a limit on average
     is_late: bool = False  # most requests of the last look were beyond a limit
     is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
-    unanswered: int = 0  # latest levels in a row none of whose requests was answered in it
     looked_at: int = 0  # requests of the last look
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
@@ -179,54 +176,39 @@ class _Search:
             return None
         if is_known:
             return goal.start or 1.0
-        return self._saturate(rate)
+        capacity, is_saturated = self._saturate(rate)
+        if capacity is None:
+            return None
+        if not is_saturated:
+            return tidy(capacity / 2)
+        return tidy(BELOW * capacity)
 
-    def _saturate(self, rate: float) -> float | None:
-        """Double the requests in flight until throughput stops growing or the SLO is clearly missed.
-
-        Return most of the throughput there; None when the search was stopped.
-        """
-        best, in_flight = rate, 2
+    def _saturate(self, rate: float) -> tuple[float | None, bool]:
+        """Double the requests in flight until throughput stops growing; return it, and whether the server saturated."""
+        best, in_flight, until_ns = rate, 2, self.instrument.clock() + round(RAMP * self.goal.duration_ns)
         if self.is_late:
             self.capacity = Capacity(rate)
-            return tidy(BELOW * rate)
-        while self.is_starting and in_flight <= MOST_IN_FLIGHT:
+            return rate, True
+        while self.instrument.clock() < until_ns and in_flight <= MOST_IN_FLIGHT:
             found = self._look(in_flight, STEP_SHARE)
             if found is None:
-                return None
-            if found >= GAIN * best and not self.is_late:
-                best, in_flight = found, 2 * in_flight
-                if self.is_near:
-                    break  # the limit is near, though the server is not saturated
-                continue
-            if found >= GAIN * best:
+                return None, False
+            if self.is_late and found >= GAIN * best:
                 self.capacity = Capacity(found)
-                return tidy(BELOW * found)
-            answer_ns, count = self.answer_ns, self.looked_at
-            longer = self._look(2 * in_flight, SATURATED_SHARE)
-            if longer is None:
-                return None
-            if longer >= GAIN * best and not self.is_late:
-                best, in_flight = longer, 4 * in_flight  # the server was cold, or compiled
-                continue
-            self.answer_ns = answer_ns  # not the time in a queue of our making
-            self.capacity = _capacity(((found, count), (longer, self.looked_at)))
-            return tidy(BELOW * self.capacity.value)
-        if in_flight > MOST_IN_FLIGHT:
-            return tidy(best / 2)
-        self.capacity = Capacity(RAISED * best, is_seen=False)
-        return tidy(BELOW * best)
+                return found, True
+            if found < GAIN * best:
+                answer_ns, count = self.answer_ns, self.looked_at
+                longer = self._look(2 * in_flight, SATURATED_SHARE)
+                self.answer_ns = answer_ns  # not the time in a queue of our making
+                if longer is None:
+                    return None, False
+                self.capacity = _capacity(((found, count), (longer, self.looked_at)))
+                return self.capacity.value, True
+            best, in_flight = found, 2 * in_flight
+        return best, False
 
     def _look(self, in_flight: int, share: float, *, is_patient: bool = False) -> float | None:
-        """Throughput with a fixed number of requests in flight; None if interrupted.
-
-        A look in which the SLO is missed is repeated: the server may have been cold.
-        """
-        found = self._look_once(in_flight, share, is_patient=is_patient)
-        is_doubtful = (self.is_late or self.is_near) and self.is_starting and found is not None
-        return self._look_once(in_flight, share) if is_doubtful else found
-
-    def _look_once(self, in_flight: int, share: float, *, is_patient: bool = False) -> float | None:
+        """Throughput with a fixed number of requests in flight, outside the search's levels; None if interrupted."""
         whole = self.goal.duration_ns
         duration_ns = max(1, round(max(share * whole, min(ANSWERS_SEEN * self.answer_ns, MOST_LOOK * whole))))
         recorded, clock = self.instrument.load, self.instrument.clock
@@ -239,21 +221,17 @@ class _Search:
         level = self._level(rule, LoadPoint("concurrency", in_flight, plan))
         if self.is_over(level):
             return None
-        if level.measurement is not None:  # not the first round, while users start
-            sections.settle_ns = clock() - recorded.begun_ns - level.measurement.duration_ns
         run = sections.run(clock())
         self.is_late = any(
             counts.beyond.sum() > max(LATE_COUNT, LATE * term.share * counts.requests.sum())
             for counts, term in zip(run.terms, self.goal.promise.terms, strict=True)
             if term.share is not None
         )
-        self.is_near = is_near_limit(self.goal.promise, run)
         found = level.measurement
         self.looked_at = 0 if found is None else found.request_count
         if found is None or not found.request_count:
             return 1.0
-        if not self.is_late or not self.answer_ns:
-            self.answer_ns = found.latency.percentile_ns(50)
+        self.answer_ns = found.latency.percentile_ns(50)
         return found.infer_per_s.value / found.batch
 
     def _until_answered(self, rule: Precision) -> Precision:
@@ -275,11 +253,6 @@ class _Search:
         return self.left_ns <= REST * self.goal.duration_ns
 
     @property
-    def is_starting(self) -> bool:
-        """Whether there is time left for looks at numbers of requests in flight."""
-        return self.left_ns > (1 - RAMP) * self.goal.duration_ns
-
-    @property
     def left_ns(self) -> int:
         return self.end_ns - self.instrument.clock()
 
@@ -287,8 +260,7 @@ class _Search:
         """What all runs say together; a load that is met although it should saturate the server moves the cap."""
         found = self._fitted()
         if self.capacity is not None and found.highest_met > self.capacity.most / (1 + CAP_MARGIN):
-            raised = max(RAISED, found.growth)
-            self.capacity = Capacity(raised * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
+            self.capacity = Capacity(RAISED * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
             found = self._fitted()
         self.is_misfit = found.is_misfit
         bracket = found.bracket()
@@ -304,12 +276,6 @@ class _Search:
             is_whole=not self.goal.is_rate,
             is_misfit=self.is_misfit,
         )
-
-    def answered_load(self, load: float | None) -> float | None:
-        """A lower load after two levels in a row without an answer to any of their requests."""
-        if load is None or self.unanswered < 2:
-            return load
-        return min(load, tidy(BELOW * self.levels[-1].value))
 
     def hold_ns(self, found: Knowledge) -> int | None:
         """How much longer to measure below the limit once that is known, as pauses are rare; None before."""
@@ -330,7 +296,7 @@ class _Search:
         """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
         # Only such a queue: a load above the limit leaves a long one, as the load below leaves a short one, and in the
         # fit over both that evens out.
-        is_drained = self._is_behind()
+        is_drained = bool(self.runs) and is_growing(self.runs[-1], self.goal.promise)
         if is_drained:
             self.instrument.load.apply(Closed(0))
         point = self._point(load)
@@ -346,27 +312,11 @@ class _Search:
         level = self._level(rule, point, settle_ns)
         self.levels.append(level)
         run, found = sections.run(self.instrument.clock()), level.measurement
-        self.unanswered = self.unanswered + 1 if run.is_empty and self.answer_ns and self.goal.is_rate else 0
         if not run.is_empty:
             self.runs.append(run)
         if found is not None and found.request_count and not beyond_terms(self.goal.promise, run):
             self.answer_ns = found.latency.percentile_ns(50)
         return level
-
-    def _is_behind(self) -> bool:
-        """Whether the server has a backlog that would be taken for the queue of the next load.
-
-        Where answers are long, a batch that is too large takes many of them to become smaller.
-        """
-        if not self.goal.is_rate:
-            return False
-        if self.unanswered or (not self.runs and self.answer_ns >= SHORT_NS):
-            return True
-        if not self.runs:
-            return False
-        latest = self.runs[-1]
-        is_missed = self.answer_ns >= SHORT_NS and bool(beyond_terms(self.goal.promise, latest))
-        return is_missed or is_growing(latest, self.goal.promise)
 
     def _settle_ns(self, load: float, change: float, length_ns: int) -> int:
         """How long the queue takes to become that of the load; it is nearly so where the load changes little."""
@@ -379,8 +329,7 @@ class _Search:
         left, whole = self.left_ns - ramp_ns, self.goal.duration_ns
         share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
         wanted = min(max(share * whole, 4 * self._memory_ns(load)), LONGEST * whole)
-        answers = ANSWERS if self.goal.is_rate else ANSWERS_IN_FLIGHT
-        wanted = max(wanted, min(answers * self.answer_ns, LONGEST_ANSWERS * whole))
+        wanted = max(wanted, min(ANSWERS * self.answer_ns, LONGEST_ANSWERS * whole))
         return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
 
     def _ramp_ns(self, load: float) -> int:
@@ -445,7 +394,6 @@ class _Search:
             confidence=CONFIDENCE,
             judged=rows,
             needed_s=self._needed_s(bracket),
-            doubted=tuple(sorted({run.load for run in found.doubted})),
         )
 
     @property

@@ -8,33 +8,16 @@ possible are measured where they decide, and the two sides tell how steep the cu
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from inferometer.base.frozen import frozen
 from inferometer.base.units import NS_PER_S
 from inferometer.find.fit import MISFIT, Capacity, Observed, Posterior, fit, lowest
-from inferometer.find.keeping import (
-    RISE,
-    Judge,
-    LoadRun,
-    beyond_terms,
-    is_far_within,
-    is_growing,
-    is_well_within,
-)
+from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_within, is_growing
 from inferometer.stats.result import JudgedLoad
 from inferometer.stats.slo import Slo
 
 TAIL = 0.025  # on either side of the interval
 OVER = 1.1  # times the low end: the estimate is not above, so that it is not too high by more than that
 LOWEST = 1024  # times less than the first load: lower ones are not tried
-GROWTH = (1.25, 1.5, 2.0)  # times a load well within every limit, after one such run, two, and more
-SHRINKAGE = (
-    0.8,
-    0.65,
-    0.5,
-)  # times the lowest load as long as none has met the SLO, near a load that saturates
-ALIKE = 0.8  # times a load: runs there say nearly as much about it
 DITHER = 0.8  # by which the logarithm of the share differs on either side of the limit,
 MOST_DITHER = 0.1  # and the logarithm of the load at most
 WIDE = 2.0  # high / low up to which both sides are measured in turn
@@ -42,7 +25,7 @@ STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far 
 DOUBTFUL = 5.0  # misfit from which on proven loads narrow the interval of the fit
 NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
 QUEUED = ("latency", "ttft")  # figures that grow with the queue
-ROUNDING = 0.005  # the interval is wider by this at each end, and below by a queue whose growth does not show in a run
+ROUNDING = 0.005  # the interval is wider by this at each end, and by the growth of a queue that does not show in a run
 
 
 @frozen
@@ -70,23 +53,6 @@ class Knowledge:
     is_whole: bool = False  # loads are whole numbers
     is_misfit: bool = False  # the curve does not fit this server
     capacity: Capacity | None = None
-    doubted: tuple[
-        LoadRun, ...
-    ] = ()  # left out: they missed the SLO at loads below one that clearly meets it
-
-    @property
-    def clear_runs(self) -> int:
-        """Number of the latest runs in a row that are well within every limit."""
-        count = 0
-        while count < len(self.runs) and _is_clear(self.slo, self.runs[: len(self.runs) - count]):
-            count += 1
-        return count
-
-    @property
-    def growth(self) -> float:
-        """Times the latest load that the next one should be at least; 0 where that came near a limit."""
-        count = self.clear_runs
-        return GROWTH[min(count, len(GROWTH)) - 1] if count else 0.0
 
     @property
     def highest_met(self) -> float:
@@ -137,12 +103,12 @@ class Knowledge:
             # The curve is that of an open queue, which by concurrency cannot grow.
             proven = self._proven(0.0, math.inf, least_s)
             low, high = max(low, proven[0]), min(high, proven[1])
-        far = min(self.far_within, high)
+        low = max(low, min(self.far_within, high))
         if self.is_whole:
-            low, high = float(math.floor(max(low, far))), float(math.floor(high) + 1)
+            low, high = float(math.floor(low)), float(math.floor(high) + 1)
         else:
-            drifted = low * (1 - ROUNDING - self._unseen_drift)
-            low, high = tidy(max(drifted, far * (1 - ROUNDING))), tidy(high * (1 + ROUNDING))
+            reach = ROUNDING + self._unseen_drift
+            low, high = tidy(low * (1 - reach)), tidy(high * (1 + reach))
         tried = max(run.load for run in self.runs)
         is_closed = self.is_missed or self._is_bounded
         return Bracket(min(low, tried) if self.is_met else 0.0, high if is_closed else math.inf)
@@ -150,9 +116,6 @@ class Knowledge:
     @property
     def _unseen_drift(self) -> float:
         """The share by which a load may exceed the capacity without a queue that shows, at the highest load met."""
-        queued = {"overload", *(term.label for term in self.slo.terms if term.figure in QUEUED)}
-        if self.is_missed and not any(queued.intersection(terms) for terms in self.missed):
-            return 0.0  # the limit is not one of the queue
         highest = self.highest_met
         runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
         return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)
@@ -188,18 +151,9 @@ class Knowledge:
             return 0.0
         if not self.is_missed and math.isinf(found.high):
             return max(run.load for run in self.runs)
-        middle = self.highest_met if self.is_misfit else self._middle
+        middle = self.highest_met if self.is_misfit else self.posterior.quantile(0.5)
         middle = min(middle, OVER * found.low, found.high)
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
-
-    @property
-    def _middle(self) -> float:
-        """The median of where the limit may lie, given that it is not below a load far within every limit."""
-        assert self.posterior is not None
-        below = 0.0
-        if self.far_within:
-            below = float(self.posterior.below(np.array([math.log(self.far_within)]))[0])
-        return self.posterior.quantile((1 + below) / 2)
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
         """Each load against the interval: below it, above, or undecided."""
@@ -229,51 +183,15 @@ def known(
     is_misfit: bool = False,
 ) -> Knowledge:
     """The fit of every term, and the least of their limits."""
+    missed = tuple(beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ()) for run in runs)
     if not runs:
         return Knowledge(slo, (), None, (), is_whole)
-    left_out = _doubted(slo, runs)
-    doubted = tuple(runs[place] for place in sorted(left_out))
-    runs = [run for place, run in enumerate(runs) if place not in left_out]
-    missed = tuple(_missed(slo, run) for run in runs)
     rows = [_observed(slo, runs, number) for number in range(len(slo.terms))]
     # A term that was never beyond its limit, at loads where another one was, does not limit the load.
     seen = [number for number, row in enumerate(rows) if any(run.total and not run.is_overrun for run in row)]
     fits = [fit(slo.terms[number].share, rows[number], capacity) for number in seen or [0]]
     is_misfit = is_misfit or max(row.misfit for row in fits) > MISFIT
-    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit, capacity, doubted)
-
-
-def _missed(slo: Slo, run: LoadRun) -> tuple[str, ...]:
-    return beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ())
-
-
-def _is_clear(slo: Slo, runs: Sequence[LoadRun]) -> bool:
-    """Whether the last of these runs is well within every limit, alone or with those just before it."""
-    latest, alike = runs[-1], list[LoadRun]()
-    for run in reversed(runs):
-        if run.load < ALIKE * latest.load:
-            break
-        alike.append(run)
-        if is_well_within(slo, alike):
-            return True
-    return False
-
-
-def _doubted(slo: Slo, runs: Sequence[LoadRun]) -> set[int]:
-    """Places of runs that missed the SLO at a load below one that was later well within it and not missed since.
-
-    More load does not make a server faster: it was cold, worked off a backlog, or shared the machine. Where a load
-    below is missed again, the server is unsteady, and every run counts.
-    """
-    missed = [bool(_missed(slo, run)) for run in runs]
-    found = set[int]()
-    for number in range(1, len(runs)):
-        later = runs[number]
-        before = [place for place in range(number) if missed[place] and runs[place].load <= later.load]
-        since = (missed[place] and runs[place].load <= later.load for place in range(number + 1, len(runs)))
-        if before and not any(since) and (is_far_within(slo, later) or _is_clear(slo, runs[: number + 1])):
-            found.update(before)
-    return found
+    return Knowledge(slo, tuple(runs), lowest(fits), missed, is_whole, is_misfit, capacity)
 
 
 def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
@@ -285,8 +203,7 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
             run.terms[number].total_ns / term.limit if term.share is None else run.terms[number].beyond,
             run.dispersion,
             term.name != "errors" and is_growing(run, slo),
-            # A batch slows all its answers alike: how many are half way to a limit says nothing about those beyond.
-            run.terms[number].half if term.share is not None and term.figure in QUEUED else None,
+            run.terms[number].half if term.share is not None else None,
         )
         for run in runs
     ]
@@ -298,14 +215,10 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
         return start
     loads = [run.load for run in known.runs]
     is_whole = known.is_whole
-    grown = _grown(known, capacity)
-    if grown:
-        return grown
     if not known.is_missed and capacity is None:
         return max(loads) * 2 if is_whole else tidy(max(loads) * 2)
     if not known.is_met:
-        factor = 0.5 if capacity is None else SHRINKAGE[min(len(loads), len(SHRINKAGE)) - 1]
-        lower = min(loads) // 2 if is_whole else tidy(min(loads) * factor)
+        lower = min(loads) // 2 if is_whole else tidy(min(loads) / 2)
         return lower if lower >= (1 if is_whole else start / LOWEST) else None
     if known.is_misfit:
         return _between(known)
@@ -316,32 +229,6 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
         middle *= math.exp((1 if len(loads) % 2 else -1) * min(DITHER / found.slope, MOST_DITHER))
     middle = max(middle, STEP_DOWN * min(loads))
     return max(1.0, float(round(middle))) if is_whole else tidy(middle)
-
-
-def _grown(known: Knowledge, capacity: Capacity | None) -> float:
-    """The next load after one well within every limit, whatever earlier runs said; 0 where the fit decides.
-
-    A run that missed the SLO is repeated once before it is believed, as the server may have been cold. It is believed
-    at once where a run before it was well within every limit.
-    """
-    if known.is_whole or not known.growth:
-        return 0.0
-    latest = known.runs[-1].load
-    grown = known.growth * latest
-    if capacity is not None:
-        grown = min(grown, capacity.most * (1.0 if capacity.is_seen else GROWTH[0]))
-    loads = [run.load for run in known.runs]
-    is_warm = False
-    for place, (load, terms) in enumerate(zip(loads, known.missed, strict=True)):
-        is_warm = is_warm or _is_clear(known.slo, known.runs[: place + 1])
-        if not terms or load > grown or load < latest:
-            continue
-        if is_warm or loads.count(load) > 1:
-            return 0.0
-        grown = load
-    assert known.posterior is not None
-    is_more = grown > max((1 + NEAR) * latest, known.posterior.quantile(0.5))
-    return tidy(grown) if is_more else 0.0
 
 
 def _between(known: Knowledge) -> float:

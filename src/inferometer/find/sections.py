@@ -102,7 +102,7 @@ class LevelSections:
         if isinstance(self.plan, Open) or not self._pieces:
             return begun_ns + self.settle_ns
         if self.recorded.ramp_ns or self.plan.concurrency == 1:
-            return begun_ns + max(self.recorded.ramp_ns, self.settle_ns)
+            return begun_ns + self.recorded.ramp_ns
         ends = np.concatenate([piece.end_ns for piece in self._pieces])
         first = self.plan.concurrency - 1
         return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns

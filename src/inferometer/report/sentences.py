@@ -151,12 +151,6 @@ def finding_sentence(finding: Finding) -> str:
         words = f"Keeps '{finding.promise}' up to {most} {unit} ({limit_words(finding)}); {above}."
     if finding.knee:
         words += f" Knee at {found_load(finding, finding.knee)}."
-    if finding.doubted:
-        loads = ", ".join(found_load(finding, load) for load in finding.doubted)
-        words += (
-            f" Early misses at {loads} {unit} are left out: higher loads met the SLO clearly later, so the server was "
-            "still cold or working off a backlog."
-        )
     if finding.needed_s:
         words += f" The time was too short to say more: give --duration {finding.needed_s:.0f}s or longer."
     return words

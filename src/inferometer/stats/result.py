@@ -43,9 +43,6 @@ class Finding:
     confidence: float | None = None
     judged: tuple[JudgedLoad, ...] = ()  # by load
     needed_s: float = 0.0  # how long a search would have to last to say more; 0 when this one was long enough
-    doubted: tuple[
-        float, ...
-    ] = ()  # loads of sections that were left out: a higher load met the SLO clearly later
 
     def nearest(self, loads: Iterable[float]) -> float | None:
         """Of loads that were measured, the highest up to the estimate, or else the lowest."""
