@@ -65,10 +65,10 @@ is_load = name == "perf_analyzer" or command in ("measure", "find", "compare", "
 if command == "serve":
     words = ["serve", "--help"]
 elif command == "tune":
-    put("3s", "--budget")
+    put("5s", "--budget")
     put("p99<5s", "--slo")
 elif command == "profile":
-    put("2s", "--budget")
+    put("8s", "--budget")
 elif command == "capacity":
     put("p99<5s", "--slo")
 elif command == "twin" and "check" in words:
