@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-RETRIES = 2
+RETRIES = 3
 CRASH = "Triton's python backend ends with signal 11 once in many thousand requests"
 SERVER = pytest.StashKey[Any]()  # of a test: the server of the session that it uses
 PROPERTY = "machine"  # of the report of a test, with its reason
