@@ -158,7 +158,7 @@ class Clients:
                 member.parts = _parts(plan, first, member.workers, total)
                 first += member.workers
             self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
-            if is_alone and isinstance(plan, Open):  # the time before it begins is no load
+            if is_alone and isinstance(plan, Open):  # nothing is sent before it begins
                 self.wait(self._start_ns)
             return self._start_ns
 

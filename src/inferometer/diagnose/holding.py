@@ -50,7 +50,7 @@ class SlowBatches:
 
 
 def instances_for(working: float) -> int:
-    """Instances for so many executions at a time; a small part of one is within the noise."""
+    """The instances needed for this many concurrent executions; a small fraction of one is noise."""
     return max(1, math.ceil(working - _SPARE))
 
 

@@ -77,7 +77,7 @@ class Counts:
 
     @property
     def half(self) -> Floats | None:
-        """How many are beyond half way; None where there is no such thing, as of errors."""
+        """The number of requests beyond half the limit; None for terms without one, such as errors."""
         return self.partly[PARTS.index(0.5)] if self.partly else None
 
 

@@ -440,7 +440,7 @@ class _Search:
 
 
 def _capacity(looks: Sequence[tuple[float, int]]) -> Capacity:
-    """The load that saturates the server, from throughputs that were seen there with so many requests each."""
+    """The load that saturates the server, pooled from observed throughputs and their request counts."""
     requests = max(1, sum(count for _, count in looks))
     seconds = sum(count / rate for rate, count in looks)
     value = requests / seconds if seconds else looks[-1][0]

@@ -209,7 +209,7 @@ def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def _late_share(took: NDArray[np.int64], limit: float, waited_ns: Floats) -> Floats:
-    """Of requests that took longer than each wait, the share that was beyond the limit; 1 where there was none."""
+    """The share of the requests that outlasted each wait that missed the limit; 1 if none outlasted it."""
     ordered = np.sort(took)
     longer = len(ordered) - np.searchsorted(ordered, waited_ns)
     beyond = len(ordered) - np.searchsorted(ordered, np.maximum(waited_ns, limit))

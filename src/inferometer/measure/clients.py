@@ -20,7 +20,7 @@ from inferometer.stats.watcher import Watcher
 AnyLoad = Workers | Clients
 
 CLASSES_PACE = Pace(HEAD_START_NS, HEAD_START_NS // 3, ROUND_NS)
-"""Of classes whose clients are on a cluster."""
+"""The pace of classes whose clients run on a cluster."""
 
 
 @contextmanager

@@ -218,7 +218,7 @@ class LevelRun:
             self._is_last = count == NEVER
             end_ns = self._fill_to_count(count)
         if self._is_given_up and self._last_good_ns > self._open.start_ns:
-            end_ns = self._last_good_ns  # the silence after the last answer is no load
+            end_ns = self._last_good_ns  # nothing was sent after the last answer
         if settings.is_whole and not self.windows:
             self._open.begin_at_first_send()
         if not self._is_read:  # the end was only seen afterwards

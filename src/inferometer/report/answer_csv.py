@@ -75,7 +75,7 @@ def _interference(found: Interference) -> Iterator[Row]:
 
 
 def _text(rows: Iterable[Row]) -> str:
-    """The whole file; nothing where there is no row to write."""
+    """The text of the file; empty if there are no rows."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, row in enumerate(rows):

@@ -188,7 +188,7 @@ def client_limit(
 
 
 def _waiting_part(ours: CoreUse) -> float:
-    """Of the time in which this tool was ready to run, the share without a core."""
+    """The share of the time this tool was ready to run that it spent waiting for a core."""
     needed = ours.cores + ours.waiting
     return ours.waiting / needed if needed > 0 else 0.0
 
