@@ -39,7 +39,7 @@ from inferometer.base.units import NS_PER_MS, Clock, plain_number
 from inferometer.load.cancellation import Cancellation
 from inferometer.load.link import NOTHING, Callbacks, Finish, NextStep, OpenLink, RequestLog, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Periodic, Plan
-from inferometer.load.resumed import Progression, Resumed, Timing, resumed
+from inferometer.load.resumed import Progression, Timing, adjusted
 from inferometer.load.sequences import Mark, Sequences
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, WRITTEN, RingWriter, of_which, pack_row
 from inferometer.records.spool import Spool, SpoolHead
@@ -164,15 +164,10 @@ class Engine:
         """Go on with the open plan by another clock, and with more of its requests; what was sent stays sent."""
         if self._open is None:
             return
-        if cap is not None and self._open.cap is not None:
-            self._open = self._open._replace(cap=cap)
         own = self._remaining if self._next_due < NEVER else 0
-        self._open = resumed(self._open, self._number, own, more, timing)
-        schedule = self._open.schedule
-        assert isinstance(schedule, Resumed)
-        self._remaining, self._number = schedule.left, 0
-        self._start_ns = timing.start_ns
-        self._next_due = self._due_time(schedule.due_ns(0)) if self._remaining else NEVER
+        self._open, self._remaining = adjusted(self._open, cap, self._number, own, more, timing)
+        self._number, self._start_ns = 0, timing.start_ns
+        self._next_due = self._due_time(self._open.schedule.due_ns(0)) if self._remaining else NEVER
 
     def _due_time(self, after_ns: int) -> int:
         return NEVER if after_ns >= NEVER else self._start_ns + after_ns

@@ -120,6 +120,18 @@ class ResumedSteps(Sequence[int]):
         return self.steps[self.schedule.number]
 
 
+def adjusted(
+    plan: Open, cap: int | None, number: int, left: int, more: Sequence[Progression], timing: Timing
+) -> tuple[Open, int]:
+    """The resumed plan, with another cap where it has one, and the number of requests left in it."""
+    if cap is not None and plan.cap is not None:
+        plan = plan._replace(cap=cap)
+    found = resumed(plan, number, left, more, timing)
+    schedule = found.schedule
+    assert isinstance(schedule, Resumed)
+    return found, schedule.left
+
+
 def resumed(plan: Open, number: int, left: int, more: Sequence[Progression], timing: Timing) -> Open:
     """`plan` from its request `number` on, of which `left` are to come (below 0: without end), and `more`."""
     schedule, steps, parts = plan.schedule, plan.steps, [Progression(number, plan.stride, left)]

@@ -31,7 +31,7 @@ from inferometer.load.engine import (
 )
 from inferometer.load.link import Callbacks, OpenLink, always_finish
 from inferometer.load.plan import NEVER, Closed, Open, Plan
-from inferometer.load.resumed import Progression, Resumed, Timing, resumed
+from inferometer.load.resumed import Progression, Timing, adjusted
 from inferometer.load.visits import VisitError, VisitMessages, VisitRun
 from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
@@ -170,14 +170,9 @@ class VisitEngine:
         """Go on with the open plan by another clock, and with more of its visits, as `Engine.adjust` does."""
         if self._open is None:
             return
-        if cap is not None and self._open.cap is not None:
-            self._open = self._open._replace(cap=cap)
         own = self._remaining if self._next_due < NEVER else 0
-        self._open = resumed(self._open, self._number, own, more, timing)
-        schedule = self._open.schedule
-        assert isinstance(schedule, Resumed)
-        self._remaining, self._number = schedule.left, 0
-        self._start_ns = timing.start_ns
+        self._open, self._remaining = adjusted(self._open, cap, self._number, own, more, timing)
+        self._number, self._start_ns = 0, timing.start_ns
         self._next_due = self._due_time(self._open) if self._remaining else NEVER
 
     def _due_time(self, plan: Open) -> int:
