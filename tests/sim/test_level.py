@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from inferometer.base import status
@@ -12,7 +13,9 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.plan import Closed, Constant, Listed, Open
 from inferometer.measure.instrument import LoadPoint
 from inferometer.measure.level import measure_level, warm_up
+from inferometer.measure.level_run import LevelRun
 from inferometer.observe.statistics import Counters
+from inferometer.records.records import EMPTY, join
 from inferometer.stats.stopping import Precision
 from tests.support.clock import FakeClock
 from tests.support.simulation import Reply
@@ -689,3 +692,39 @@ def test_a_level_that_ends_the_load_sends_nothing_while_it_is_concluded(
     assert (
         made.server.number > measured + 8
     ) == is_extra  # four were in flight when it began and when it ended
+
+
+class UnevenWorkers:
+    """Every second request is reported 5 ms late, as by a worker that answered before the others did."""
+
+    LAG_NS = 5 * NS_PER_MS
+
+    def __init__(self, load):
+        self._load, self._kept, self.reported = load, EMPTY, []
+
+    def __getattr__(self, name):
+        return getattr(self._load, name)
+
+    def collect(self, until_ns, **how):
+        collected = self._load.collect(until_ns, **how)
+        seen_ns = collected.seen_ns - self.LAG_NS
+        records = join([self._kept, collected.records])
+        is_kept = (records.end_ns > seen_ns) & (np.arange(len(records)) % 2 == 1)
+        self._kept = records.where(is_kept)
+        self.reported.append(records.where(~is_kept))
+        return collected._replace(records=self.reported[-1], seen_ns=seen_ns)
+
+
+def test_an_interrupted_count_has_every_request_of_its_time(rig, level_settings, constant, monkeypatch):
+    made = rig(constant(1))
+    load = UnevenWorkers(made.instrument.load)
+    monkeypatch.setattr(made.log, "is_interrupted", lambda: any(map(len, load.reported)))
+    run = LevelRun(
+        replace(made.instrument, load=load),
+        level_settings(window_count=10_000, is_whole=True),
+        closed(4, 10_000),
+    )
+    run.measure_window()
+    load.collect(made.clock() + NS_PER_S)
+    ended = join(load.reported)
+    assert run.figures[-1].ended_count == (ended.end_ns <= run.spanned_ns[-1]).sum() > 0

@@ -299,7 +299,10 @@ class LevelRun:
 
     def _fill_to_count(self, count: int) -> int:
         while True:
-            inside, self._rest = self._rest.cut(count - self._open.ended_count)
+            wanted = count - self._open.ended_count
+            if not self._is_finished:  # beyond that time, one worker may have reported more than another
+                wanted = min(wanted, len(split(self._rest, self._collected.seen_ns)[0]))
+            inside, self._rest = self._rest.cut(wanted)
             self._take(inside)
             if self._open.ended_count >= count:
                 return int(inside.end_ns[-1])
