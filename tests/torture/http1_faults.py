@@ -252,6 +252,14 @@ async def _endless_drip(wire: Wire, reply: bytes) -> None:
         await asyncio.sleep(0.02)
 
 
+async def _tiny_chunks(wire: Wire, reply: bytes) -> None:
+    """As many as the client takes, without end."""
+    wire.send(_chunked(reply))
+    for _ in range(50):
+        wire.send(b"1\r\n \r\n" * 10_000)
+        await asyncio.sleep(0.01)
+
+
 async def _packed_bomb(wire: Wire, reply: bytes) -> None:
     """A body that nobody asked to compress, and that nobody may decompress."""
     body = zlib.compress(bytes(20_000_000))
@@ -423,6 +431,7 @@ FAULTS: tuple[Fault, ...] = (
     _row("trailers without end", _endless_trailers, "malformed"),
     _row("content-length of 2^60", _length_is_huge, "reset", "malformed"),
     _row("endless drip", _endless_drip, "timeout", is_mute=True),
+    _row("flood of tiny chunks", _tiny_chunks, "timeout", "malformed", is_mute=True),
     _row("compressed bomb", _packed_bomb, "ok", "malformed"),
     _row("interim replies without end", _interim(150), "malformed"),
     _row("chunk size is no number", _chunk_size_is_no_number, "malformed"),

@@ -19,7 +19,8 @@ from tests.torture.matching import match
 CODES = {"inferometer": {0, 1, 3}, "perf_analyzer": {0, 2, 3, 99}}
 FAILED_ALTOGETHER = ("server gone", "gave its last good answer", "no request finished", "no answer")
 USAGE, INCONCLUSIVE, LOCAL, INTERRUPTED = 2, 5, 70, 130
-CLIENT_HELLO = "preface b'\\x16\\x03"  # a look whether the server needs TLS, as one that sends an alert may
+# A look whether the server needs TLS, as one that sends an alert may.
+CLIENT_HELLO = ("preface b'\\x16\\x03", 'preface b"\\x16\\x03')
 LEFT_OUT, CUT_OFF = "left out, failed", "cut off"  # counts of an account whose outcomes are not told apart
 PEER = {"inferometer": 3, "perf_analyzer": 99}
 

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     from inferometer.options.options import Tls
 
-BUFFER = 256 * 1024  # bytes that are received at once
+BUFFER = 256 * 1024  # bytes that are received at once,
+SMALL_BUFFER = (
+    8 * 1024
+)  # where they may be thousands of tiny pieces: the controller's questions wait behind them
 MANY = 512  # buffers in one system call at the most
 
 
@@ -55,7 +58,9 @@ class SocketLink(LinkBase):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks, *, protocols: tuple[str, ...] = ()) -> None:
         """`protocols` are offered in the TLS handshake."""
         super().__init__(setup, callbacks)
-        self.buffer = bytearray(BUFFER)
+        has_events = setup.wiring.reader is not None or setup.wiring.is_streaming
+        self.small_buffer = bytearray(SMALL_BUFFER)
+        self.buffer = self.small_buffer if has_events else bytearray(BUFFER)
         self.endpoint = endpoint = setup.wiring.endpoint
         try:
             found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)

@@ -19,6 +19,8 @@ from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import LENGTH_LIMIT, ReplyDecoder
 
+MANY_CHUNKS = 1000  # that came together: later ones are received in smaller pieces
+
 
 class Http1Link(SocketLink):
     """Slot n owns connection n."""
@@ -316,6 +318,7 @@ class _Connection(SocketConnection):
         taken = 0 if self._reading is None else self._take_alike(self._reading, data, length, now_ns)
         if taken == length:
             return
+        chunks = self._decoder.chunks
         try:
             complete = self._decoder.receive(data[taken:] if taken else data, length - taken)
             if self._link.reader is not None:
@@ -323,6 +326,8 @@ class _Connection(SocketConnection):
         except PeerError as error:
             self.fail(outcome.MALFORMED, str(error))
             return
+        if self._decoder.chunks - chunks > MANY_CHUNKS:
+            self._buffer = self._link.small_buffer
         if complete:
             self._complete(now_ns)
 

@@ -30,7 +30,6 @@ class _Span:
     mode: str
     value: float
     boundaries_ns: tuple[int, ...]
-    count: int  # good requests that ended in them
     # What ended before belongs to an earlier load, though a window may begin with an earlier send.
     start_ns: int
 
@@ -70,9 +69,9 @@ class RequestJournal:
         self._spans.pop()
 
     def add_level(
-        self, mode: str, value: float, boundaries_ns: tuple[int, ...], count: int, *, start_ns: int = 0
+        self, mode: str, value: float, boundaries_ns: tuple[int, ...], *, start_ns: int = 0
     ) -> None:
-        self._spans.append(_Span(mode, value, boundaries_ns, count, max(start_ns, boundaries_ns[0])))
+        self._spans.append(_Span(mode, value, boundaries_ns, max(start_ns, boundaries_ns[0])))
 
     def export(self) -> Export:
         """What was kept, once: the files are gone afterwards."""
@@ -102,19 +101,10 @@ class RequestJournal:
             self.close()
 
     def _requests(self, span: _Span, offsets: list[int]) -> Iterator[ExportedRequest]:
-        """Worker after worker. Of good requests that ended at the very end only as many as were counted."""
-        room = span.count
-        last: list[tuple[int, SpoolEntry]] = []
+        """Worker after worker."""
         for worker in range(len(self._spools)):
             for entry in self._entries(worker, span, offsets):
-                is_good = entry.head.status == status.OK
-                if is_good and entry.head.end_ns == span.boundaries_ns[-1]:
-                    last.append((worker, entry))
-                    continue
-                room -= is_good
                 yield self._request(worker, entry)
-        for worker, entry in last[: max(room, 0)]:
-            yield self._request(worker, entry)
 
     def _entries(self, worker: int, span: _Span, offsets: list[int]) -> Iterator[SpoolEntry]:
         """Those of the span; the next span begins where this one's last could be followed by another's."""

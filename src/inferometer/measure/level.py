@@ -81,8 +81,7 @@ def measure_level_windows(
         raw = replace(raw, clients=tuple(client for part in found for client in part))
     level = conclude(raw if host is None else replace(raw, host=host.end(), server_end=host.ended()))
     if instrument.journal is not None:
-        count = sum(window.request_count + window.empty_count for window in run.figures)
-        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, count, start_ns=run.start_ns)
+        instrument.journal.add_level(point.mode, point.value, run.spanned_ns, start_ns=run.start_ns)
     instrument.watcher.level_finished(level)
     return level, tuple(run.windows)
 

@@ -299,10 +299,7 @@ class LevelRun:
 
     def _fill_to_count(self, count: int) -> int:
         while True:
-            wanted = count - self._open.ended_count
-            if not self._is_finished:  # beyond that time, one worker may have reported more than another
-                wanted = min(wanted, len(split(self._rest, self._collected.seen_ns)[0]))
-            inside, self._rest = self._rest.cut(wanted)
+            inside, self._rest = self._cut(count - self._open.ended_count)
             self._take(inside)
             if self._open.ended_count >= count:
                 return int(inside.end_ns[-1])
@@ -314,6 +311,16 @@ class LevelRun:
                 self._collect(self._instrument.clock() + self._settings.patience_ns)
             else:
                 self._collect_until_end(self._expected_end_ns(count - self._open.ended_count))
+
+    def _cut(self, count: int) -> tuple[Records, Records]:
+        """The next `count` requests and those that ended with the last of them, and the others.
+
+        Later than `seen_ns`, one worker may have reported more than another.
+        """
+        ends = self._rest.end_ns
+        if not self._is_finished:
+            count = min(count, int(np.searchsorted(ends, self._collected.seen_ns, side="right")))
+        return split(self._rest, int(ends[count - 1])) if 0 < count < len(ends) else self._rest.cut(count)
 
     def _expected_end_ns(self, missing: int) -> int:
         """When so many more requests will have ended if they go on as in this window, or in the one before."""

@@ -113,7 +113,7 @@ class ReplyDecoder:
 
     __slots__ = (
         "_interim", "_last_head", "_last_size", "_left", "_pending", "_room", "_searched", "_step", "body",
-        "expected_size", "expected_start", "head", "keep", "limit", "received",
+        "chunks", "expected_size", "expected_start", "head", "keep", "limit", "received",
     )  # fmt: skip
 
     def __init__(self, *, keep: bool = False, limit: int = LENGTH_LIMIT) -> None:
@@ -122,6 +122,7 @@ class ReplyDecoder:
         self.head: Head | None = None  # of the reply being read, once it is complete
         self.received = 0  # bytes of the reply being read, its head and any 1xx before it included
         self.body = bytearray()  # what was kept; a reader of a stream may empty it at any time
+        self.chunks = 0  # of all replies, without those that came alone
         self._step = _HEAD
         self._interim = 0  # replies before this one that only say to wait
         self._left = 0  # bytes to come: of the body, of the chunk, or still allowed for the trailers
@@ -319,6 +320,7 @@ class ReplyDecoder:
             self._searched = stop - at
             return at
         self._searched = 0
+        self.chunks += 1
         size = int(match[1], 16)
         if size > LENGTH_LIMIT:
             raise PeerError(f"the reply has a chunk of {size} bytes, which no reply can have")

@@ -12,6 +12,7 @@ import pytest
 
 from inferometer.base import status as outcome
 from inferometer.base.units import monotonic_ns
+from inferometer.load.connection import SMALL_BUFFER
 from inferometer.load.http1 import Http1Link
 from inferometer.load.link import NOTHING, Callbacks, LinkSetup
 from inferometer.load.reactor import AT_ONCE, READ, EpollReactor
@@ -83,6 +84,17 @@ def pair() -> Iterator[Pair]:
     yield made
     made.link.close(0)
     made.server.close()
+
+
+def test_a_flood_of_tiny_chunks_is_received_in_small_pieces(pair: Pair) -> None:
+    """The controller's questions are answered between two of them."""
+    pair.ask()
+    pair.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    flood = b"1\r\nx\r\n" * 5000
+    pair.answer(flood)
+    before = pair.link.heard
+    pair.answer(flood)
+    assert 0 < pair.link.heard - before <= SMALL_BUFFER
 
 
 def test_a_reply_like_the_one_before_is_followed_at_once(pair: Pair) -> None:

@@ -49,31 +49,23 @@ def ends(journal):
 
 def test_requests_go_to_their_level_worker_by_worker(tmp_path):
     journal = make(tmp_path, range(1, 100, 3), range(2, 100, 3))
-    journal.add_level("concurrency", 1, (10, 20, 30), 13)
-    journal.add_level("concurrency", 2, (50, 60), 6)
+    journal.add_level("concurrency", 1, (10, 20, 30))
+    journal.add_level("concurrency", 2, (50, 60))
     assert ends(journal) == [[13, 16, 19, 22, 25, 28, 11, 14, 17, 20, 23, 26, 29], [52, 55, 58, 53, 56, 59]]
 
 
 def test_ends_that_are_out_of_order_around_a_border_are_found(tmp_path):
     journal = make(tmp_path, [5, 12, 9, 11, 21, 18, 25, DISORDER_NS + 99, 26])
-    journal.add_level("concurrency", 1, (0, 10), 2)
-    journal.add_level("concurrency", 1, (10, 20), 3)
-    journal.add_level("concurrency", 1, (20, 30), 2)
+    journal.add_level("concurrency", 1, (0, 10))
+    journal.add_level("concurrency", 1, (10, 20))
+    journal.add_level("concurrency", 1, (20, 30))
     assert ends(journal) == [[5, 9], [12, 11, 18], [21, 25]]
-
-
-def test_a_counted_window_has_no_more_than_it_counted(tmp_path):
-    """Several requests may end at the very moment at which the count is full."""
-    journal = make(tmp_path, [1, 2, 5, 5, 5], [3, 5])
-    journal.add_level("concurrency", 1, (0, 5), 5)
-    journal.add_level("concurrency", 1, (5, 9), 0)
-    assert ends(journal) == [[1, 2, 3, 5, 5], []]
 
 
 def test_a_warm_up_that_was_cut_short_is_not_of_the_level(tmp_path):
     """A level of counted requests begins with its first send, which may be before the last of the warm-up ended."""
     journal = make(tmp_path, [3, 4, 6, 8, 9])
-    journal.add_level("concurrency", 1, (2, 9), 3, start_ns=5)
+    journal.add_level("concurrency", 1, (2, 9), start_ns=5)
     ((level, requests),) = levels(journal)
     assert level.boundaries_ns == (2, 9)
     assert [request.end_ns for request in requests] == [6, 8, 9]
@@ -81,7 +73,7 @@ def test_a_warm_up_that_was_cut_short_is_not_of_the_level(tmp_path):
 
 def test_failed_requests_are_there_with_their_kind(tmp_path):
     journal = make(tmp_path, [1, (2, status.HTTP + 503, b""), 3])
-    journal.add_level("request_rate", 2.5, (0, 9), 2)
+    journal.add_level("request_rate", 2.5, (0, 9))
     ((level, requests),) = levels(journal)
     assert (level.mode, level.value, level.boundaries_ns) == ("request_rate", 2.5, (0, 9))
     assert [request.status for request in requests] == ["ok", "http 503", "ok"]
@@ -89,14 +81,14 @@ def test_failed_requests_are_there_with_their_kind(tmp_path):
 
 def test_inputs_are_those_of_the_step(tmp_path):
     journal = make(tmp_path, [1, 2, 3], steps=2)
-    journal.add_level("concurrency", 1, (0, 9), 3)
+    journal.add_level("concurrency", 1, (0, 9))
     ((_, requests),) = levels(journal)
     assert [request.inputs[0].data[0] for request in requests] == [1, 0, 1]
 
 
 def values(folder, body):
     journal = make(folder, [(1, status.OK, body)])
-    journal.add_level("concurrency", 1, (0, 9), 1)
+    journal.add_level("concurrency", 1, (0, 9))
     ((_, (request,)),) = levels(journal)
     return [output.data for output in request.responses[0].outputs]
 
