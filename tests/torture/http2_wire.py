@@ -379,6 +379,8 @@ class Http2Wire(asyncio.Protocol):
             self.ruin()
             return
         await fault.act(self, call)
+        if entry is not None and entry not in self._waiting:
+            self._recent.append(entry)
         if fault.loses:
             self.lose()
         elif self._streams[call.stream].is_over and call.is_stream:
@@ -392,6 +394,7 @@ class Http2Wire(asyncio.Protocol):
             if number == stream:
                 entry.ends(*kinds)
                 entry.may_repeat = fault.may_repeat
+                self._recent.append(entry)
                 del self._waiting[entry]
 
 
