@@ -4,7 +4,6 @@ A test that needs the mark has a cause outside the program and outside the test,
 miss when others hold the cores; the reason names it. What flickers for any other cause is to be mended instead.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -48,9 +47,17 @@ def allow_retry_after_crash(item: pytest.Item) -> None:
 
 
 def retried(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
-    """A line for each test that was retried: its name, how often, and why it may be."""
-    counted = Counter(
-        (report.nodeid, dict(report.user_properties).get(PROPERTY, "no reason given")) for report in reports
-    )
-    for (nodeid, reason), count in sorted(counted.items()):
-        yield f"{nodeid} ({count}x): {reason}"
+    """Yield a line for each retried test: its name, how often and why it may be retried, and what failed."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for report in reports:
+        key = report.nodeid, dict(report.user_properties).get(PROPERTY, "no reason given")
+        found.setdefault(key, []).append(_failure(report))
+    for (nodeid, reason), failures in sorted(found.items()):
+        yield f"{nodeid} ({len(failures)}x): {reason}"
+        yield from sorted({f"    {failure}" for failure in failures if failure})
+
+
+def _failure(report: pytest.TestReport) -> str:
+    """The first lines of the exception that ended the test."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return "" if crash is None else " ".join(crash.message.split())[:300]

@@ -81,7 +81,14 @@ def test_a_mark_counts_although_the_test_may_be_retried_after_a_crash() -> None:
     assert flaky.kwargs["reruns"] == RETRIES
 
 
-def test_every_retried_test_is_named_once_with_its_reason() -> None:
-    again: Any = SimpleNamespace(nodeid="b", user_properties=[("machine", "it needs a free core")])
-    other: Any = SimpleNamespace(nodeid="a", user_properties=[])
-    assert list(retried([again, other, again])) == ["a (1x): no reason given", "b (2x): it needs a free core"]
+def test_every_retried_test_is_named_once_with_its_reason_and_failures() -> None:
+    crash = SimpleNamespace(reprcrash=SimpleNamespace(message="assert 3 == 4\n +  where"))
+    again: Any = SimpleNamespace(
+        nodeid="b", user_properties=[("machine", "it needs a free core")], longrepr=crash
+    )
+    other: Any = SimpleNamespace(nodeid="a", user_properties=[], longrepr=None)
+    assert list(retried([again, other, again])) == [
+        "a (1x): no reason given",
+        "b (2x): it needs a free core",
+        "    assert 3 == 4 + where",
+    ]
