@@ -33,6 +33,8 @@ _OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "ou
 _PARQUET = b"PAR1"
 _BATCH = 256  # rows of a Parquet file in memory at a time, besides those that were read
 _LIST = re.compile(rb"\s*\[\s*\{")
+_DICTIONARY = re.compile(r"dictionary<values=(?:((?:large_)?(?:string|binary))|u?int\d+|float|double|bool),")
+_NUMBER_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +177,31 @@ def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
         _check_unpacked(path, _declared(file.metadata), file.metadata.num_rows)
         first, unpacked = 1, 0
         for batch in file.iter_batches(_BATCH, columns=columns):
-            unpacked += batch.nbytes
-            _check_unpacked(path, unpacked, first)
+            unpacked += sum(_unpacked_size(path, values) for values in batch.columns)
+            _check_unpacked(path, unpacked, first + batch.num_rows - 1)
             for number, fields in enumerate(batch.to_pylist(), start=first):
                 yield Row(f"row {number} of {path}", fields)
             first += batch.num_rows
     except (ArrowException, OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as Parquet: {error}", remedy="give a whole file") from None
+
+
+def _unpacked_size(path: str, values: Any) -> int:
+    """Return the bytes of a column without its dictionary, which stores a value once for any number of rows."""
+    kind = str(values.type)
+    if "dictionary<" not in kind:
+        return int(values.nbytes)
+    match = _DICTIONARY.match(kind)
+    if match is None:
+        raise UsageError(
+            f"{path} has a column of type {kind[:100]}", remedy="write its values as plain strings"
+        )
+    if match[1] is None:
+        return len(values) * _NUMBER_SIZE
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(values.dictionary).take(values.indices)
+    return int(pc.sum(lengths).as_py() or 0)
 
 
 def _declared(metadata: Any) -> int:

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from inferometer.base.errors import UsageError
+from inferometer.dataset import rows
 from inferometer.dataset.build import build
 from inferometer.dataset.chat_rows import Reading, read_requests
 from inferometer.model.spec import ModelSpec, TensorSpec
@@ -190,3 +191,27 @@ def test_data_files_may_hold_any_of_them(tmp_path: Path):
     three.write_text('{"data": [{"payload": [{"n": 1}]}]}')
     dataset = build(MODEL, DataOptions(sources=(str(one), str(two), str(three))))
     assert [[step[0].data for step in stream] for stream in dataset.streams] == [[b"a", b"b", b'{"n":1}']]
+
+
+def test_a_dictionary_is_counted_by_the_rows_that_use_it(read, monkeypatch: pytest.MonkeyPatch):
+    """A value that many rows share is stored once in the file and once per row in memory."""
+    monkeypatch.setattr(rows, "DATA", 10_000)
+    _, steps, _ = read(shared("x" * 100, 99))
+    assert len(steps) == 99
+    with pytest.raises(UsageError, match=r"holds 256 rows with 25,600 bytes of text"):
+        read(shared("x" * 100, 300))
+
+
+def shared(text: str, count: int) -> bytes:
+    sink = io.BytesIO()
+    values = pyarrow.DictionaryArray.from_arrays([0] * count, [text])
+    parquet.write_table(pyarrow.table({"prompt": values}), sink)
+    return sink.getvalue()
+
+
+def test_a_dictionary_inside_a_list_is_refused(read):
+    sink = io.BytesIO()
+    kind = pyarrow.list_(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
+    parquet.write_table(pyarrow.table({"prompt": pyarrow.array([["a"]], kind)}), sink)
+    with pytest.raises(UsageError, match="has a column of type list"):
+        read(sink.getvalue())
