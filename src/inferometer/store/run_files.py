@@ -24,7 +24,7 @@ class RunFiles:
     def names(self) -> set[str]:
         try:
             return set(filter(_ID.fullmatch, os.listdir(self.path)))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return set()
 
     def folder(self, name: str) -> RunFolder:

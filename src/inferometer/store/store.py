@@ -38,10 +38,14 @@ def where_kept(given: Path | None = None, *, is_off: bool = False) -> Path | Non
     """The folder of the store: as given, else as the environment says, else in the working directory. None: none."""
     if is_off:
         return None
-    if given is not None:
-        return given
     named = os.environ.get(VARIABLE)
-    return FOLDER if named is None else Path(named) if named else None
+    if given is None and named is not None:
+        given = Path(named) if named else None
+    elif given is None:
+        return FOLDER
+    if given is not None and given.exists() and not given.is_dir():
+        raise UsageError(f"the store '{given}' is not a folder", remedy="name a folder with --store")
+    return given
 
 
 def may_be_id(word: str) -> bool:

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.concurrency import run_in_threadpool
 
 from inferometer.base.errors import UsageError
+from inferometer.base.writing import writing
 from inferometer.store.private import ensure_store
 from inferometer.ui import place
 from inferometer.ui.app import application, no_token
@@ -43,7 +44,8 @@ def serve(request: UiRequest, told: Callable[[UiPlace], None]) -> None:
         port: int = listener.getsockname()[1]
         reached = reached_at(request.host)
         host = f"[{reached}]" if ":" in reached else reached
-        ensure_store(request.store)
+        with writing(request.store):
+            ensure_store(request.store)
         own = place.here(f"http://{host}:{port}", new_token())
         site = Site(request.store, request.startables)
         guard = Gatekeeper(application(site), own.token, names_of(request.host), port, no_token, allowed)

@@ -336,6 +336,16 @@ def test_where_it_is(given, is_off: bool, named, folder, monkeypatch: pytest.Mon
     assert where_kept(given, is_off=is_off) == folder
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_file_is_not_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("INFEROMETER_STORE", str(file) if is_named else "elsewhere")
+    with pytest.raises(UsageError, match="is not a folder"):
+        where_kept(None if is_named else file)
+    assert not Store(file).has("abcd")
+
+
 def test_where_nothing_can_be_written_there_is_one_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
