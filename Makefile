@@ -9,7 +9,7 @@ BROWSER  := $(VENV)/.browser
 COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
+.PHONY: help demo test tests test-long test-live gpu-test fmt lint type unit quick bench soak side-by-side trust samples twin fuzz torture capacity-check mutate docs pictures dist pins cover changelog release-check unit-elsewhere hooks clean
 
 # Tests start many processes, which is quicker with compiled modules, and share few cores: no threads that spin.
 $(COMPILED) test tests unit quick samples fuzz torture test-live: export PYTHONDONTWRITEBYTECODE :=
@@ -47,14 +47,17 @@ $(COMPILED): $(STAMP) $(shell find src tests -name '*.py')
 demo: $(DEMO)  ## start the embedded server, find what limits an image pipeline and mend it, in about a minute
 	@$(VENV)/bin/inferometer demo
 
-test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and all tests
+test: $(STAMP) $(BROWSER)  ## formatter check, linter, strict types and the tests, in under ten minutes on two cores
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	@$(MAKE) --no-print-directory -j 2 type tests
 
 # Many tests wait: run more of them at once than there are cores. tests/support/scheduling.py says who runs what.
 tests: $(STAMP) $(BROWSER) $(COMPILED)
-	$(PYTHON) -m pytest -n 5 --dist loadscope
+	$(PYTHON) -m pytest -m 'not long' -n 5 --dist loadscope
+
+test-long: $(STAMP) $(BROWSER) $(COMPILED)  ## the long tests, which CI runs as well: docs, tuning, signals, pages, Ray
+	$(PYTHON) -m pytest -m long -n 5 --dist loadscope
 
 .venv-mlserver/.installed:
 	@test -x $(@D)/bin/python || python3 -m venv $(@D)

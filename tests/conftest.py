@@ -15,7 +15,7 @@ from tests.support.commands import SHARED, fork_server_address
 from tests.support.fork_client import fork_worker
 from tests.support.retries import allow_retries, retried
 from tests.support.samples import IS_WHOLE
-from tests.support.scheduling import UnitScheduling, start_order
+from tests.support.scheduling import UnitScheduling, is_long, start_order
 
 # A busy machine makes any case slow: time is no reason to fail. The suite draws the same cases every time, so that a
 # failure is of the change; `make fuzz` draws others.
@@ -103,6 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker("slow")
+        if is_long(item.nodeid):
+            item.add_marker("long")
         if item.nodeid.startswith(REAL_PROCESSES) and item.get_closest_marker("machine") is None:
             item.add_marker(pytest.mark.machine(reason="real processes share the machine's cores"))
         allow_retries(item)

@@ -33,18 +33,24 @@ LANES = ("the first server", "the second server")
 # Files whose tests are long and share no fixture.
 SPREAD = ("tests/unit/cli/test_walk.py", "tests/torture/test_torture.py")
 
-# What takes longest, longest first, after the two lanes.
+# Files that `make test-long` runs and `make test` leaves out, longest first.
 LONG = (
-    *("live/test_benchmarks.py", "live/test_diagnose.py", "live/test_tune.py", "live/test_ray.py"),
-    *("live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
-    *("live/test_tune_ray.py", "live/test_tune_composed.py", "live/test_model_analyzer.py"),
-    *("live/test_originals.py", "live/test_in_process.py", "e2e/test_ui_kills.py", "torture/test_torture.py"),
+    *("live/test_benchmarks.py", "live/test_diagnose.py", "live/test_tune.py", "live/test_docs.py"),
+    *("live/test_ray.py", "live/test_tune_in_process.py", "live/test_compare.py", "unit/cli/test_walk.py"),
     *(
+        "live/test_tune_ray.py",
+        "live/test_tune_composed.py",
+        "live/test_model_analyzer.py",
+        "live/test_ui.py",
+    ),
+    *("live/test_originals.py", "live/test_in_process.py", "live/test_advice.py", "e2e/test_ui_kills.py"),
+    *(
+        "torture/test_torture.py",
         "e2e/cluster/test_lost_clients.py",
         "e2e/test_signals.py",
         "e2e/test_pages.py",
-        "sim/tune/test_smart.py",
     ),
+    *("e2e/test_terminal.py", "unit/dialects/model_analyzer/test_profile.py", "sim/tune/test_smart.py"),
     *("sim/test_gpu.py", "sim/test_find.py", "sim/capacity/test_replicas.py", "sim/twin/test_known.py"),
 )
 
@@ -56,6 +62,10 @@ def unit_of(nodeid: str) -> str:
         name = nodeid.removeprefix(LIVE)
         return file if name.startswith(OWN_SERVERS) else LANES[not name.startswith(FIRST_LANE)]
     return nodeid if file in SPREAD else file
+
+
+def is_long(nodeid: str) -> bool:
+    return nodeid.partition("::")[0].removeprefix("tests/") in LONG
 
 
 def start_order(nodeid: str) -> int:
