@@ -1,9 +1,7 @@
 """Several models of the real server at once: what we say of each is what the server counts of each."""
 
-import json
 import threading
 import time
-import urllib.request
 
 import pytest
 
@@ -12,6 +10,7 @@ from inferometer.server.embedded import EmbeddedTriton
 from inferometer.stats.watcher import Watcher
 from tests.support.commands import call
 from tests.support.servers import FakeTriton, reply
+from tests.support.success_counts import success_counts
 
 pytestmark = pytest.mark.live
 
@@ -22,14 +21,10 @@ CLASSES = {
 }
 
 
-def counted(address, model):
-    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/stats", timeout=10) as reply:
-        return json.load(reply)["model_stats"][0]["inference_stats"]["success"]["count"]
-
-
 @pytest.mark.machine(reason="a real server answers 40 requests/s on time only with a core for it")
 def test_two_classes_agree_with_the_server(triton):
-    before = {row["model"]: counted(triton.http_address, row["model"]) for row in CLASSES.values()}
+    models = [str(row["model"]) for row in CLASSES.values()]
+    before = success_counts(triton.http_address, models)
     result = api.scenario(
         {"server": triton.http_address, "classes": CLASSES, "phases": [{"name": "both", "for": "2s"}]}
     )
@@ -42,13 +37,14 @@ def test_two_classes_agree_with_the_server(triton):
         assert found.server.name == row.model
         assert found.server.counters.mean_ns("success") <= found.service.mean_ns
         assert not found.failed_count
-    sent = sum(counted(triton.http_address, model) - count for model, count in before.items())
-    assert sent == result.account.sent
+    after = success_counts(triton.http_address, models)
+    assert sum(after.values()) - sum(before.values()) == result.account.sent
     assert level.measurement.request_count == sum(row.measurement.request_count for row in level.classes)
 
 
 def test_by_weight_the_server_counts_three_to_one(triton):
-    before = [counted(triton.http_address, model) for model in ("simple", "identity_fp32")]
+    models = ("simple", "identity_fp32")
+    before = success_counts(triton.http_address, models)
     result = api.measure(
         {"simple": 3, "identity_fp32": 1},
         url=triton.http_address,
@@ -58,8 +54,8 @@ def test_by_weight_the_server_counts_three_to_one(triton):
         duration_s=None,
         workers=2,
     )
-    after = [counted(triton.http_address, model) for model in ("simple", "identity_fp32")]
-    counts = [now - then for now, then in zip(after, before, strict=True)]
+    after = success_counts(triton.http_address, models)
+    counts = [after[model] - before[model] for model in models]
     assert sum(counts) == 4_000
     assert counts[0] / 4_000 == pytest.approx(0.75, rel=0.01)
     (level,) = result.levels

@@ -1,7 +1,6 @@
 """Visits to the real server: what we count of each step is what the server counts of its model."""
 
 import json
-import urllib.request
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from inferometer import api
 from inferometer.visits import call, pause
 from tests.support.commands import call as command
+from tests.support.success_counts import success_counts
 
 pytestmark = pytest.mark.live
 
@@ -18,11 +18,6 @@ FLOW = [
     {"name": "echo", "call": "identity_fp32", "inputs": {"INPUT0": ["$add.OUTPUT0.0", 2, 3]}},
     {"name": "shout", "call": "upper", "inputs": {"INPUT0": ["hello"]}},
 ]
-
-
-def counted(address, model):
-    with urllib.request.urlopen(f"http://{address}/v2/models/{model}/stats", timeout=10) as reply:
-        return json.load(reply)["model_stats"][0]["inference_stats"]["success"]["count"]
 
 
 def visit(number):
@@ -39,7 +34,7 @@ def visit(number):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_the_server_counts_the_steps_of_visits(triton, protocol):
-    before = {name: counted(triton.http_address, model) for name, model in MODELS.items()}
+    before = success_counts(triton.http_address, MODELS.values())
     result = api.scenario(
         {
             "server": triton.http_address if protocol == "http" else triton.grpc_address,
@@ -62,8 +57,8 @@ def test_the_server_counts_the_steps_of_visits(triton, protocol):
         assert not row.measurement.failed_count, row.measurement.failures
     steps = [step.measurement.request_count for row in (flow, code) for step in row.steps]
     assert level.measurement.request_count == sum(steps)
-    sent = sum(counted(triton.http_address, model) - before[name] for name, model in MODELS.items())
-    assert sent == result.account.sent
+    after = success_counts(triton.http_address, MODELS.values())
+    assert sum(after.values()) - sum(before.values()) == result.account.sent
 
 
 def test_the_first_request_of_a_visit_is_shown(triton, tmp_path):

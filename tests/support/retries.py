@@ -50,7 +50,7 @@ def retried(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
     """Yield a line for each retried test: its name, how often and why it may be retried, and what failed."""
     found: dict[tuple[str, str], list[str]] = {}
     for report in reports:
-        key = report.nodeid, dict(report.user_properties).get(PROPERTY, "no reason given")
+        key = report.nodeid, str(dict(report.user_properties).get(PROPERTY, "no reason given"))
         found.setdefault(key, []).append(_failure(report))
     for (nodeid, reason), failures in sorted(found.items()):
         yield f"{nodeid} ({len(failures)}x): {reason}"
