@@ -20,7 +20,9 @@ def test_a_plain_kserve_server_gets_the_clients_view(run: Callable, tmp_path: Pa
             *("--json", str(tmp_path / "it.json")),
         )
     assert ended.code == 0, ended.stderr
-    assert ended.stdout.startswith("The server gives no statistics, so only the client's view is known")
+    assert ended.stdout.startswith(
+        "The server provides no statistics, so only the client's view is available"
+    )
     saved = read(tmp_path / "it.json", Diagnosis)
     assert saved.verdict.kind == UNKNOWN
     assert saved.throughput > 0

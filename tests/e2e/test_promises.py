@@ -119,7 +119,7 @@ def test_the_classic_script_only_counts_goodput(run: Callable, tmp_path: Path) -
 REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("measure", "--slo", "latency<50"), "'latency<50' has no unit; write 50ms, 50us or 50s"),
     (("find", "--slo", "p99<50"), "'p99<50' has no unit"),
-    (("find", "--slo", "p99<50ms, throughput>5"), "find raises the load"),
+    (("find", "--slo", "p99<50ms, throughput>5"), "find judges each load"),
     (("tune", "--slo", "mean<50"), "'mean<50' has no unit"),
     (("tune", "--slo", "latency<1s, goodput>95%"), "--slo names goodput"),
     (("measure", "--slo", "ttft<50ms"), "without a stream an answer comes all at once"),

@@ -141,7 +141,7 @@ def test_the_command_says_it_in_words_and_files(planted: EmbeddedTriton, tmp_pat
         *("--json", str(tmp_path / "it.json"), "--write-config", str(tmp_path / "configs")),
     )
     assert done.code == 0, done.stderr
-    assert "first_fetch limits the throughput: its one instance is busy" in done.stdout
+    assert "first_fetch limits the throughput: its only instance is busy" in done.stdout
     assert re.search(r"Run \d instances of first_fetch instead of 1", done.stdout), done.stdout
     count = config(planted, "first_fetch")["instance_group"][0]["count"]
     assert count in {3, 4}, "of 4 in flight, whom the later steps keep busy hardly at all"

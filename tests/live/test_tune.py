@@ -143,7 +143,7 @@ def test_a_variant_that_never_answers_is_recorded_and_the_rest_is_measured(tmp_p
     options = changed(Options(), model="W", asynchronous=True, request_timeout_s=1.0)
     (study,) = profile(settings(blanks, tmp_path, launch, swept=swept, loads=(2,), options=options), Trials())
     assert {trial.name for trial in study.measured} == {"W_config_default", "W_config_1"}
-    assert [trial.reason for trial in study.not_done] == ["it timed out: no request was answered within 1 s"]
+    assert [trial.reason for trial in study.not_done] == ["timed out: no request was answered within 1 s"]
 
 
 def test_connections_are_closed_before_the_server_ends(tmp_path, models, monkeypatch):

@@ -58,7 +58,7 @@ def test_a_killed_server_is_named_and_a_killed_command_leaves_nothing(tmp_path: 
         assert len(actors) == 2
         actors[0].kill()
         said = next(line for line in lines if "was lost" in line)
-        assert "its trial is tried again on another" in said
+        assert "its trial is retried on another server" in said
         _ = next(line for line in lines if "infer/s, p99" in line)
         process.kill()
     _, alive = psutil.wait_procs(family, timeout=20)

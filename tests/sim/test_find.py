@@ -150,7 +150,7 @@ def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, level_sett
     made = rig(lambda number, sent: Reply(100 * NS_PER_MS))
     finding = found(made, level_settings, "p99<200ms", duration_s=10, is_rate=False)
     assert finding.value >= finding.low >= 8
-    assert (finding.high, finding.limited_by) == (None, "nothing in the range tried")
+    assert (finding.high, finding.limited_by) == (None, "nothing in the tested range")
 
 
 def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):

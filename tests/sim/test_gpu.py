@@ -224,7 +224,7 @@ def test_a_wrong_prediction_teaches_and_is_not_made_twice():
     assert first.suggestion.change.kind == INSTANCES
     assert first.ratio < 0.85
     assert "less than predicted" in first.lesson
-    assert "executions at once on the GPU get done what 0" in first.lesson
+    assert "concurrent executions on the GPU do the work of 0" in first.lesson
     assert all(trial.gain > WORSE for trial in later)
     assert found.worse <= 1
     after = [(trial.suggestion.change.kind, trial.suggestion.change.after) for trial in found.case.trials]

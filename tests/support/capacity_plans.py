@@ -39,7 +39,7 @@ def sample_capacity(name: str | None = None) -> CapacityPlan:
             server="http://127.0.0.1:8002",
             replica=_replica(11.0, 90.0),
             price_per_h=0.10,
-            reason="even a request that is alone breaks 'p99<50ms'",
+            reason="a single request without queueing already violates 'p99<50ms'",
         ),
     )
     return CapacityPlan(
@@ -95,7 +95,7 @@ def _option(name: str, stretches: tuple[Stretch, ...], *, per_s: float, price: f
         autoscaling=scaling,
         scaled_per_h=hours / 24 * price,
         by_balancer=(("round-robin", most), ("random", most + 4), ("least-outstanding", most)),
-        remarks=("Throughput was still growing at concurrency 8, the highest that was measured.",)
+        remarks=("Throughput was still growing at concurrency 8, the highest measured load.",)
         if per_s > 100
         else (),
     )
@@ -117,7 +117,7 @@ def _fleet(count: int, rate: float, per_s: float, p99_ms: float) -> FleetFigures
     return FleetFigures(
         replicas=count,
         per_replica=rate / count,
-        utilisation=BasedFigure(rate / count / per_s, "measured", "of the most at concurrency 8"),
+        utilisation=BasedFigure(rate / count / per_s, "measured", "of the throughput at concurrency 8"),
         terms=(
             PlannedTerm(
                 "p99<50ms",

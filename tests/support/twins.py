@@ -90,5 +90,5 @@ def sample_twin(name: str = "fake") -> Twin:
         anchors=anchors,
         errors=error_models(anchors),
         forecasts=(*rows, _forecast(both, 1.1), _forecast(changed, 0.7), over),
-        notes=("other: 2 of 4 loads had fewer than 100 requests, so their p99 is about their slowest",),
+        notes=("other: 2 of 4 loads had fewer than 100 requests, so their p99 is close to the maximum",),
     )

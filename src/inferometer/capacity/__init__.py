@@ -1,1 +1,1 @@
-"""How many replicas for this traffic inside this promise, from saved results."""
+"""Plan how many replicas given traffic needs to meet an SLO, from saved results."""

@@ -1,12 +1,12 @@
-"""Replicas that are started and ended with the traffic, simulated step by step.
+"""Step-by-step simulation of an autoscaler that follows the traffic.
 
-Every 15 seconds the scaler looks at how busy the ready replicas are, or how many requests are in each, and wants so
-many that the figure comes back to its target: `wanted = ready * figure / target`, rounded up, as Kubernetes does it,
-but no more than twice as many as are ready, or four more. They are started at once and are ready after their start-up
-time. There are fewer once fewer were wanted for 5 minutes.
+Every 15 seconds the scaler reads the utilisation of the ready replicas, or the requests in each, and computes the
+number of replicas that brings this figure back to its target, as Kubernetes does: `wanted = ready * figure / target`,
+rounded up, limited to twice the ready replicas or four more. New replicas start immediately and are ready after their
+start-up time. The scaler removes replicas after the wanted number has been lower for 5 minutes.
 
-The promise counts as broken for requests that come while fewer replicas are ready than their stretch takes, or while
-those that are ready are still working off what had piled up.
+The SLO counts as violated for requests that arrive while fewer replicas are ready than their stretch needs, or while
+the ready replicas are still working off a backlog.
 """
 
 import math
@@ -27,22 +27,22 @@ from inferometer.capacity.traffic import ExpectedTraffic
 from inferometer.stats.slo import TIMES, Slo
 
 PERIOD_S = 15.0
-FEWEST_PERIODS = 100  # of a short traffic: the scaler looks more often
+FEWEST_PERIODS = 100  # the period is shorter than 15 s if the traffic is short
 MOST_PERIODS = 50_000
-CALM_S = 300.0  # so long fewer must be wanted before replicas are ended
-TIMES_AS_MANY, MORE = 2, 4  # the most that are started at a time, as in Kubernetes
-TOLERANCE = 0.1  # so far from the target nothing is changed, as in Kubernetes
-LOOKS = 2000  # requests that the length of a queue is taken from
+CALM_S = 300.0  # how long fewer replicas must be wanted before any are removed
+TIMES_AS_MANY, MORE = 2, 4  # limits of one scale-up, as in Kubernetes
+TOLERANCE = 0.1  # smallest relative deviation from the target that triggers scaling, as in Kubernetes
+LOOKS = 2000  # simulated requests per estimate of the queue length
 _RULE = re.compile(r"(?P<figure>utili[sz]ation|queue)\s*[:<]\s*(?P<number>\d+(?:\.\d+)?)(?P<percent>\s*%)?")
 _EXAMPLE = "write utilisation:60% or queue:2"
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingRule:
-    """What a scaler looks at, and where it is to be."""
+    """The figure that the scaler watches, and its target value."""
 
     figure: Literal["utilisation", "queue"]
-    target: float  # a share of what a replica can do, or requests in each, those that are worked on included
+    target: float  # a share of a replica's capacity, or requests per replica, including those in service
 
     @property
     def text(self) -> str:
@@ -52,24 +52,28 @@ class ScalingRule:
 
 
 def parse_rule(text: str) -> ScalingRule:
-    """`utilisation:60%` or `queue:2`."""
+    """Parse a rule such as `utilisation:60%` or `queue:2`."""
     found = _RULE.fullmatch(text.strip().lower())
     if found is None:
-        raise UsageError(f"'{text}' is no rule for scaling", remedy=_EXAMPLE)
+        raise UsageError(f"'{text}' is not a scaling rule", remedy=_EXAMPLE)
     number = float(found["number"])
     if found["figure"] == "queue":
         if found["percent"] or number <= 0:
-            raise UsageError(f"'{text}': a queue is a number of requests above 0", remedy=_EXAMPLE)
+            raise UsageError(
+                f"'{text}': the queue target must be a number of requests above 0", remedy=_EXAMPLE
+            )
         return ScalingRule("queue", number)
     target = number / 100 if found["percent"] else number
     if not 0 < target <= 1:
-        raise UsageError(f"'{text}': a utilisation is above 0 % and up to 100 %", remedy=_EXAMPLE)
+        raise UsageError(
+            f"'{text}': the utilisation target must be above 0 % and at most 100 %", remedy=_EXAMPLE
+        )
     return ScalingRule("utilisation", target)
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingStep:
-    """From this time on so many replicas were ready, until the next step."""
+    """The number of ready replicas from this time until the next step."""
 
     start_s: float
     ready: int
@@ -77,22 +81,22 @@ class ScalingStep:
 
 @dataclass(frozen=True, slots=True)
 class Autoscaling:
-    """What a scaler made of the traffic."""
+    """The simulated behaviour of an autoscaler under the traffic."""
 
     rule: str
     startup_s: float
     is_kept: bool
-    broken_share: float  # of all requests: those that came while the promise was broken
-    broken: tuple[float, ...]  # starts of the stretches in which it was
+    broken_share: float  # share of all requests that arrived while the SLO was violated
+    broken: tuple[float, ...]  # start times of the stretches in which it was violated
     fewest: int
     most: int
     replica_hours: float
-    steps: tuple[ScalingStep, ...]  # where the number changes
+    steps: tuple[ScalingStep, ...]  # each change in the number of replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """The rule, what it works on, and how long a replica takes until it is ready."""
+    """An autoscaler: its rule, the start-up time of a replica, and the number of spare replicas."""
 
     rule: ScalingRule
     startup_s: float
@@ -102,14 +106,14 @@ class Scaler:
 def autoscale(
     scaler: Scaler, replica: Replica, traffic: ExpectedTraffic, needed: Sequence[int], promise: Slo, seed: int
 ) -> Autoscaling:
-    """`needed` are the replicas that each stretch takes."""
+    """Simulate the scaler; `needed` is the number of replicas that each stretch needs."""
     period_s = _period_s(traffic)
     counts, places = _arrivals(traffic, period_s, np.random.default_rng(seed))
     queue = _Inside(replica, seed) if scaler.rule.figure == "queue" else None
     slack_s = _slack_s(replica, promise)
     ready, backlog = max(1, needed[0]) + scaler.spare, 0.0
-    starting: deque[tuple[float, int]] = deque()  # (ready at, how many)
-    wished: deque[tuple[float, int]] = deque()  # what was wanted in the last minutes
+    starting: deque[tuple[float, int]] = deque()  # (time they become ready, number)
+    wished: deque[tuple[float, int]] = deque()  # (time, wanted replicas) within CALM_S
     steps, late = [ScalingStep(traffic.stretches[0].start_s, ready)], np.zeros(len(counts))
     hours = 0.0
     for number, (count, place) in enumerate(zip(counts.tolist(), places.tolist(), strict=True)):
@@ -138,7 +142,7 @@ def autoscale(
 
 
 def _wanted(ready: int, figure: float, scaler: Scaler) -> int:
-    """Without those that are spare, which are busy all the same."""
+    """Return the wanted number of replicas without the spare ones, which share the load all the same."""
     working = max(1, ready - scaler.spare)
     ratio = figure * ready / working / scaler.rule.target
     if abs(ratio - 1) <= TOLERANCE:
@@ -183,7 +187,7 @@ def _period_s(traffic: ExpectedTraffic) -> float:
 def _arrivals(
     traffic: ExpectedTraffic, period_s: float, random: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How many requests come in each period, and in which stretch it begins."""
+    """Return the number of arrivals in each period, and the index of the stretch in which the period begins."""
     number = math.ceil(traffic.span_s / period_s - 1e-9)
     first_s = traffic.stretches[0].start_s
     starts = first_s + np.arange(number) * period_s
@@ -197,13 +201,13 @@ def _arrivals(
 
 
 def _slack_s(replica: Replica, promise: Slo) -> float:
-    """How long a request may wait in a queue inside the tightest limit."""
+    """Return how long a request may queue without exceeding the tightest limit."""
     limits = [term.limit / NS_PER_S for term in promise.terms if term.figure in TIMES]
     return max(0.0, min(limits, default=1.0) - replica.alone_s)
 
 
 class _Inside:
-    """How many requests are in a replica, by how busy it is, if they come independently of each other."""
+    """Mean number of requests in a replica as a function of its utilisation, under Poisson arrivals."""
 
     def __init__(self, replica: Replica, seed: int) -> None:
         self._used = np.linspace(0.0, 0.95, 20)
@@ -214,7 +218,7 @@ class _Inside:
             random = np.random.default_rng((seed, number))
             times = np.cumsum(random.exponential(1 / (used * replica.most_per_s), LOOKS))
             inside = simulate(Fleet(replica, 1), times, random).inside[LOOKS // 10 :] - 1
-            self._inside[number] = float(inside.mean())  # those that come see what is there all the time
+            self._inside[number] = float(inside.mean())  # arrivals see time averages (PASTA)
 
     def at(self, used: float) -> float:
         return float(np.interp(used, self._used, self._inside))

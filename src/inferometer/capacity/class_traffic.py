@@ -1,9 +1,9 @@
-"""What the classes of a scenario bring, as traffic: their rates over time, phase by phase.
+"""Expected traffic of the classes of a scenario: their rates over time, phase by phase.
 
-Replicas were measured with certain models, and get the classes of these models, and those that name none. A rate, also
-one that a shape or a phase changes, is taken as requests that come independently of each other; a ramp is cut into
-steps, each with its highest rate. Where a class replays a trace, its requests come when the trace says, and those of
-the others are drawn at random beside them. What waits for answers before it sends more has no rate, and is refused.
+Only the classes of the measured models are used, and classes that name no model. A rate, including one changed by a
+shape or a phase, means Poisson arrivals; a ramp is cut into steps, each at its highest rate. If a class replays a
+trace, its requests arrive at the times in the trace, and arrivals of the other classes are drawn at random. Closed-loop
+classes have no rate and are rejected.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,14 +21,14 @@ from inferometer.dataset.replay import read_trace
 from inferometer.load.plan import parse_shape
 from inferometer.scenario.spec import ClassSpec, PhaseSpec, Scenario, read_scenario
 
-STEPS = 8  # of a ramp
-MOST_TIMES = 2_000_000  # requests of a scenario with a trace
+STEPS = 8  # per ramp
+MOST_TIMES = 2_000_000  # maximum number of requests in a scenario with a trace
 SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The rate of a class goes evenly from one value to another."""
+    """A linear change in the rate of a class."""
 
     start_s: float
     end_s: float
@@ -41,7 +41,7 @@ class Slope:
 
 
 def of_scenario(path: str, models: Sequence[Collection[str]] = ()) -> ExpectedTraffic:
-    """Of the classes of the models that each option was measured with; of all where no option is given."""
+    """Return the traffic of the classes whose models the options measured, or of all classes without options."""
     scenario = read_scenario(Path(path))
     classes = _of_models(path, scenario, models)
     starts = list(accumulate((phase.seconds for phase in scenario.phases), initial=0.0))
@@ -69,12 +69,12 @@ def _of_models(path: str, scenario: Scenario, models: Sequence[Collection[str]])
     if not found:
         named = ", ".join(sorted({spec.model for spec in scenario.classes.values()}))
         raise UsageError(
-            f"the results are of {', '.join(filter(None, known))}, and the classes of '{path}' of {named}",
-            remedy="give a result of one of these models",
+            f"the results measured {', '.join(filter(None, known))}, but the classes of '{path}' use {named}",
+            remedy="give a result that measured one of the models in the scenario",
         )
     if len({frozenset(names) for names in models}) > 1 and len({spec.model for spec in found.values()}) > 1:
         raise UsageError(
-            f"the results are of different models, and '{path}' has classes of several of them",
+            f"the results measured different models, and '{path}' has classes for several of them",
             remedy="plan for one model at a time",
         )
     return found
@@ -83,7 +83,7 @@ def _of_models(path: str, scenario: Scenario, models: Sequence[Collection[str]])
 def _slopes(
     name: str, spec: ClassSpec, phases: Sequence[PhaseSpec], starts: Sequence[float]
 ) -> Iterator[Slope]:
-    """The rate of a class over the whole scenario."""
+    """Yield the rate of a class over the whole scenario."""
     if spec.shape is not None:
         now_s = 0.0
         for length_ns, first, last in parse_shape(spec.shape).pieces:
@@ -100,13 +100,13 @@ def _slopes(
             yield Slope(start_s, start_s + phase.seconds, rate * factors[0], rate * factors[1])
     elif spec.replay is None:
         raise UsageError(
-            f"the class '{name}' has {spec.load or 'no load'}, which is no rate: nothing says how many requests come",
-            remedy="give it a rate, a shape or a trace",
+            f"the class '{name}' has {spec.load or 'no load'}, which does not determine a request rate",
+            remedy="give the class a rate, a shape or a trace",
         )
 
 
 def _until(slope: Slope, end_s: float) -> Iterator[Slope]:
-    """What of it is before the end."""
+    """Yield the part of the slope that lies before the end."""
     if slope.end_s <= end_s:
         yield slope
     elif slope.start_s < end_s:
@@ -114,15 +114,15 @@ def _until(slope: Slope, end_s: float) -> Iterator[Slope]:
 
 
 def _stretches(path: str, slopes: Sequence[Slope], starts: Sequence[float]) -> Iterator[Stretch]:
-    """Cut where a phase or a slope begins or ends, and while the rate changes."""
+    """Cut the time wherever a phase or a slope begins or ends, and into steps while the rate changes."""
     cuts = {*starts}
     for slope in slopes:
         number = 1 if slope.first == slope.last else STEPS
         cuts.update(np.linspace(slope.start_s, slope.end_s, number + 1).tolist())
         if len(cuts) > MOST_STRETCHES:
             raise UsageError(
-                f"'{path}' would be more than {MOST_STRETCHES:,} stretches",
-                remedy="give a shape with fewer pieces",
+                f"'{path}' needs more than {MOST_STRETCHES:,} stretches",
+                remedy="use a shape with fewer pieces",
             )
     ordered = sorted(cuts)
     edges = [ordered[0], *(after for before, after in pairwise(ordered) if after - before > 1e-6)]
@@ -139,12 +139,14 @@ def _stretches(path: str, slopes: Sequence[Slope], starts: Sequence[float]) -> I
 
 
 def _trace_s(path: str, spec: ClassSpec, end_s: float) -> Times:
-    """Its requests up to the end of the scenario; the file is looked for beside that of the scenario, too."""
+    """Return the request times up to the end of the scenario; a relative path may be relative to the scenario file."""
     given = str(spec.replay)
     beside = Path(path).parent / given
     name = str(beside) if not Path(given).exists() and beside.exists() else given
     if not is_named(name):
-        raise UsageError(f"the trace '{given}' of the scenario '{path}' is no file", remedy="check the name")
+        raise UsageError(
+            f"the trace '{given}' of the scenario '{path}' is not a file", remedy="check the name"
+        )
     times = np.array([entry.time_ns for entry in read_trace(name, speed=spec.speed).entries]) / NS_PER_S
     return times[times < end_s]
 
@@ -155,7 +157,7 @@ def _times(path: str, slopes: Sequence[Slope], traces: Sequence[Times]) -> Times
     if expected + sum(map(len, traces)) > MOST_TIMES:
         raise UsageError(
             f"'{path}' has more than {MOST_TIMES:,} requests",
-            remedy="replay shorter traces, or give their rates in its place",
+            remedy="replay shorter traces, or give rates instead",
         )
     found = list(traces)
     for slope in slopes:
@@ -166,7 +168,7 @@ def _times(path: str, slopes: Sequence[Slope], traces: Sequence[Times]) -> Times
 
 
 def _counted(stretches: Sequence[Stretch], times: Times) -> tuple[Stretch, ...]:
-    """With the rates of the single requests."""
+    """Return the stretches with the rates computed from individual requests."""
     counts = np.diff(np.searchsorted(times, [row.start_s for row in stretches]), append=len(times))
     return tuple(
         Stretch(row.start_s, row.length_s, count / row.length_s)

@@ -1,7 +1,7 @@
-"""Several replicas behind a balancer, simulated request by request.
+"""Request-by-request simulation of several replicas behind a load balancer.
 
-The requests with a place in a replica share its work evenly, so one clock is enough for all of them: it shows how much
-work each has got so far. A request ends when the clock shows its own work more than it did at its start.
+The requests in service in a replica share its capacity evenly, so one clock is enough for all of them: it shows the
+work that each has received so far. A request ends when the clock has advanced by the request's own work.
 """
 
 import math
@@ -21,7 +21,7 @@ BALANCERS = ("round-robin", "random", "least-outstanding")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """So many replicas, and how requests are given to them."""
+    """A number of identical replicas and the policy of their load balancer."""
 
     replica: Replica
     count: int
@@ -30,14 +30,14 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class FleetRun:
-    """What became of requests: how long each took, and how many were in its replica when it came, itself included."""
+    """The latency of each request, and the number of requests in its replica on arrival, including itself."""
 
     latencies_s: NDArray[np.float64]
     inside: NDArray[np.int64]
 
 
 def simulate(fleet: Fleet, times_s: Times, random: np.random.Generator) -> FleetRun:
-    """Requests at these times, in order."""
+    """Simulate requests that arrive at these times, in ascending order."""
     count = len(times_s)
     queues = [_Queue(fleet.replica) for _ in range(fleet.count)]
     arrivals, works = times_s.tolist(), fleet.replica.work(count, random).tolist()
@@ -60,7 +60,7 @@ def simulate(fleet: Fleet, times_s: Times, random: np.random.Generator) -> Fleet
 
 
 def _to_the_least(queues: Sequence["_Queue"], arrivals: Sequence[float], works: Sequence[float]) -> None:
-    """To the replica with the fewest requests; of those the one that has waited longest for one."""
+    """Assign each request to the replica with the fewest requests, in round-robin order among equals."""
     turn = 0
     for number, (at_s, work) in enumerate(zip(arrivals, works, strict=True)):
         for queue in queues:
@@ -73,7 +73,7 @@ def _to_the_least(queues: Sequence["_Queue"], arrivals: Sequence[float], works: 
 
 
 class _Queue:
-    """One replica with the requests in it."""
+    """A replica with the requests in it."""
 
     __slots__ = (
         "_clock", "_last", "_now_s", "_places", "_served", "_speeds", "_waiting", "count", "ended", "ends_s", "inside",
@@ -81,16 +81,16 @@ class _Queue:
     )  # fmt: skip
 
     def __init__(self, replica: Replica) -> None:
-        # Work that each request with a place gets done in a second, by how many requests are inside.
+        # Work per second for each request in service, by the number of requests inside.
         self._speeds = (
             0.0, *(rate / min(number, replica.places) for number, rate in enumerate(replica.per_s, start=1))
         )  # fmt: skip
         self._last = len(self._speeds) - 1
         self._places = replica.places
-        self._served: list[tuple[float, int]] = []  # (what the clock shows at its end, number)
+        self._served: list[tuple[float, int]] = []  # (clock at its end, request number)
         self._waiting: deque[tuple[float, int]] = deque()
         self._clock = self._now_s = 0.0
-        self.next_s = math.inf  # when the next request ends, if none comes before
+        self.next_s = math.inf  # end of the next request, if none arrives before
         self.count = 0
         self.ended: list[int] = []
         self.ends_s: list[float] = []
@@ -136,5 +136,5 @@ class _Queue:
             self.next_s = math.inf
 
     def finish(self) -> None:
-        """Until all have ended."""
+        """Run until all requests have ended."""
         self.pass_time(float("inf"))

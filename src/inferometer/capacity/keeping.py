@@ -1,18 +1,18 @@
-"""Whether a fleet keeps a promise in a stretch of the traffic, and how many replicas that takes.
+"""Check whether a fleet meets an SLO in a stretch of the traffic, and find how many replicas that takes.
 
-A stretch is simulated many times, each with its own random service times, and random arrivals where single requests are
-not known. It counts as kept if the promise is broken at most one of fifty times, so that no answer holds by luck only.
-Longer stretches are simulated less often, as they are more alike; then none of them may be broken. Before a stretch the
-same traffic has gone on for a while: it does not begin with empty queues.
+Each stretch is simulated many times with random service times, and with random arrivals if individual requests are not
+known. The SLO counts as met if at most one simulation in fifty violates it, so that no answer depends on luck. Longer
+stretches vary less and are simulated less often; then none of the simulations may violate the SLO. Traffic of the same
+kind precedes a stretch, so that it does not start with empty queues.
 
-A limit of time must hold with a margin of 3 %, or of half of what a request alone leaves of it where that is less: real
-machines do now and then what no simulation knows.
+A latency limit must hold with a margin of 3 %, or of half the slack of a single request if that is less, because real
+machines have disturbances that no simulation covers.
 
-More replicas help against queues, and against nothing else. Where requests break the promise that never meet another,
-no number keeps it, and none is looked for.
+More replicas only shorten queues. If requests violate the SLO without ever queueing, no number of replicas meets it,
+and the search stops.
 
-Of a large fleet only a part is simulated, with its part of the traffic: the replicas of a smaller one meet the same
-load, a little less evenly.
+Of a large fleet only a part is simulated, with its part of the traffic: the replicas of a smaller fleet see the same
+load, slightly less evenly balanced.
 """
 
 import math
@@ -29,48 +29,48 @@ from inferometer.capacity.traffic import ExpectedTraffic, Stretch, Times
 from inferometer.stats.series import percentile, rank
 from inferometer.stats.slo import TIMES, Slo, Term
 
-MOST_REQUESTS = 20_000  # of a stretch that are simulated at a time: of a longer one, a part
-ALL_REQUESTS = 40_000  # of all times together, about,
-THOROUGH = 120_000  # and where the answer hangs on it
-BEYOND = 200  # requests beyond a percentile, at least, where the stretch has so many
+MOST_REQUESTS = 20_000  # requests per simulation: of a longer stretch, only a part is simulated
+ALL_REQUESTS = 40_000  # requests in all simulations of a stretch, approximately,
+THOROUGH = 120_000  # and when the final answer depends on them
+BEYOND = 200  # fewest requests beyond a percentile, if the stretch has that many
 MOST_REPEATS = 400
 FEWEST_REPEATS = 4
-LUCK = 0.02  # share of the times that may be broken
-MARGIN = 0.03  # of a limit of time
+LUCK = 0.02  # share of simulations that may violate the SLO
+MARGIN = 0.03  # relative margin of a latency limit
 MOST_REPLICAS = 100_000
-WHOLE_FLEET = 100  # replicas: of more than that, so many are simulated, unless single requests are known
-SETTLING = 50  # requests of each replica before a stretch
+WHOLE_FLEET = 100  # largest fleet simulated whole, unless individual requests are known
+SETTLING = 50  # requests per replica before a stretch
 LEAST_SETTLING = 100
 
 _REMEDY = "limit latency, a percentile such as p99, errors or goodput"
 
 
 def check_promise(promise: Slo) -> None:
-    """Refuses limits of what is not simulated."""
+    """Reject limits on figures that are not simulated."""
     for term in promise.terms:
         if term.figure not in ("latency", "errors", "goodput"):
             raise UsageError(
-                f"'{term.text}': `inferometer capacity` simulates whole requests, which have no {term.figure}",
+                f"'{term.text}': `inferometer capacity` simulates whole requests and cannot predict {term.figure}",
                 remedy=_REMEDY,
             )
 
 
 @dataclass(frozen=True, slots=True)
 class FleetTrial:
-    """What simulating a stretch with a number of replicas showed."""
+    """Outcome of simulating a stretch with a number of replicas."""
 
     is_kept: bool
-    values: tuple[float, ...]  # of each term: nanoseconds or a share; the middle one of all times
-    inside: int  # requests that a replica held when a new one came, itself included: 99 of 100 times no more
-    met_share: float  # of the requests: those that met another one in their replica
+    values: tuple[float, ...]  # of each term, in nanoseconds or as a share; median of all simulations
+    inside: int  # 99th percentile of the requests in a replica on arrival, including the new one
+    met_share: float  # share of requests that found another one in their replica
 
 
 class NoNumber(UsageError):
-    """No number of replicas keeps the promise; the message is the reason."""
+    """No number of replicas meets the SLO; the message is the reason."""
 
 
 class Simulator:
-    """Asks a fleet of one kind of replica about a traffic; each answer is kept."""
+    """Simulates fleets of one kind of replica under the given traffic, and caches the outcomes."""
 
     def __init__(
         self, replica: Replica, traffic: ExpectedTraffic, promise: Slo, *, balancer: str, seed: int
@@ -83,10 +83,10 @@ class Simulator:
         self._known: dict[tuple[int, int, bool], FleetTrial] = {}
         self._alone_values = self._values(self._alone(MOST_REQUESTS, np.random.default_rng(seed)), rate=0.0)
         self._tight = tuple(_with_margin(term, value) for term, value in self._terms(self._alone_values))
-        self._kept_alone: dict[int, bool] = {}  # by how many requests a stretch has
+        self._kept_alone: dict[int, bool] = {}  # keyed by the number of requests in a stretch
 
     def trial(self, place: int, count: int, *, is_thorough: bool = False) -> FleetTrial:
-        """The stretch of this number with so many replicas."""
+        """Simulate the stretch with this index and `count` replicas."""
         key = place, count, is_thorough
         if key not in self._known:
             self._known[key] = self._run(place, count, THOROUGH if is_thorough else ALL_REQUESTS)
@@ -101,12 +101,12 @@ class Simulator:
         return self.trial(place, count).is_kept
 
     def broken_alone(self) -> Term | None:
-        """A limit that not even requests without any company keep."""
+        """Return a limit that requests violate even without queueing."""
         terms = self._terms(self._alone_values)
         return next((term for term, value in terms if not term.is_within(value)), None)
 
     def surely_needed(self, place: int, start: int = 0) -> int:
-        """The same, looked at more thoroughly."""
+        """Return the replicas that the stretch needs, confirmed with more simulations."""
         count = self.needed(place, start)
         while self.traffic.stretches[place].rate:
             found = self.trial(place, count, is_thorough=True)
@@ -117,7 +117,7 @@ class Simulator:
         return count
 
     def needed(self, place: int, start: int = 0) -> int:
-        """How many replicas the stretch takes; `start` is a guess."""
+        """Return the replicas that the stretch needs; `start` is a guess."""
         rate = self.traffic.stretches[place].rate
         busy = math.ceil(rate / self.replica.most_per_s)
         least = max(1, busy) if self.traffic.times_s is None else 1
@@ -137,7 +137,7 @@ class Simulator:
     # --- no number
 
     def _check_hope(self, place: int, count: int, found: FleetTrial | None) -> None:
-        """Refuses to look for more than so many replicas, which break the promise, where more would not help."""
+        """Raise NoNumber if more than `count` replicas would not help to meet the SLO."""
         _check_size(count + 1)
         requests = self._requests(self.traffic.stretches[place])
         if requests not in self._kept_alone:
@@ -146,9 +146,9 @@ class Simulator:
         are_apart = found is not None and found.met_share < min(shares, default=0.01) / 10
         if are_apart or not self._kept_alone[requests]:
             raise NoNumber(
-                f"even requests that are alone break '{self._promise.text}' in more than one of fifty stretches of "
+                f"even requests without queueing violate '{self._promise.text}' in more than one of fifty stretches of "
                 f"{requests:,} requests",
-                remedy="give a longer --stretch, or a promise with more room",
+                remedy="give a longer --stretch, or a less strict SLO",
             )
 
     def _is_kept_alone(self, requests: int) -> bool:
@@ -191,7 +191,7 @@ class Simulator:
         return FleetTrial(broken <= allowed, middle, max(inside), max(met))
 
     def _requests(self, stretch: Stretch) -> int:
-        """How many are simulated at a time."""
+        """Return the number of requests per simulation."""
         if self.traffic.times_s is not None:
             return max(1, round(stretch.requests))
         shares = [term.share for term in self._promise.terms if term.figure in TIMES and term.share]
@@ -201,7 +201,7 @@ class Simulator:
     def _times(
         self, place: int, requests: int, part: float, count: int, random: np.random.Generator
     ) -> tuple[Times, int]:
-        """When requests come to this part of the fleet, and how many of them come before the stretch."""
+        """Return the arrival times at this part of the fleet, and how many of them precede the stretch."""
         settling = max(LEAST_SETTLING, SETTLING * count)
         known = self.traffic.times_s
         if known is None:
@@ -218,7 +218,7 @@ class Simulator:
         return zip(self._promise.terms, values, strict=True)
 
     def _values(self, run: FleetRun, *, rate: float) -> tuple[float, ...]:
-        """Of each term of the promise."""
+        """Return the figure that each term of the SLO limits."""
         latencies = np.round(run.latencies_s * NS_PER_S).astype(np.int64)
         failed = max(self.replica.failed_share(rate), self.replica.failed_inside(run.inside))
         found: list[float] = []
@@ -239,7 +239,7 @@ class Simulator:
 
 
 def _with_margin(term: Term, alone: float) -> Term:
-    """`alone` is what requests without company have."""
+    """Return the term with its margin; `alone` is its value without queueing."""
     if term.figure not in TIMES:
         return term
     room = min(MARGIN * term.limit, (term.limit - alone) / 2)
@@ -253,5 +253,5 @@ def _repeats(requests: int, total: int) -> int:
 def _check_size(count: int) -> None:
     if count > MOST_REPLICAS:
         raise NoNumber(
-            f"more than {MOST_REPLICAS:,} replicas would be needed", remedy="check the rate of the traffic"
+            f"the traffic needs more than {MOST_REPLICAS:,} replicas", remedy="check the rate of the traffic"
         )

@@ -1,8 +1,9 @@
-"""How many replicas each stretch of the traffic takes.
+"""The number of replicas that each stretch of the traffic needs.
 
-Where only rates are known, a higher one never takes fewer replicas: what is found at two rates holds for those between
-if it is the same. Else one between is simulated, until enough are; the rest lies on straight lines between those,
-rounded up. A stretch of single requests may have bursts that its rate does not show, so each is simulated.
+If only rates are known, a higher rate never needs fewer replicas. If two rates need the same number, so do all rates
+between them; otherwise a rate between them is simulated, up to a maximum of simulations. The remaining rates are
+interpolated linearly and rounded up. A stretch of individual requests may have bursts that its rate does not show, so
+each of them is simulated.
 """
 
 import math
@@ -15,7 +16,7 @@ MOST_SIMULATED = 32  # rates
 
 
 def needed_over_time(simulator: Simulator) -> tuple[int, ...]:
-    """Of each stretch; none where no request comes."""
+    """Return the replicas for each stretch; 0 if it has no requests."""
     stretches = simulator.traffic.stretches
     found = [0] * len(stretches)
     order = sorted(
@@ -41,7 +42,7 @@ def needed_over_time(simulator: Simulator) -> tuple[int, ...]:
 
 
 def _simulated(simulator: Simulator, order: list[int]) -> dict[int, int]:
-    """Replicas of some stretches, by where they stand in the order of their rates."""
+    """Return the replicas for the simulated stretches, keyed by their rank in rate order."""
     last = len(order) - 1
     found = {last: simulator.surely_needed(order[last])}
     if last == 0:
@@ -55,7 +56,7 @@ def _simulated(simulator: Simulator, order: list[int]) -> dict[int, int]:
 
 
 def _between(found: dict[int, int]) -> Iterator[int]:
-    """What to simulate next: the middle of the widest gap whose ends differ most."""
+    """Yield the rank to simulate next: the middle of the gap whose ends differ most."""
     while len(found) < MOST_SIMULATED:
         places = sorted(found)
         gaps = [

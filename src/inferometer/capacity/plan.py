@@ -1,4 +1,4 @@
-"""How many replicas, as one value and one file: every report can be made again from it."""
+"""A capacity plan as one value and one file, from which every report can be produced again."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -8,14 +8,14 @@ from inferometer.capacity.autoscaling import Autoscaling
 from inferometer.capacity.traffic import Stretch
 
 Basis = Literal["measured", "interpolated", "extrapolated"]
-"""Where a figure comes from: a load that was measured, between such loads, or beyond them."""
+"""Origin of a figure: a measured load, a load between measured ones, or a load beyond them."""
 
 HOURS_PER_MONTH = 730.0
 
 
 @dataclass(frozen=True, slots=True)
 class BasedFigure:
-    """A value, where it comes from, and the words for that."""
+    """A value, its basis, and a description of the basis."""
 
     value: float
     basis: Basis
@@ -24,7 +24,7 @@ class BasedFigure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTerm:
-    """One limit of the promise and what is expected of it: nanoseconds or a share."""
+    """One limit of the SLO and its expected value, in nanoseconds or as a share."""
 
     text: str
     name: str
@@ -35,58 +35,60 @@ class PlannedTerm:
 
 @dataclass(frozen=True, slots=True)
 class FleetFigures:
-    """A number of replicas in the busiest stretch."""
+    """Expected figures of a number of replicas in the busiest stretch."""
 
     replicas: int
     per_replica: float  # requests per second
-    utilisation: BasedFigure  # share of the most that a replica does
+    utilisation: BasedFigure  # share of the maximum throughput of a replica
     terms: tuple[PlannedTerm, ...]
-    basis: Basis  # of the number itself: the least certain of what it rests on
+    basis: Basis  # of the number of replicas: the least certain basis of its inputs
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """What one replica does."""
+    """Capacity and latency of one replica."""
 
-    most_per_s: BasedFigure  # requests
-    alone_ns: BasedFigure  # mean latency of a request without company
-    places: int  # requests that are worked on at once
+    most_per_s: BasedFigure  # maximum requests per second
+    alone_ns: BasedFigure  # mean latency of a single request without queueing
+    places: int  # requests in service at once
     measured: tuple[tuple[float, float], ...]  # (concurrency or rate, requests per second)
     mode: str  # concurrency or request_rate
-    is_growing: bool  # more load might have brought more
+    is_growing: bool  # throughput had not saturated
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedOption:
-    """One kind of machine or configuration; `fewest` is None where no number of it keeps the promise."""
+    """One kind of machine or configuration; `fewest` is None if no number of replicas meets the SLO."""
 
     name: str
     model: str
     server: str
     replica: ReplicaFigures
     price_per_h: float | None
-    fewest: FleetFigures | None = None  # that keep the promise: what is left after the spare ones are lost
-    whole: FleetFigures | None = None  # with the spare ones
-    over_time: tuple[int, ...] = ()  # with the spare ones, of each stretch
+    fewest: FleetFigures | None = (
+        None  # fewest replicas that meet the SLO, as left after losing the spare ones
+    )
+    whole: FleetFigures | None = None  # including spare replicas
+    over_time: tuple[int, ...] = ()  # for each stretch, including spare replicas
     over_time_basis: Basis = "interpolated"
     cost_per_h: float | None = None
-    following_per_h: float | None = None  # if replicas follow the need of each stretch
+    following_per_h: float | None = None  # if the number of replicas follows the need of each stretch
     autoscaling: Autoscaling | None = None
     scaled_per_h: float | None = None
-    by_balancer: tuple[tuple[str, int], ...] = ()  # the fewest behind each balancer
-    reason: str = ""  # why there is none
+    by_balancer: tuple[tuple[str, int], ...] = ()  # fewest replicas with each load balancer
+    reason: str = ""  # why no number of replicas meets the SLO
     remarks: tuple[str, ...] = ()
 
     @property
     def replicas(self) -> int:
-        """With the spare ones; 0 where no number keeps the promise."""
+        """Number of replicas including spare ones; 0 if no number meets the SLO."""
         return 0 if self.whole is None else self.whole.replicas
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan(Answer):
-    """`options` are in the order they were given."""
+    """A capacity plan; `options` are in the order in which they were given."""
 
     kind: ClassVar[str] = "capacity"
     schema: ClassVar[int] = 1
@@ -94,19 +96,21 @@ class CapacityPlan(Answer):
 
     tool: str
     promise: str
-    traffic: str  # as it was given
+    traffic: str  # as given
     form: str  # rate, trace, daily curve or scenario
     stretches: tuple[Stretch, ...]
-    arrivals: str  # how requests come within a stretch
+    arrivals: str  # arrival process within a stretch
     balancer: str
     spare: int
     seed: int
     options: tuple[PlannedOption, ...]
-    best: int | None  # which option is the cheapest, or has the fewest replicas where no price is known
+    best: (
+        int | None
+    )  # index of the cheapest option, or of the one with the fewest replicas if a price is missing
 
     @property
     def peak(self) -> int:
-        """Which stretch is the busiest."""
+        """Index of the busiest stretch."""
         return max(range(len(self.stretches)), key=lambda number: self.stretches[number].rate)
 
     @property

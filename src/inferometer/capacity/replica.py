@@ -1,22 +1,23 @@
-"""What one replica does with requests, as its measurements show.
+"""A model of one replica, derived from its measurements.
 
-A replica has places. A request takes a free one, or waits in line for it. How fast work gets done depends on how many
-requests are in the replica: at concurrency n it completed X(n) of them in a second, so that with n inside, X(n) is
-shared by those that have a place. That holds for instances, batches, and cores that requests share alike, without
-knowing which of them it is. Between two measured concurrencies X is a straight line. The true curve bends downwards, so
-the line is never above it. Beyond the highest concurrency no more is expected than was measured there.
+A replica has places. A request takes a free place or queues for one. The speed depends on the number of requests in the
+replica: at concurrency n it completed X(n) requests per second, so with n requests inside, those with a place share
+X(n). This holds for instances, batches and shared cores alike, without knowing which of them applies. Between two
+measured concurrencies X is interpolated linearly; the true curve is concave, so the line is never above it. Beyond the
+highest concurrency X is constant.
 
-There are as many places as it takes to reach the most that was measured. What one request needs varies as it did at the
-lightest load.
+The number of places is the concurrency that reaches the highest measured throughput. The work of a request varies as
+its latency did at the lightest load.
 
-Where the model's configuration has instances, and the throughput is what so many of them would do, each of them is a
-place. What a request alone takes longer than an instance is busy with it has no queue: the way to the server and back.
+If the model's configuration lists instances, and the throughput matches that number of instances, each instance is a
+place. The difference between the latency of a single request and the busy time of an instance does not queue: it is the
+way to the server and back.
 
-At given rates, how many are inside is not known: the lightest rate says how long a request takes, the heaviest how many
-a second are done. Places are then the instances of the model's configuration, or one if it has none, which is the
-slowest way to do as many per second; the rest of the time has no queue.
+If rates were measured, the number of requests inside is unknown: the lightest rate gives the time of a request, the
+heaviest the throughput. The number of places is then that of the configured instances, or one if none are configured,
+which is the slowest way to reach that throughput; the rest of the time does not queue.
 
-Where a figure has an interval, its worse end counts.
+If a figure has a confidence interval, its less favourable end is used.
 """
 
 import math
@@ -34,10 +35,10 @@ from inferometer.stats.measurement import Distribution, Level, Measurement
 from inferometer.stats.result import Result
 from inferometer.stats.series import BINS_PER_OCTAVE
 
-NEARLY_ALL = 0.98  # of the most per second: so many places are enough
-GROWING = 0.05  # more per second than at the level before: the most is not reached
-LEAST_PART = 0.5  # of a throughput, that counts however unsure it is
-NEAR = 0.03  # up to so far from a measured load a load counts as measured
+NEARLY_ALL = 0.98  # share of the maximum throughput that the places must reach
+GROWING = 0.05  # relative gain over the level before above which throughput has not saturated
+LEAST_PART = 0.5  # smallest share of a throughput that is used, however wide its interval
+NEAR = 0.03  # relative distance up to which a load counts as measured
 MOST_INSIDE = 4096
 REMEDY = "save one with: inferometer measure URL MODEL -c 1,2,4,8 --json machine.json"
 
@@ -46,28 +47,28 @@ Draws = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """A level that the behaviour was taken from."""
+    """A measured level that the model is derived from."""
 
     load: float  # concurrency, or requests per second
-    per_s: float  # requests that were answered
-    low_per_s: float  # the lower end of its interval, where it has one
-    sent_per_s: float  # those that failed included
+    per_s: float  # answered requests
+    low_per_s: float  # lower end of the confidence interval, if any
+    sent_per_s: float  # including failed requests
     failed_share: float
     mean_s: float  # latency
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """`per_s[n - 1]` requests a second end while n are inside; with more than that, as many as with the last."""
+    """With n requests inside, `per_s[n - 1]` end per second; the last value also applies to any larger n."""
 
     mode: str  # concurrency or request_rate: how it was measured
     places: int
     per_s: tuple[float, ...]
-    edges: tuple[float, ...]  # of the work of a request, whose mean is 1,
-    shares: tuple[float, ...]  # and which share of requests has less than each
+    edges: tuple[float, ...]  # quantiles of the work of a request, whose mean is 1,
+    shares: tuple[float, ...]  # and the share of requests below each
     delay_s: float  # without a queue
     loads: tuple[MeasuredLoad, ...]
-    is_growing: bool  # more load might have brought more
+    is_growing: bool  # throughput had not saturated
 
     @property
     def most_per_s(self) -> float:
@@ -75,30 +76,31 @@ class Replica:
 
     @property
     def alone_s(self) -> float:
-        """What a request takes that is alone, on average; no less than was measured."""
+        """Mean time of a single request without queueing; not less than measured."""
         return 1 / self.per_s[0] + self.delay_s
 
     @property
     def most_inside(self) -> int:
-        """Requests at once that were measured."""
+        """Highest measured number of concurrent requests."""
         return int(self.loads[-1].load) if self.mode == "concurrency" else self.places
 
     def work(self, count: int, random: np.random.Generator) -> Draws:
-        """What so many requests need; 1 is the mean."""
+        """Draw the work of `count` requests; the mean is 1."""
         found: Draws = np.interp(random.random(count), self.shares, self.edges)
         return found
 
     def failed_share(self, rate: float) -> float:
-        """The largest share that failed at any load up to this one, and at the next above."""
+        """Return the largest error rate measured up to this rate and at the next load above it."""
         above = next(
             (number for number, row in enumerate(self.loads) if row.sent_per_s > rate), len(self.loads)
         )
         return max((row.failed_share for row in self.loads[: above + 1]), default=0.0)
 
     def failed_inside(self, inside: NDArray[np.int64]) -> float:
-        """The share that fails of requests that find so many in the replica, themselves included.
+        """Return the expected error rate for requests that find this many in the replica, themselves included.
 
-        Each counts as at the next concurrency above that was measured, and no better than at any below.
+        Each counts with the error rate of the next higher measured concurrency, and with no less than that of any lower
+        one.
         """
         if self.mode != "concurrency":
             return 0.0
@@ -108,7 +110,7 @@ class Replica:
 
 
 def replica_of(result: Result, name: str) -> Replica:
-    """What the levels of a result say."""
+    """Derive the replica model from the levels of a result."""
     levels = [
         (level, level.measurement)
         for level in result.levels
@@ -124,7 +126,7 @@ def replica_of(result: Result, name: str) -> Replica:
         "periodic_concurrency",
     ):
         raise UsageError(
-            f"'{name}' was measured with a load that changes, which does not say what a replica does at a given one",
+            f"'{name}' was measured with a changing load, but a plan needs figures at fixed loads",
             remedy=REMEDY,
         )
     levels.sort(key=lambda row: row[0].value)
@@ -137,7 +139,7 @@ _Levels = Sequence[tuple[Level, Measurement]]
 
 
 def _load(level: Level, found: Measurement) -> MeasuredLoad:
-    """Failed requests count as sent, not as done: a server that refuses some at once does no more by that."""
+    """Failed requests count as sent but not as done: rejecting requests quickly is not extra capacity."""
     value, low = found.infer_per_s.value, found.infer_per_s.low
     low_per_s = value if low is None else max(low, value * LEAST_PART)
     return MeasuredLoad(
@@ -175,7 +177,7 @@ def _by_concurrency(levels: _Levels, instances: int | None) -> Replica:
 
 
 def _are_instances(loads: Sequence[MeasuredLoad], instances: int, most: float) -> bool:
-    """At every concurrency as much is done as by so many instances, each of which takes one request at a time."""
+    """Return whether the throughput at every concurrency matches this many one-request-at-a-time instances."""
     alone = loads[0]
     if alone.load != 1 or loads[-1].load < instances or most < NEARLY_ALL * instances * alone.low_per_s:
         return False
@@ -200,7 +202,7 @@ def _by_rate(levels: _Levels, instances: int | None) -> Replica:
 @dataclass(frozen=True, slots=True)
 class _Places:
     count: int
-    most: float  # requests per second of all together
+    most: float  # requests per second of all places together
     alone_s: float
 
     @property
@@ -217,7 +219,7 @@ def _with_instances(
     mode: str = "concurrency",
 ) -> Replica:
     edges, shares = _work(latency)
-    # Only the time in a place varies; what varies in all of it, varies in it more.
+    # All variation of the latency is attributed to the time in a place, where it is relatively larger.
     wider = places.alone_s / places.service_s
     return Replica(
         mode=mode,
@@ -232,7 +234,7 @@ def _with_instances(
 
 
 def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """How what requests need is spread, as values and the share of requests below each; the mean is 1."""
+    """Return quantiles of the work of requests and the share of requests below each; the mean is 1."""
     step = 2.0 ** (-1 / BINS_PER_OCTAVE)
     edges: list[float] = []
     below: list[int] = []
@@ -254,7 +256,7 @@ def _work(latency: Distribution) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _instances(model: Mapping[str, Any]) -> int | None:
-    """Of the model's configuration; none where it does not say, or puts requests together."""
+    """Return the configured number of instances; None if not configured, or if requests are batched."""
     config = model.get("config")
     if not isinstance(config, Mapping) or "dynamic_batching" in config or "ensemble_scheduling" in config:
         return None

@@ -1,4 +1,4 @@
-"""What `capacity` was asked, as a request."""
+"""Build a capacity request from the options of `capacity`."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ SCENARIOS = (".yaml", ".yml")
 
 
 def request_of(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> CapacityRequest:
-    """Everything is read before anything is simulated."""
+    """Read and check all inputs before the simulation starts."""
     traffic = _traffic(asked, options)
     rule = parse_rule(SCALE_ON if asked.scale_on is None else asked.scale_on)
     startup_s = STARTUP_S if asked.startup_s is None else asked.startup_s
@@ -39,12 +39,12 @@ def _traffic(asked: CapacityOptions, options: tuple[SavedOption, ...]) -> Expect
 
 
 def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
-    """No option is taken that such traffic has no use for."""
+    """Reject options that do not apply to this kind of traffic."""
     is_trace = traffic.form == "trace"
     if asked.stretch_s is not None and not is_trace:
         raise UsageError(
-            f"--stretch is for traces, and '{asked.traffic}' is a {traffic.form}",
-            remedy="leave it out: stretches are the rows of a curve and the phases of a scenario",
+            f"--stretch applies to traces only, and '{asked.traffic}' is a {traffic.form}",
+            remedy="leave it out: the rows of a curve and the phases of a scenario are its stretches",
         )
     if len(traffic.stretches) > 1:
         return
@@ -53,12 +53,12 @@ def _check_used(asked: CapacityOptions, traffic: ExpectedTraffic) -> None:
             why = f"is one stretch of {duration(traffic.span_s * NS_PER_S)}" if is_trace else "never changes"
             remedy = "give a shorter --stretch" if is_trace else "give a trace, a daily curve or a scenario"
             raise UsageError(
-                f"{name} is for an autoscaler, which has nothing to do: the traffic '{asked.traffic}' {why}",
+                f"{name} simulates an autoscaler, which needs traffic that changes: '{asked.traffic}' {why}",
                 remedy=remedy,
             )
 
 
 def _models(result: Result) -> frozenset[str]:
-    """Those that were measured together."""
+    """Return the names of the models that were measured together."""
     mixed = result.model.get("mixed") or (result.model,)
     return frozenset(str(model.get("name", "")) for model in mixed)

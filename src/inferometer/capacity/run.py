@@ -1,4 +1,4 @@
-"""From saved results, a traffic and a promise to a plan."""
+"""Compute a capacity plan from saved results, traffic and an SLO."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from inferometer.capacity.traffic import ExpectedTraffic
 from inferometer.stats.result import Result
 from inferometer.stats.slo import Slo, Term
 
-WIDE = 0.05  # half of an interval, from which it may cost a replica
+WIDE = 0.05  # relative half-width of an interval from which a remark is made
 
 
 @dataclass(frozen=True, slots=True)
 class SavedOption:
-    """A measured kind of machine, with the price of one of it for an hour."""
+    """A measured kind of machine, with its price per hour."""
 
     name: str
     result: Result
@@ -39,7 +39,7 @@ class SavedOption:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRequest:
-    """What is to be planned."""
+    """Everything that a capacity plan depends on."""
 
     traffic: ExpectedTraffic
     promise: Slo
@@ -50,10 +50,10 @@ class CapacityRequest:
 
 
 def plan_capacity(request: CapacityRequest) -> CapacityPlan:
-    """The whole answer."""
+    """Plan every option and pick the best one."""
     check_promise(request.promise)
     if not request.options:
-        raise UsageError("no saved result is given", remedy="give one with --options machine.json")
+        raise UsageError("no saved result given", remedy="give one with --options machine.json")
     traffic = request.traffic
     options = tuple(_planned(option, request) for option in request.options)
     is_single = traffic.times_s is not None
@@ -73,7 +73,7 @@ def plan_capacity(request: CapacityRequest) -> CapacityPlan:
 
 
 def _best(options: Sequence[PlannedOption]) -> int | None:
-    """The cheapest; the one with the fewest replicas where not all have a price."""
+    """Return the index of the cheapest option, or of the one with the fewest replicas if a price is missing."""
     able = [number for number, option in enumerate(options) if option.whole is not None]
     if not able:
         return None
@@ -107,16 +107,16 @@ def _planned(option: SavedOption, request: CapacityRequest) -> PlannedOption:
 
 def _reason(term: Term, replica: Replica) -> str:
     if term.figure == "errors":
-        return f"requests fail too often for '{term.text}' even at the lightest load"
+        return f"the error rate violates '{term.text}' even at the lightest load"
     if replica.mode == "concurrency" and replica.loads[0].load == 1:
-        return f"even a request that is alone breaks '{term.text}'"
+        return f"a single request without queueing already violates '{term.text}'"
     words = "concurrency" if replica.mode == "concurrency" else "rate"
     lightest = plain_number(replica.loads[0].load)
-    return f"requests break '{term.text}' at {words} {lightest}, and no lighter load was measured"
+    return f"requests violate '{term.text}' at {words} {lightest}, and no lighter load was measured"
 
 
 def _sized(empty: PlannedOption, simulator: Simulator, request: CapacityRequest) -> PlannedOption:
-    """With the numbers of replicas."""
+    """Return the option with its numbers of replicas."""
     traffic, spare = request.traffic, request.scaler.spare
     needed = needed_over_time(simulator)
     most = max(needed)
@@ -162,7 +162,7 @@ def _behind(
 
 
 def _scaling(request: CapacityRequest, replica: Replica, needed: Sequence[int]) -> Autoscaling | None:
-    """Nothing to scale where the traffic stays the same."""
+    """Simulate the autoscaler; return None if the traffic never changes."""
     if len(request.traffic.stretches) == 1:
         return None
     return autoscale(request.scaler, replica, request.traffic, needed, request.promise, request.seed)
@@ -214,14 +214,14 @@ def _figures(simulator: Simulator, place: int, count: int, promise: Slo) -> Flee
 
 
 def _basis(replica: Replica, rate: float, inside: int) -> tuple[Basis, str]:
-    """Of what is simulated at a rate for each replica, in which 99 of 100 requests meet no more than `inside`."""
+    """Return the basis of a simulation in which 99 % of the requests see at most `inside` in their replica."""
     if replica.mode == "concurrency":
         low, high = replica.loads[0].load, replica.most_inside
         seen = f"up to {inside} requests in a replica"
         if inside > high:
-            return "extrapolated", f"{seen}, and {high} were measured"
+            return "extrapolated", f"{seen}, but only {high} were measured"
         if low > 1:
-            return "extrapolated", f"{seen}, and fewer than {plain_number(low)} were not measured"
+            return "extrapolated", f"{seen}, but fewer than {plain_number(low)} were not measured"
         return "interpolated", f"{seen}, between concurrency 1 and {high}"
     rates = sorted(row.load for row in replica.loads)
     near = next((row for row in rates if is_near(rate, row)), None)
@@ -233,7 +233,7 @@ def _basis(replica: Replica, rate: float, inside: int) -> tuple[Basis, str]:
 
 
 def _between(rate: float, rates: Sequence[float], words: str) -> tuple[Basis, str]:
-    """Below the lightest load there is nothing but less of it."""
+    """Return the basis of a rate between measured rates, or below the lightest of them."""
     above = next(row for row in rates if row >= rate)
     below = max((row for row in rates if row < rate), default=0.0)
     ends = " and ".join(plain_number(round(row, 1)) for row in (below, above))
@@ -241,12 +241,12 @@ def _between(rate: float, rates: Sequence[float], words: str) -> tuple[Basis, st
 
 
 def _used_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
-    """Of a share of the most that was measured: the traffic is given, the most is not."""
+    """Return the basis of a share of the highest measured throughput."""
     best = max(replica.loads, key=lambda row: row.low_per_s)
     if rate > best.per_s:
-        return "extrapolated", "above the most that was measured"
+        return "extrapolated", "above the highest measured throughput"
     words = "concurrency" if replica.mode == "concurrency" else "rate"
-    return "measured", f"of the most at {words} {plain_number(best.load)}"
+    return "measured", f"of the throughput at {words} {plain_number(best.load)}"
 
 
 def _failed_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
@@ -260,7 +260,7 @@ def _failed_basis(replica: Replica, rate: float) -> tuple[Basis, str]:
 
 
 def _over_time_basis(traffic: ExpectedTraffic, basis: Basis) -> Basis:
-    """Where not every rate was simulated, those between are interpolated at the best."""
+    """If not every rate was simulated, the numbers are interpolated at best."""
     is_whole = traffic.times_s is not None or len(traffic.stretches) <= MOST_SIMULATED
     return basis if is_whole or basis == "extrapolated" else "interpolated"
 
@@ -270,11 +270,11 @@ def _remarks(result: Result, replica: Replica) -> Iterator[str]:
         last = plain_number(replica.loads[-1].load)
         words = "concurrency" if replica.mode == "concurrency" else "rate"
         yield (
-            f"Throughput was still growing at {words} {last}, the highest that was measured: fewer replicas may do. "
+            f"Throughput was still growing at {words} {last}, the highest measured load: fewer replicas may be enough. "
             "Measure higher loads."
         )
     if replica.mode == "concurrency" and replica.loads[0].load > 1:
-        yield "Concurrency 1 was not measured: what a request takes alone is not known, and is taken as slower."
+        yield "Concurrency 1 was not measured: the latency of a single request is unknown and assumed to be higher."
     wide = [
         half
         for level in result.levels
@@ -284,8 +284,8 @@ def _remarks(result: Result, replica: Replica) -> Iterator[str]:
     ]
     if wide:
         yield (
-            f"A throughput is known to ±{share(max(wide))} only, and its lower end counts: fewer replicas may do. "
-            "Measure for longer."
+            f"A throughput is only known to within ±{share(max(wide))}, and the plan uses the lower end: "
+            "fewer replicas may be enough. Measure for longer."
         )
     if any(level.has_remark(*CLIENT_LIMITS) for level in result.levels):
-        yield "The client was the limit at some level: a replica may do more than was measured."
+        yield "The client was the limit at some levels: a replica may handle more than was measured."

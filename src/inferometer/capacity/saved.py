@@ -1,4 +1,4 @@
-"""The saved results of a plan, each with its name and its price."""
+"""The saved results of a plan, each with its name and price."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,20 +10,20 @@ from inferometer.capacity.run import SavedOption
 from inferometer.stats.result import Result
 
 Prices = Sequence[tuple[str, float]]
-"""(name of an option, or nothing for all, price of an hour)"""
+"""(name of an option or "" for all, price per hour)"""
 
 
 def saved_options(files: Sequence[tuple[str, Path]], prices: Prices) -> tuple[SavedOption, ...]:
-    """(as it was given, file) of each."""
+    """Read the saved results, given as (name as given, file) pairs."""
     if not files:
-        raise UsageError("no saved result is given", remedy=f"give one with --options; {REMEDY}")
+        raise UsageError("no saved result given", remedy=f"give one with --options; {REMEDY}")
     return priced([(name, read(file, Result)) for name, file in files], prices)
 
 
 def named_options(given: Sequence[str | Path | Result], prices: Prices) -> tuple[SavedOption, ...]:
-    """Results, or their files; results are called option1, option2 and so on."""
+    """Return options for results or result files; results are named option1, option2 and so on."""
     if not given:
-        raise UsageError("no saved result is given", remedy="give results of api.measure, or their files")
+        raise UsageError("no saved result given", remedy="pass results of api.measure, or their files")
     return priced(
         [
             (f"option{number}", one) if isinstance(one, Result) else (str(one), read(Path(one), Result))
@@ -34,17 +34,17 @@ def named_options(given: Sequence[str | Path | Result], prices: Prices) -> tuple
 
 
 def priced(results: Sequence[tuple[str, Result]], prices: Prices) -> tuple[SavedOption, ...]:
-    """(name or path, result) of each."""
+    """Assign names and prices to (name or path, result) pairs."""
     names = _names([name for name, _ in results])
     known = dict(prices)
     for name, _ in prices:
         if name and name not in names:
             raise UsageError(
-                f"--price names '{name}', and the options are {', '.join(names)}",
-                remedy="name the file without .json",
+                f"--price names '{name}', but the options are {', '.join(names)}",
+                remedy="give the file name without .json",
             )
     if len(known) < len(prices):
-        raise UsageError("--price is given twice for the same option", remedy="give one of them")
+        raise UsageError("--price is given twice for the same option", remedy="give it once")
     return tuple(
         SavedOption(name, result, known.get(name, known.get("")))
         for name, (_, result) in zip(names, results, strict=True)
@@ -52,7 +52,7 @@ def priced(results: Sequence[tuple[str, Result]], prices: Prices) -> tuple[Saved
 
 
 def _names(given: Sequence[str]) -> list[str]:
-    """Without folder and ending where that tells them apart."""
+    """Strip folder and suffix if the names stay distinct."""
     stems = [Path(name).name.removesuffix(".json") for name in given]
     names = stems if len(set(stems)) == len(stems) else [name.removesuffix(".json") for name in given]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -1,13 +1,13 @@
-"""The traffic that replicas are to be counted for: how many requests come, and when.
+"""Expected traffic: how many requests arrive, and when.
 
-    200/s, 12000/m       a rate that stays the same
-    trace.jsonl          single requests with their times, in any format that `measure --replay` reads
-    curve.csv            a daily curve: its first line names the columns time and rate (requests per second)
+    200/s, 12000/m       a constant rate
+    trace.jsonl          individual request times, in any format that `measure --replay` reads
+    curve.csv            a daily curve with a header row naming the columns time and rate (requests per second)
 
-`class_traffic` has the classes of a scenario.
+`class_traffic` reads the classes of a scenario.
 
-Traffic is cut into stretches, and the promise is to hold in each of them. Single requests come when the trace says,
-bursts and all; otherwise requests come independently of each other (Poisson) at the rate of their stretch.
+Traffic is cut into stretches, each of which must meet the SLO. Individual requests arrive at the times in the trace,
+including bursts; otherwise arrivals are Poisson at the rate of their stretch.
 """
 
 import csv
@@ -29,8 +29,8 @@ from inferometer.dataset.replay import parse_trace
 Times = NDArray[np.float64]
 
 STRETCH_S = 300.0
-PER_STRETCH = 1000  # requests of a trace, on average, where its stretches are not given: a p99 needs some
-RATE_S = 3600.0  # how long a rate is looked at
+PER_STRETCH = 1000  # mean requests of a trace per stretch without --stretch, enough to estimate a p99
+RATE_S = 3600.0  # length of the stretch of a constant rate
 MOST_STRETCHES = 10_000
 DAY_S = 24 * 3600.0
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:/(?P<unit>s|m|min|h|d|day))?")
@@ -44,7 +44,7 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the time with its mean rate."""
+    """A period of time with its mean rate."""
 
     start_s: float
     length_s: float
@@ -61,7 +61,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """`times_s` are those of the single requests, in order; None where only rates are known."""
+    """Traffic by stretches; `times_s` are the ascending times of individual requests, or None if only rates are
+    known."""
 
     name: str
     form: str  # rate, trace, daily curve or scenario
@@ -70,11 +71,11 @@ class ExpectedTraffic:
 
     @property
     def peak(self) -> int:
-        """Which stretch has the highest rate."""
+        """Index of the stretch with the highest rate."""
         return max(range(len(self.stretches)), key=lambda number: self.stretches[number].rate)
 
     def numbers(self, place: int) -> tuple[int, int]:
-        """Which of the single requests come in a stretch: from the first number to before the second."""
+        """Return the range of indices of the individual requests in a stretch; the end is exclusive."""
         if self.times_s is None:
             return 0, 0
         starts = [row.start_s for row in self.stretches[place : place + 2]]
@@ -91,7 +92,7 @@ class ExpectedTraffic:
 
 
 def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
-    """Which form it has, what was given says itself."""
+    """Read a rate, a trace or a daily curve, detecting which of them was given."""
     if _RATE.fullmatch(given.strip()):
         return of_rate(given)
     if not Path(given).exists():
@@ -101,32 +102,32 @@ def read_traffic(given: str, stretch_s: float | None = None) -> ExpectedTraffic:
 
 
 def of_rate(given: str) -> ExpectedTraffic:
-    """Always the same: `200/s`, `200`, `12000/m`."""
+    """Parse a constant rate: `200/s`, `200`, `12000/m`."""
     found = _RATE.fullmatch(given.strip())
     if found is None:
-        raise UsageError(f"'{given}' is no rate", remedy="write it like 200/s or 12000/m")
+        raise UsageError(f"'{given}' is not a rate", remedy="write it like 200/s or 12000/m")
     rate = float(found["number"]) / _PER_S[found["unit"] or "s"]
     if rate <= 0:
-        raise UsageError(f"the rate '{given}' is no traffic", remedy="give a rate above 0, such as 200/s")
+        raise UsageError(f"the rate '{given}' is not above 0", remedy="give a rate such as 200/s")
     return ExpectedTraffic(given.strip(), "rate", (Stretch(0.0, RATE_S, rate),))
 
 
 def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> ExpectedTraffic:
-    """Single requests with their times."""
+    """Parse a trace of individual request times."""
     entries = parse_trace(path, data).entries
     times = np.array([entry.time_ns for entry in entries], dtype=np.float64) / NS_PER_S
     if len(times) < 2 or times[-1] <= 0:
         raise UsageError(
-            f"the trace '{path}' has no two requests at different times", remedy="give a longer trace"
+            f"the trace '{path}' has fewer than two distinct request times", remedy="give a longer trace"
         )
-    # The last request is followed by a gap, too.
+    # Count a mean gap after the last request as well.
     span_s = float(times[-1]) * len(times) / (len(times) - 1)
     usual_s = max(STRETCH_S, span_s * PER_STRETCH / len(times))
     number = max(1, math.floor(span_s / (usual_s if stretch_s is None else stretch_s) + 1e-9))
     if number > MOST_STRETCHES:
         raise UsageError(
-            f"'{path}' would be {number:,} stretches",
-            remedy=f"{MOST_STRETCHES:,} are the most: give a longer --stretch",
+            f"'{path}' would have {number:,} stretches",
+            remedy=f"the maximum is {MOST_STRETCHES:,}: give a longer --stretch",
         )
     length_s = span_s / number
     starts = np.arange(number) * length_s
@@ -139,14 +140,14 @@ def of_trace(path: str, data: bytes, stretch_s: float | None = None) -> Expected
 
 
 def of_curve(path: str, data: bytes) -> ExpectedTraffic:
-    """A row for each change of the rate. The last one lasts as long as the one before it, and of times within one day
-    no longer than 24 hours after the first."""
+    """Parse a daily curve, with one row for each change of the rate. The last row lasts as long as the one before it,
+    but for times within one day it ends no later than 24 hours after the first row."""
     lines = [line for line in split_lines(data, path) if line.strip()]
     header = _header(lines[0])
     rows = [_curve_row(path, number, line, header) for number, line in enumerate(lines[1:], start=2)]
     if not rows:
         raise UsageError(
-            f"the curve '{path}' has no rows", remedy="write one for each time, such as 08:00,120"
+            f"the curve '{path}' has no rows", remedy="write one row per time, such as 08:00,120"
         )
     starts = _ascending(path, [time for time, _ in rows])
     lengths = [after - before for before, after in pairwise(starts)]
@@ -154,7 +155,7 @@ def of_curve(path: str, data: bytes) -> ExpectedTraffic:
     day_left_s = starts[0] + DAY_S - starts[-1]
     lengths.append(min(last_s, day_left_s) if day_left_s > 0 else last_s)
     if not any(rate for _, rate in rows):
-        raise UsageError(f"the curve '{path}' has no traffic", remedy="give a rate above 0 in some row")
+        raise UsageError(f"the curve '{path}' has no traffic", remedy="give at least one row a rate above 0")
     stretches = tuple(
         Stretch(start, length, rate) for start, length, (_, rate) in zip(starts, lengths, rows, strict=True)
     )
@@ -183,8 +184,8 @@ def _curve_row(path: str, number: int, line: bytes, header: list[str]) -> tuple[
     where, cells = f"line {number} of '{path}'", _cells(line)
     if len(cells) != len(header):
         raise UsageError(
-            f"{where} has {len(cells)} cells, and the first line names {len(header)} columns",
-            remedy="give a whole file",
+            f"{where} has {len(cells)} cells, but the header has {len(header)} columns",
+            remedy="check that the file is complete",
         )
     time, rate = cells[header.index("time")].strip(), cells[header.index("rate")].strip()
     try:
@@ -193,13 +194,13 @@ def _curve_row(path: str, number: int, line: bytes, header: list[str]) -> tuple[
         per_s = -1.0
     if not 0 <= per_s < 1e9:
         raise UsageError(
-            f"{where}: the rate is '{rate}'", remedy="it is a number of requests per second, 0 or more"
+            f"{where}: the rate '{rate}' is not valid", remedy="write requests per second, 0 or more"
         )
     return _seconds(where, time), per_s
 
 
 def _seconds(where: str, text: str) -> float:
-    """Of a time of day, a date with a time, or a number of seconds."""
+    """Parse a time of day, a date with a time, or a number of seconds."""
     if clock := _CLOCK.fullmatch(text):
         return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3] or 0)
     try:
@@ -215,17 +216,18 @@ def _seconds(where: str, text: str) -> float:
         )
     except ValueError:
         raise UsageError(
-            f"{where}: the time is '{text}'",
+            f"{where}: the time '{text}' is not valid",
             remedy="write a time of day such as 08:30, a date with a time, or a number of seconds",
         ) from None
 
 
 def _ascending(path: str, times: list[float]) -> list[float]:
-    """From the first one on, but a time of day stays what it is."""
+    """Check that times ascend; shift times outside the first day so that they start within it."""
     for number, (before, after) in enumerate(pairwise(times), start=3):
         if after <= before:
             raise UsageError(
-                f"line {number} of '{path}' is not after the line before it", remedy="sort the rows by time"
+                f"line {number} of '{path}' is not later than the line before it",
+                remedy="sort the rows by time",
             )
     start = times[0] if 0 <= times[0] < DAY_S else math.fmod(times[0], DAY_S)
     return [time - times[0] + start for time in times]

@@ -175,13 +175,13 @@ def _verdict(
     if top.client_share > BUSY_CLIENT:
         return Verdict(
             CLIENT,
-            f"This tool is the limit: it used {share(top.client_share)} of a core to send and receive. "
+            f"This tool is the limit: it used {share(top.client_share)} of a core for sending and receiving. "
             "Add worker processes with --workers, or run it on another machine.",
         )
     if not top.steps:
         return Verdict(
             UNKNOWN,
-            "The server gives no statistics, so only the client's view is known: "
+            "The server provides no statistics, so only the client's view is available: "
             f"{quantity(top.throughput)} infer/s at concurrency {top.concurrency}, {_growth_words(rows)}.",
         )
     busiest = max(table, key=lambda row: row.utilisation)
@@ -198,7 +198,9 @@ def _verdict(
         return _with_idle_gpu(_busy_step(rows, busiest, pipeline), top, busiest)
     hungriest = _maybe_hungriest(top)
     if _is_host_busy(top) and hungriest is not None:
-        return Verdict(CPU, f"{_cpu_words(top)} {hungriest} waits for a core most.", hungriest)
+        return Verdict(
+            CPU, f"{_cpu_words(top)} {hungriest} spends the most time waiting for a core.", hungriest
+        )
     if _is_host_busy(top) and not _is_growing(rows):
         return Verdict(CPU, f"{_cpu_words(top)} No step keeps its instances busy all the time.")
     return _no_busy_step(rows, table, busiest)
@@ -216,19 +218,19 @@ def _maybe_held_up(rows: Sequence[Observation], busiest: StepFigures) -> Verdict
     if shared is None or busiest.instances + 0.5 < shared.working:
         return None
     sentence = (
-        f"{busiest.name} limits the throughput, and more instances of it would not help: {rough(shared.in_service)} "
-        f"executions at a time get done what {rough(shared.working)} alone would, and use {rough(shared.cores)} cores. "
-        "They share something that is not a resource we see: a lock, a queue, a limit elsewhere."
+        f"{busiest.name} limits the throughput, and more instances would not help: {rough(shared.in_service)} "
+        f"concurrent executions do the work of {rough(shared.working)} and use {rough(shared.cores)} cores. "
+        "They share something we cannot observe: a lock, a queue, or an external limit."
     )
     return Verdict(SHARED, sentence, busiest.name)
 
 
 def _slow_words(busiest: StepFigures, slow: SlowBatches) -> str:
     times = f"{duration(slow.batch_s * NS_PER_S)}, {slow.batch_s / slow.one_s:.1f} times as long as"
-    what = "one alone" if slow.items == 1 else f"one of {rough(slow.items)}"
+    what = "a single one" if slow.items == 1 else f"one of {rough(slow.items)}"
     return (
-        f"Batches make {busiest.name} slower: an execution of {rough(slow.batch)} takes "
-        f"{times} {what} ({duration(slow.one_s * NS_PER_S)}). Without dynamic batching it allows "
+        f"Batching makes {busiest.name} slower: an execution of {rough(slow.batch)} takes "
+        f"{times} {what} ({duration(slow.one_s * NS_PER_S)}). Without dynamic batching it could reach "
         f"{quantity(busiest.instances * slow.items / slow.one_s / busiest.calls)} infer/s."
     )
 
@@ -246,21 +248,21 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
     is_shared_out = helps_more < WORTHWHILE and helps_cores > WORTHWHILE and may_be_host
     if is_shared_out or _is_starved(top, busiest):
         shared = "more instances would only share the same cores"
-        sentence = f"{_cpu_words(top)} Most of it goes to {busiest.name}; {shared}."
+        sentence = f"{_cpu_words(top)} {busiest.name} uses most of it; {shared}."
         return Verdict(CPU, sentence, busiest.name)
-    words = f"all {busiest.instances} instances of it are" if busiest.instances > 1 else "its one instance is"
+    words = f"all its {busiest.instances} instances are" if busiest.instances > 1 else "its only instance is"
     bound = _at_most(busiest.bound or 0.0, _reached(rows))
     sentence = (
         f"{busiest.name} limits the throughput: {words} busy {share(min(busiest.utilisation, 1.0))} of the time, which "
-        f"allows at most {bound} infer/s. When nothing waits it is {share(busiest.light_share)} of a request's time."
+        f"allows at most {bound} infer/s. Without queueing it takes {share(busiest.light_share)} of a request's time."
     )
     if station.max_batch > 1 and not station.is_batching and busiest.batch < station.max_batch:
         now = predict(pipeline, top.concurrency).throughput
         batched = predict(with_station(pipeline, busiest.name, is_batching=True), top.concurrency).throughput
         if batched / now - 1 > WORTHWHILE:
             sentence += (
-                f" It could take up to {station.max_batch} at once, but the server gives it one request after the "
-                "other: dynamic batching is off."
+                f" It accepts batches of up to {station.max_batch}, but gets one request at a time: dynamic batching "
+                "is off."
             )
             return Verdict(BATCHING, sentence, busiest.name)
     return Verdict(COMPUTE, sentence, busiest.name)
@@ -271,7 +273,7 @@ def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Ve
     is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk())
     if not is_on_gpu or busiest.device == GPU_DEVICE or top.gpu_share is None or top.gpu_share >= IDLE:
         return found
-    words = f" The GPU waits for it: it is busy {share(top.gpu_share)} of the time."
+    words = f" The GPU waits for it and is busy only {share(top.gpu_share)} of the time."
     return replace(found, kind=FEED if found.kind == COMPUTE else found.kind, sentence=found.sentence + words)
 
 
@@ -304,7 +306,7 @@ def _maybe_hungriest(top: Observation) -> str | None:
 def _cpu_words(top: Observation) -> str:
     host = top.host
     if host is None:
-        return "The cores are exhausted: executions take longer the more of them run at once."
+        return "The cores are exhausted: executions take longer as more of them run at once."
     words = f"The CPU is exhausted: {rough(host.busy)} of {host.cores} cores are busy"
     others = top.other_cores
     if others is not None and host.server is not None:
@@ -320,9 +322,9 @@ def _taken_words(top: Observation) -> str:
     assert host.server is not None
     assert others is not None
     return (
-        f"The machine is busy with other programs: they use {rough(others)} of its {host.cores} cores, and "
-        f"the server {rough(host.server)}. The times of its steps hold the waiting for a core, so none of them is "
-        "named: diagnose again when the other programs have ended."
+        f"The machine is busy with other programs: they use {rough(others)} of its {host.cores} cores, the server uses "
+        f"{rough(host.server)}. The step times include waiting for a core, so the limiting step cannot be "
+        "identified: diagnose again when the other programs have finished."
     )
 
 
@@ -340,13 +342,13 @@ def _no_busy_step(rows: Sequence[Observation], table: Sequence[StepFigures], bus
     idle = f"no step is busy more than {share(busiest.utilisation)} of the time"
     slowest = max(table, key=lambda row: row.queue_ns).name
     sentences = {
-        NETWORK: f"{share(part)} of the latency passes between client and server, and {idle}: "
+        NETWORK: f"{share(part)} of the latency is spent between client and server, and {idle}: "
         "the network and its buffers.",
-        OVERHEAD: f"{share(part)} of the latency is the server's own work around the steps, and {idle}.",
-        QUEUE: f"{share(part)} of the latency is waiting, most of it before {slowest}, though {idle}: "
-        "requests come in bursts, or a queue delay holds them back.",
+        OVERHEAD: f"{share(part)} of the latency is server overhead outside the steps, and {idle}.",
+        QUEUE: f"{share(part)} of the latency is queueing, most of it at {slowest}, although {idle}: "
+        "requests arrive in bursts, or a queue delay holds them back.",
         LIGHT: f"Nothing is exhausted at concurrency {top.concurrency}: {idle}, {_growth_words(rows)}. "
-        "More load would bring more.",
+        "Throughput would grow with more load.",
     }
     return Verdict(kind, sentences[kind], {QUEUE: slowest, LIGHT: busiest.name}.get(kind))
 
@@ -359,4 +361,8 @@ def _is_growing(rows: Sequence[Observation]) -> bool:
 
 
 def _growth_words(rows: Sequence[Observation]) -> str:
-    return "and it still grows with the load" if _is_growing(rows) else "and it no longer grows with the load"
+    return (
+        "and throughput still grows with the load"
+        if _is_growing(rows)
+        else "and throughput no longer grows with the load"
+    )

@@ -77,7 +77,7 @@ class StepFigures:
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= DEEPEST:
-            raise ValueError(f"a step of depth {self.depth}, which is not in 0 to {DEEPEST}")
+            raise ValueError(f"step depth {self.depth} is not between 0 and {DEEPEST}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,28 +142,30 @@ def _exhausted(case: GpuCase, busy: float) -> Verdict:
     words += f", {share(part)} of that with {culprit}." if len(shares) > 1 else f" with {culprit}."
     gpu = top.gpu
     if gpu is not None and gpu.memory_share is not None and gpu.memory_share >= BANDWIDTH:
-        words += f" Its memory is read or written {share(gpu.memory_share)} of the time: what is short is bandwidth."
+        words += f" Its memory is read or written {share(gpu.memory_share)} of the time: memory bandwidth is the limit."
     return Verdict(GPU, f"{words} More instances would only share it.", culprit)
 
 
 def _launch(case: GpuCase, station: Station, *, can_batch: bool) -> Verdict:
     row = case.figures(station.name)
-    instance = "its one instance is" if row.instances == 1 else f"all {row.instances} instances of it are"
+    instance = "its only instance is" if row.instances == 1 else f"all its {row.instances} instances are"
     words = (
-        f"{station.name} leaves the GPU idle: {instance} busy {share(min(row.utilisation, 1.0))} of the time, "
+        f"{station.name} leaves the GPU idle: {instance} busy {share(min(row.utilisation, 1.0))} of the time, but "
         f"{_idle_words(case)}. "
     )
     if row.batch > _FORMED * case.top.items:
         part = 1 - station.gpu_s(row.batch) / station.service_s(row.batch, row.batch / case.top.items)
-        words += f"It gets batches of {rough(row.batch)}, and {share(part)} of their time is spent on launching them."
+        words += f"It gets batches of {rough(row.batch)}, and {share(part)} of their time is launch overhead."
         return Verdict(LAUNCH, words, station.name)
-    words += "It is fed one request after the other, and each has to be launched. "
+    words += "It gets one request at a time and launches each separately. "
     if can_batch:
         times = station.service_s(8, 8) / station.service_s(1)
         return Verdict(
-            LAUNCH, f"{words}A batch of 8 would take {times:.1f} times as long as one alone.", station.name
+            LAUNCH,
+            f"{words}A batch of 8 would take {times:.1f} times as long as a single request.",
+            station.name,
         )
-    more = "Another instance could launch meanwhile." if station.instances == 1 else ""
+    more = "Another instance could launch in the meantime." if station.instances == 1 else ""
     return Verdict(LAUNCH, (words + more).strip(), station.name)
 
 
@@ -174,8 +176,8 @@ def _fed(case: GpuCase, station: Station) -> Verdict:
     part = beside_s / station.service_s(row.batch, requests)
     return Verdict(
         FEED,
-        f"The GPU waits for the CPU: {_idle_words(case)}. {share(part)} of an execution of {station.name} is work "
-        f"beside the GPU, and most of that grows with the number of inferences.",
+        f"The GPU waits for the CPU: {_idle_words(case)}. {share(part)} of an execution of {station.name} runs "
+        f"outside the GPU, and most of that grows with the number of inferences.",
         station.name,
     )
 
@@ -190,8 +192,8 @@ def _maybe_out_of_memory(case: GpuCase, station: Station) -> Verdict | None:
     used, total, one = (significant(size / GIB, 3) for size in sizes)
     return Verdict(
         GPU_MEMORY,
-        f"The memory of the GPU limits the instances of {station.name}: {used} of {total} GiB are used, {one} by an "
-        f"instance, so no other fits, though {_idle_words(case)}.",
+        f"GPU memory limits the instances of {station.name}: {used} of {total} GiB are used, {one} per instance, so "
+        f"no more fit, although {_idle_words(case)}.",
         station.name,
     )
 
@@ -206,14 +208,12 @@ def _maybe_copying(case: GpuCase) -> Verdict | None:
     saved = duration(moved_s * NS_PER_S)
     return Verdict(
         COPY,
-        f"The GPU waits for tensors: {share((moved_s + inside_s) / light.latency_s)} of a request's time they are "
-        f"copied. Shared memory would save about {share(moved_s / light.latency_s)} of it, {saved} a request; "
+        f"The GPU waits for tensors: copying them takes {share((moved_s + inside_s) / light.latency_s)} of a request's "
+        f"time. Shared memory would save about {share(moved_s / light.latency_s)} of it, {saved} per request; "
         f"{_idle_words(case)}.",
     )
 
 
 def _idle_words(case: GpuCase) -> str:
     busy = case.top.gpu_share
-    return (
-        "how busy the GPU is, is not known" if busy is None else f"the GPU is busy {share(busy)} of the time"
-    )
+    return "the GPU utilisation is unknown" if busy is None else f"the GPU is busy {share(busy)} of the time"

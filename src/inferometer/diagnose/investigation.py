@@ -100,7 +100,7 @@ class Investigation:
             throughput=self.top.throughput,
             latency_ns=self.top.latency_s * NS_PER_S,
             gain=0.0,
-            why=f"only about {rough(working)} of its {span.high} instances get work done at a time",
+            why=f"only about {rough(working)} of its {span.high} instances do useful work at a time",
         )
 
     @property
@@ -140,7 +140,7 @@ class Investigation:
             self._doubt = max(self._doubt, math.expm1(min(left, 10.0)))
             told = f"{told}; the rest is not explained" if told else "the model does not explain it"
         elif not told:
-            told = "now in the model"
+            told = "the model was adjusted"
         direction = "less" if trial.ratio < 1 else "more"
         return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {told}"
 
@@ -202,7 +202,7 @@ def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> 
         and abs(was.work(count) / now.work(count) - 1) > _LEARNED
     ):
         told.append(
-            f"{count} executions at once on the GPU get done what {rough(now.work(count))} do alone, not "
+            f"{count} concurrent executions on the GPU do the work of {rough(now.work(count))}, not "
             f"{rough(was.work(count))}"
         )
     if count > 1 and abs(before.cores.scaling - after.cores.scaling) > _WORDS:

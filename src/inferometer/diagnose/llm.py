@@ -62,10 +62,10 @@ _SETTINGS = {
     LLAMA_CPP: "--parallel",
 }
 _MEMORY = {
-    VLLM: "--gpu-memory-utilization, or --kv-cache-dtype fp8, which halves what a token needs",
-    SGLANG: "--mem-fraction-static, or --kv-cache-dtype fp8_e5m2, which halves what a token needs",
-    TENSORRT_LLM: "kv_cache_free_gpu_mem_fraction, or an 8-bit KV cache, which halves what a token needs",
-    LLAMA_CPP: "--ctx-size, or --cache-type-k and --cache-type-v q8_0, which halve what a token needs",
+    VLLM: "--gpu-memory-utilization, or --kv-cache-dtype fp8, which halves the memory per token",
+    SGLANG: "--mem-fraction-static, or --kv-cache-dtype fp8_e5m2, which halves the memory per token",
+    TENSORRT_LLM: "kv_cache_free_gpu_mem_fraction, or an 8-bit KV cache, which halves the memory per token",
+    LLAMA_CPP: "--ctx-size, or --cache-type-k and --cache-type-v q8_0, which halve the memory per token",
 }
 
 
@@ -299,31 +299,31 @@ def _verdict(found: _Evidence) -> Verdict:
     if found.growth is not None and found.growth >= GROWING:
         return Verdict(
             LIGHT,
-            f"Nothing limits it yet: {_load(found.top)} brought {share(found.growth)} more than half as many did.",
+            f"Nothing limits throughput yet: at {_load(found.top)} it grows by {share(found.growth)} per doubling.",
         )
     if found.growth is None and found.at_once is None:
-        return Verdict(UNKNOWN, "One load does not say what limits: give several, such as -c 1:16:x2.")
+        return Verdict(UNKNOWN, "One load is not enough to find the limit: give several, such as -c 1:16:x2.")
     if found.prefill_share is None:
         return Verdict(
             UNKNOWN,
-            "More load brings no more, but without the time to the first token of a light load it is not known "
-            "whether prompts or answers take the server's time.",
+            "Throughput has saturated, but without the time to first token at a light load it is unknown whether "
+            "prefill or decode takes the server's time.",
         )
     prefill = found.prefill_share
     if prefill >= HALF:
         return Verdict(
             PREFILL,
-            f"Reading prompts is the limit: {_prompt_words(found)} take {share(prefill)} of the server's time at "
+            f"Prefill is the limit: {_prompt_words(found)} take {share(prefill)} of the server's time at "
             f"{_load(found.top)}.",
         )
     doubt = ""
     if found.kv_is_full is None:
         doubt = (
-            " A full KV cache that stops requests halfway would look the same, and the server does not say."
+            " A full KV cache that preempts requests would look the same, and the server does not report it."
         )
     return Verdict(
         DECODE,
-        f"Making tokens is the limit: {_token_words(found)}; prompts take only {share(prefill)} of the time.{doubt}",
+        f"Decode is the limit: {_token_words(found)}; prompts take only {share(prefill)} of the time.{doubt}",
     )
 
 
@@ -334,17 +334,19 @@ def _outside(found: _Evidence, at_once: float) -> Verdict:
         fits = "" if found.fitting is None else f"; {found.fitting:,} sequences of this length fit"
         return Verdict(
             KV_CACHE,
-            f"The KV cache is the limit: it is full with {number} requests, and the others wait{fits}.",
+            f"The KV cache is the limit: it is full with {number} requests, and the rest wait{fits}.",
         )
-    waits = f"The queue is the limit: {number} requests run at once, and the others wait"
+    waits = f"The queue is the limit: {number} requests run at once, and the rest wait"
     if found.kv_is_full is None:
-        cause = "for a slot or for room in the KV cache: the server does not say which"
+        cause = "for a slot or for room in the KV cache: the server does not report which"
         return Verdict(QUEUE, f"{waits} {cause}.")
-    return Verdict(QUEUE, f"{waits} although the KV cache has room: the server is set to so many.")
+    return Verdict(
+        QUEUE, f"{waits} although the KV cache has room: the server's configured limit is reached."
+    )
 
 
 def _load(level: ServingLevel) -> str:
-    return f"{level.concurrency} at once"
+    return f"concurrency {level.concurrency}"
 
 
 def _prompt_words(found: _Evidence) -> str:
@@ -356,9 +358,9 @@ def _prompt_words(found: _Evidence) -> str:
 def _token_words(found: _Evidence) -> str:
     light, top = found.levels[0], found.top
     if top.output_per_s is None or top.between_ns is None or light.between_ns is None:
-        return f"more load than {_load(top)} brings no more"
+        return f"throughput does not grow beyond {_load(top)}"
     return (
-        f"{quantity(top.output_per_s)} tokens/s is what it makes, however many ask, and a token takes "
+        f"the server generates {quantity(top.output_per_s)} tokens/s at any load, and a token takes "
         f"{duration(top.between_ns)} instead of {duration(light.between_ns)}"
     )
 
@@ -373,7 +375,7 @@ def _checks(found: _Evidence, verdict: str) -> Iterator[LimitCheck]:
     yield _queue_check(found, verdict)
     limits, text = found.is_client_limited, found.client or "this tool kept up with its own load"
     if found.client is not None and not limits:
-        text = f"{found.client}, but requests wait inside the server: more would not be answered sooner"
+        text = f"{found.client}, but requests wait inside the server: a faster client would not help"
     yield LimitCheck(CLIENT, "limits" if limits else "has room", text, bound=found.best if limits else None)
 
 
@@ -381,7 +383,7 @@ def _prefill_check(found: _Evidence, verdict: str) -> LimitCheck:
     light, top = found.levels[0], found.top
     part = found.prefill_share
     if part is None or light.first_ns is None or top.first_ns is None:
-        return LimitCheck(PREFILL, "not known", "no time to the first token of a light load was measured")
+        return LimitCheck(PREFILL, "not known", "the time to first token at a light load was not measured")
     speed = "" if top.prompt_per_s is None else f", {quantity(top.prompt_per_s)} prompt tokens/s"
     text = (
         f"first token after {duration(light.first_ns)} at {_load(light)}, {duration(top.first_ns)} at "
@@ -394,10 +396,10 @@ def _prefill_check(found: _Evidence, verdict: str) -> LimitCheck:
 def _decode_check(found: _Evidence, verdict: str) -> LimitCheck:
     light, top = found.levels[0], found.top
     if top.between_ns is None or light.between_ns is None or top.output_per_s is None:
-        return LimitCheck(DECODE, "not known", "the answers were not streamed, or have one token each")
+        return LimitCheck(DECODE, "not known", "the answers were not streamed, or had one token each")
     text = (
         f"a token every {duration(light.between_ns)} at {_load(light)}, {duration(top.between_ns)} at "
-        f"{top.concurrency}; {quantity(top.output_per_s)} tokens/s in all"
+        f"{top.concurrency}; {quantity(top.output_per_s)} tokens/s in total"
     )
     bound = None if found.cost.per_request_s <= 0 else max(1 / found.cost.per_request_s, found.best)
     state: State = "limits" if verdict == DECODE else "not known" if verdict == UNKNOWN else "has room"
@@ -407,14 +409,16 @@ def _decode_check(found: _Evidence, verdict: str) -> LimitCheck:
 def _kv_check(found: _Evidence, verdict: str) -> LimitCheck:
     server = found.top.server
     if server is None or server.kv_cache_max is None:
-        why = "the server's metrics were not read" if server is None else f"{server.server} does not say it"
-        return LimitCheck(KV_CACHE, "not known", f"its use is not known: {why}")
+        why = (
+            "the server's metrics were not read" if server is None else f"{server.server} does not report it"
+        )
+        return LimitCheck(KV_CACHE, "not known", f"usage unknown: {why}")
     words = [f"at most {share(server.kv_cache_max)} in use"]
     if server.preemptions is not None:
         words.append(f"{server.preemptions:,} preemptions")
     if found.fitting is not None:
         more = max(0, found.fitting - math.floor(server.running_max or 0))
-        words.append(f"{found.fitting:,} sequences of this length fit, {more:,} more than ran")
+        words.append(f"{found.fitting:,} sequences of this length fit, {more:,} more than were running")
     state: State = "limits" if verdict == KV_CACHE else "has room"
     bound = found.best if verdict == KV_CACHE else None
     return LimitCheck(KV_CACHE, state, ", ".join(words), server.kv_cache_max, bound)
@@ -423,20 +427,20 @@ def _kv_check(found: _Evidence, verdict: str) -> LimitCheck:
 def _queue_check(found: _Evidence, verdict: str) -> LimitCheck:
     server, top = found.top.server, found.top
     if server is not None and server.running_mean is not None and server.waiting_mean is not None:
-        text = f"{rough(server.running_mean)} run and {rough(server.waiting_mean)} wait of {top.concurrency}"
+        text = f"of {top.concurrency} requests, {rough(server.running_mean)} run and {rough(server.waiting_mean)} wait"
         if server.slots:
-            text += f", {server.slots:,} may run"
+            text += f", with {server.slots:,} slots"
     elif found.at_once is not None:
         text = (
-            f"tokens come for {rough(found.at_once)} requests at once, however many of {top.concurrency} ask"
+            f"tokens arrive for {rough(found.at_once)} requests at once, out of {top.concurrency} in flight"
         )
     else:
-        text = "what waits inside the server is not known without its metrics"
+        text = "the server's queue is unknown without its metrics"
         return LimitCheck(QUEUE, "not known", text)
     if verdict == QUEUE:
         return LimitCheck(QUEUE, "limits", text, 1.0, found.best)
     if found.at_once is not None:
-        text += f"; twice as many would bring {share(found.gain_of_more)} more"
+        text += f"; twice as many would raise throughput by {share(found.gain_of_more)}"
     return LimitCheck(QUEUE, "has room", text)
 
 
@@ -457,7 +461,7 @@ def _suggestions(found: _Evidence, verdict: str) -> Iterator[Suggestion]:
             1.0, found.cost.throughput(load) / found.cost.throughput(found.top.concurrency)
         )
         change = Change(CONCURRENCY, found.model, str(found.top.concurrency), str(load))
-        yield _suggestion(found, change, f"ask for {load} at once", load, expected, "the load is light")
+        yield _suggestion(found, change, f"send {load} requests at once", load, expected, "the load is light")
 
 
 def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
@@ -471,25 +475,31 @@ def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
         f"fitted to the throughput at {', '.join(str(level.concurrency) for level in found.levels)} at once"
     )
     if verdict == KV_CACHE:
-        where = _MEMORY.get(found.server or "", "more memory for it, or fewer bits for each of its numbers")
+        where = _MEMORY.get(found.server or "", "more memory for it, or a smaller data type")
         change = Change(KV_CACHE, found.model, f"{before} sequences", f"{after} sequences")
         return _suggestion(
-            found, change, f"make room for {after} in the KV cache ({where})", load, expected, measured
+            found,
+            change,
+            f"make room for {after} sequences in the KV cache ({where})",
+            load,
+            expected,
+            measured,
         )
-    setting = _SETTINGS.get(found.server or "", "the server's limit of requests at once")
+    setting = _SETTINGS.get(found.server or "", "the server's limit on concurrent requests")
     change = Change(SLOTS, found.model, str(before), str(after))
-    return _suggestion(found, change, f"let {after} run at once ({setting})", load, expected, measured)
+    return _suggestion(
+        found, change, f"let {after} requests run at once ({setting})", load, expected, measured
+    )
 
 
 def _shorter(found: _Evidence, what: str, tokens: float, cost_s: float) -> Suggestion:
     """With half of them. Where half of the time is spent on something, half of that is won."""
     expected = 1 / (1 / found.best - cost_s / 2)
     change = Change(what, found.model, quantity(tokens), quantity(tokens / 2))
-    way = (
-        "or half of each out of the prefix cache" if what == "prompt tokens" else "or two of them in one step"
-    )
+    way = "or half of each from the prefix cache" if what == "prompt tokens" else "or two tokens per step"
     text = f"{what.partition(' ')[0]}s of half the length, {way}"
-    why = f"a request costs the server {duration(NS_PER_S / found.best)}, {duration(cost_s * NS_PER_S)} of it for these"
+    costs = f"{duration(NS_PER_S / found.best)}, {duration(cost_s * NS_PER_S)}"
+    why = f"a request costs the server {costs} of it for {what}"
     return _suggestion(found, change, text, found.top.concurrency, expected, why)
 
 
@@ -504,11 +514,11 @@ def _suggestion(
 def _advice(found: _Evidence, verdict: str) -> Iterator[str]:
     """Without a prediction: nothing that was measured tells how much it brings."""
     if verdict == PREFILL:
-        yield "Prefix caching where prompts begin alike; prefill on GPUs of its own; more tensor parallelism."
+        yield "Prefix caching if prompts share a prefix; prefill on separate GPUs; more tensor parallelism."
     elif verdict == DECODE:
-        yield "Weights of fewer bits; speculative decoding; more tensor parallelism, or another replica."
+        yield "Quantized weights; speculative decoding; more tensor parallelism, or another replica."
     elif verdict == QUEUE and found.kv_is_full is None and found.server is None:
-        yield "Let the server give its metrics (--metrics-url): they say whether slots or the KV cache are full."
+        yield "Give the server's metrics address (--metrics-url) to see whether slots or the KV cache are full."
 
 
 def _curve(found: _Evidence) -> Iterator[CurvePoint]:
@@ -529,14 +539,14 @@ def _notes(found: _Evidence) -> Iterator[str]:
             )
     if server is None:
         yield (
-            "The server's own metrics are not known, so running, waiting and the KV cache are judged by what the "
-            "client sees, or not at all"
+            "The server's own metrics are unavailable, so running requests, waiting requests and the KV cache are "
+            "judged from the client's view, or not at all"
         )
         return
     if server.was_restarted:
-        yield "The server was restarted while it was measured: what it counts is not known"
+        yield "The server was restarted while it was measured: its counters are not usable"
     if server.prefix_share is not None and server.prefix_share > 0.2:
         yield (
-            f"{share(server.prefix_share)} of the prompt tokens came out of the prefix cache: prompts that do not "
-            "repeat cost more prefill than these"
+            f"{share(server.prefix_share)} of the prompt tokens came from the prefix cache: prompts that do not "
+            "repeat will need more prefill"
         )

@@ -68,8 +68,8 @@ def _crowded(result: Result) -> Iterator[str]:
     if rows:
         host = max(rows, key=lambda row: row.others or 0.0)
         yield (
-            f"Other programs kept {rough(host.others or 0.0)} of this machine's {host.cores} cores busy meanwhile: "
-            "figures and predictions are as restless as they are"
+            f"Other programs kept {rough(host.others or 0.0)} of this machine's {host.cores} cores busy during the "
+            "run: figures and predictions are less reliable"
         )
 
 
@@ -77,11 +77,11 @@ def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
     """What can be asked of a diagnosis, but not of one of a server that makes text."""
     if is_applied:
         raise UsageError(
-            "--apply loads a model with another configuration, and OpenAI-style servers have no call for that",
-            remedy="leave it out, and start the server with what is suggested",
+            "--apply loads a model with another configuration, which OpenAI-compatible servers do not support",
+            remedy="leave it out, and restart the server with the suggested setting",
         )
     if cores is not None:
-        raise UsageError("--cores is not used for OpenAI-style servers", remedy="leave it out")
+        raise UsageError("--cores is not used for OpenAI-compatible servers", remedy="leave it out")
 
 
 def _asking(options: Options, most: int) -> Options:
@@ -102,7 +102,7 @@ def _with_metrics(setup: Setup) -> tuple[Setup, tuple[str, ...]]:
     except PeerError as error:
         return setup, (f"The server's metrics could not be read: {error.message}",)
     if first.llm is None:
-        return setup, ("The server's metrics are none of vLLM, SGLang, TensorRT-LLM or llama.cpp",)
+        return setup, ("The server's metrics are not those of vLLM, SGLang, TensorRT-LLM or llama.cpp",)
     return replace(setup, metrics=metrics), ()
 
 

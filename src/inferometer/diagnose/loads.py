@@ -34,6 +34,6 @@ def announce(setup: "Setup", wanted: Sequence[int] | None, watcher: "Watcher") -
 
 def nothing_measured(model: str) -> PeerError:
     return PeerError(
-        f"no request to '{model}' ended well, so there is nothing to diagnose",
-        remedy=f"try `inferometer measure -m {model}`, which shows the failures",
+        f"no request to '{model}' succeeded, so there is nothing to diagnose",
+        remedy=f"run `inferometer measure -m {model}` to see the failures",
     )

@@ -39,7 +39,7 @@ def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) ->
     meet again, as the first of them has waited long enough whenever an instance is free.
     """
     if concurrency < 1:
-        raise ValueError(f"concurrency is {concurrency}, and must be 1 or more")
+        raise ValueError(f"concurrency is {concurrency}, but must be at least 1")
     return _predicted(pipeline, concurrency, is_in_step)
 
 

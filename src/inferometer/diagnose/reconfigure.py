@@ -66,10 +66,10 @@ class Reconfiguration:
 def _explained(name: str, error: PeerError) -> PeerError:
     if are_fixed(error):
         return FixedModelsError(
-            f"the server does not let its models be changed: {error.message}",
+            f"the server does not allow changing its models: {error.message}",
             remedy="start it with --model-control-mode explicit, or leave out --apply",
         )
-    return PeerError(f"'{name}' could not be loaded: {error.message}", remedy=error.remedy)
+    return PeerError(f"cannot load '{name}': {error.message}", remedy=error.remedy)
 
 
 # --- a suggestion's settings in a model's configuration, and the configuration as a file
@@ -103,7 +103,7 @@ def config_text(config: Config) -> str:
         ParseDict(dict(config), message, ignore_unknown_fields=True)
     except (ParseError, SystemError) as error:  # a list in place of a member of an enum is the latter
         raise PeerError(
-            f"the server's configuration of '{config.get('name')}' cannot be written: {error}"
+            f"cannot serialize the server's configuration of '{config.get('name')}': {error}"
         ) from error
     return MessageToString(message)
 

@@ -70,7 +70,7 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
     if asked.budget_s is None or watcher.is_interrupted():
         return Outcome(trials.diagnosis)
     end_ns = monotonic_ns() + round(asked.budget_s * NS_PER_S)
-    budget = End(f"the budget of {plain_number(asked.budget_s)} s was spent", end_ns + LATE_NS)
+    budget = End(f"the budget of {plain_number(asked.budget_s)} s ran out", end_ns + LATE_NS)
     trials.watcher = until(watcher, Deadline.after(asked.budget_s + LATEST_S).has_passed)
     service = trials.setup.service
     if not isinstance(service, ModelControl):
@@ -114,7 +114,8 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
     options = asked.options
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
-            "diagnose loads by concurrency, not by rate", remedy="give --concurrency-range, or none"
+            "diagnose needs concurrency levels, not request rates",
+            remedy="give --concurrency-range, or leave the load out",
         )
     wanted = _levels(options.concurrency)
     most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
@@ -234,7 +235,7 @@ def _probe(
         try:
             found, _ = _sweep(prepare(options, command=COMMAND), watcher, (1,))
         except InferometerError as error:
-            return seen, (f"What a batch of {size} costs could not be measured: {error.message}",)
+            return seen, (f"The cost of a batch of {size} could not be measured: {error.message}",)
         seen += [row for row in found if row.steps]
     return seen, ()
 
@@ -266,32 +267,32 @@ def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circ
 def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
     if not top.steps:
         yield (
-            "The server gives no statistics of its models, so the time inside it cannot be split into queue, compute "
-            "and steps; only throughput, latency and our own cost are known."
+            "The server provides no statistics for its models, so its time cannot be split into queue, compute and "
+            "steps; only throughput, latency and the client's own cost are known."
         )
         return
     if top.gpu_share is None and any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk()):
         yield (
-            "How busy the GPU is, its memory and its power are not known: a step on it is taken to keep it busy as "
-            "long as it works. Tell where the server's metrics are with --collect-metrics and --metrics-url, or run on "
-            "the server's own machine with pip install 'inferometer[gpu]'."
+            "GPU utilisation, memory and power are unknown: steps on the GPU are assumed to keep it busy. "
+            "Give the address of the server's metrics with --collect-metrics and --metrics-url, or run on the server's "
+            "machine with pip install 'inferometer[gpu]'."
         )
     if top.host is None and asked.cores is None:
         yield (
-            "The server runs on another machine whose cores were not seen: predictions assume there are enough. "
-            "Tell how many it has with --cores."
+            "The server runs on another machine with an unknown number of cores: predictions assume there are enough. "
+            "Set the number with --cores."
         )
     others = top.other_cores
     if top.host is not None and others is not None:
         if others > CROWDED * top.host.cores:
             yield (
-                f"Other programs kept {rough(others)} of this machine's {top.host.cores} cores busy meanwhile: figures "
-                "and predictions are as restless as they are."
+                f"Other programs kept {rough(others)} of this machine's {top.host.cores} cores busy during the run: "
+                "figures and predictions are less reliable."
             )
     elif top.host is not None:
         yield (
-            "The server's process was not found on this machine, so it is assumed that steps on the CPU keep a core "
-            "busy as long as they run."
+            "The server's process was not found on this machine, so steps on the CPU are assumed to keep a core busy "
+            "while they run."
         )
 
 
@@ -325,7 +326,7 @@ class _Trials:
         place = len(self.diagnosis.results)
         self.diagnosis = replace(self.diagnosis, results=(*self.diagnosis.results, result))
         if not rows:
-            trial = self.investigation.refused(suggestion, "no request ended well", place)
+            trial = self.investigation.refused(suggestion, "no request succeeded", place)
         else:
             is_whole = not self.watcher.is_interrupted()
             trial = self.investigation.learn(suggestion, rows[0], is_whole=is_whole, result=place)

@@ -180,7 +180,7 @@ def _fewer(situation: Situation) -> Iterator[_Idea]:
     for row in situation.table:
         shared = maybe_shared(situation.rows, row.name)
         if shared is not None and row.instances > (enough := shared.instances):
-            why = f"about {rough(shared.working)} at a time get work done: they share something other than a core"
+            why = f"only about {rough(shared.working)} do useful work at a time: they share something other than a core"
             same = situation.predict(situation.pipeline)
             yield replace(_other_count(row, enough, why, same), least=-WORTH_SAYING)
     host = situation.top.host
@@ -191,7 +191,7 @@ def _fewer(situation: Situation) -> Iterator[_Idea]:
     for row in situation.table:
         if row.name == situation.verdict.step and row.instances > cores:
             found = situation.predict(with_station(quiet, row.name, instances=cores))
-            why = f"there are {cores} cores: more instances than that do the same work and cost memory"
+            why = f"there are {cores} cores: more instances do no more work and cost memory"
             idea = _other_count(row, cores, why, found)
             yield replace(idea, before=situation.predict(quiet), least=-WORTH_SAYING)
 
@@ -205,18 +205,18 @@ def _other_count(row: StepFigures, count: int, why: str, found: Prediction) -> _
 def _busy_words(row: StepFigures) -> str:
     busy = share(min(row.utilisation, 1.0))
     if row.instances == 1:
-        return f"its one instance is busy {busy} of the time"
+        return f"its only instance is busy {busy} of the time"
     return f"its {row.instances} instances are busy {busy} of the time"
 
 
 def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
     if station.gpu_s(1):
         part = station.gpu_s(1) / station.service_s(1)
-        return f"an execution is on the GPU for {share(part)} of its time, and what they do there they share"
+        return f"an execution spends {share(part)} of its time on the GPU, which all instances share"
     if not station.cpu:
-        return "they wait for something other than a core, so each brings its whole worth"
+        return "they wait for something other than a core, so each adds its full capacity"
     work = pipeline.cores.work(count * station.cpu * station.threads)
-    return f"{count} busy ones get {rough(work)} cores' worth of work"
+    return f"{count} busy instances do {rough(work)} cores' worth of work"
 
 
 # --- batches formed by the server
@@ -237,7 +237,7 @@ def _no_batching(situation: Situation) -> Iterator[_Idea]:
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, "on", "off", {"dynamic_batching": None}),
             f"do not let the server form batches for {row.name}",
-            f"a batch of {rough(slow.batch)} takes {times:.1f} times as long as one alone, measured",
+            f"a batch of {rough(slow.batch)} takes {times:.1f} times as long as a single request (measured)",
             single,
             before=before,
         )
@@ -254,18 +254,18 @@ def _batching(situation: Situation) -> Iterator[_Idea]:
         delay_us = round(delay_s * US_PER_S)
         before = f"preferred {station.preferred or 'any'}" if station.is_batching else "off"
         ratio = station.service_s(size, size / situation.pipeline.items) / station.service_s(1)
-        times = f"a batch of {size} takes {ratio:.1f} times as long as one"
+        times = f"a batch of {size} takes {ratio:.1f} times as long as a single request"
         why = (
-            f"{times} alone, measured"
+            f"{times} (measured)"
             if row.name in situation.known_batches
-            else f"a guess that {times}: it was not seen"
+            else f"assuming that {times} (not measured)"
         )
         batching = {"preferred_batch_size": [size], "max_queue_delay_microseconds": delay_us}
         after = f"preferred {size}, delay {delay_us} µs"
         yield _Idea(
             Change(DYNAMIC_BATCHING, row.name, before, after, {"dynamic_batching": batching}),
             f"let the server form batches for {row.name}: preferred size {size}, delay {delay_us} µs",
-            f"{why}; about {rough(found.batches[row.name])} would come together",
+            f"{why}; batches would hold about {rough(found.batches[row.name])} requests",
             found,
         )
 
@@ -299,8 +299,8 @@ def _client_batch(situation: Situation) -> Iterator[_Idea]:
     size = min(most, 8 * items)
     yield _Idea(
         Change(CLIENT_BATCH, situation.given.model, str(items), str(size)),
-        f"send {size} inferences in a request instead of {items} (-b {size})",
-        "what a request and an execution cost is then shared by more inferences",
+        f"send {size} inferences per request instead of {items} (-b {size})",
+        "more inferences share the cost of a request and an execution",
         situation.predict(replace(situation.pipeline, items=size)),
     )
 
@@ -313,7 +313,7 @@ def _transport(situation: Situation) -> Iterator[_Idea]:
         yield _Idea(
             Change(TRANSPORT, given.model, "JSON", "binary"),
             "send tensors in binary form instead of JSON",
-            "numbers written as text are long and slow to read; this is the most it could bring",
+            "numbers as text are long and slow to parse; this is the highest possible gain",
             situation.predict(replace(pipeline, outside_s=0.0, outside_cpu_s=0.0)),
             least=-math.inf,
         )
@@ -326,8 +326,8 @@ def _transport(situation: Situation) -> Iterator[_Idea]:
         )
         yield _Idea(
             Change(TRANSPORT, given.model, "network", "shared memory"),
-            "pass tensors in shared memory (--shared-memory system)",
-            f"moving them takes {given.transfer_s * 1e6:.0f} µs of a request on our side alone",
+            "pass tensors through shared memory (--shared-memory system)",
+            f"moving them takes {given.transfer_s * 1e6:.0f} µs per request on the client alone",
             situation.predict(quicker),
         )
 
@@ -341,7 +341,7 @@ def _threads(situation: Situation) -> Iterator[_Idea]:
     yield _Idea(
         Change(THREADS, situation.given.model, str(_HTTP_THREADS), str(top.concurrency)),
         f"start the server with --http-thread-count {top.concurrency}",
-        f"{top.concurrency} requests share {_HTTP_THREADS} threads by default; this is the most it could bring",
+        f"{top.concurrency} requests share {_HTTP_THREADS} threads by default; this is the highest possible gain",
         situation.predict(replace(pipeline, outside_s=max(0.0, pipeline.outside_s - waiting_s))),
         least=-math.inf,
     )
@@ -355,7 +355,7 @@ def _more_load(situation: Situation) -> Iterator[_Idea]:
     yield _Idea(
         Change(CONCURRENCY, situation.given.model, str(now), str(concurrency)),
         f"keep {concurrency} requests in flight instead of {now}",
-        "no step is busy half of the time",
+        "no step is busy half the time",
         predict(situation.pipeline, concurrency),
         concurrency=concurrency,
     )

@@ -70,8 +70,8 @@ WINDOWS = 40  # in a level
 SHORTEST_NS = 30_000_000  # of a window
 SPOILT = {
     Note.OVERLOADED: "overload",
-    Note.NOT_OFFERED: "requests that were not sent in time",
-    **dict.fromkeys(CLIENT_LIMITS, "the limit of the client"),
+    Note.NOT_OFFERED: "requests not sent on time",
+    **dict.fromkeys(CLIENT_LIMITS, "the client's own limit"),
 }
 ENOUGH_LEVELS = 8  # that a search needs the requests of
 
@@ -96,7 +96,7 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
     for term in promise.terms:
         if term.figure in ("throughput", "goodput"):
             raise UsageError(
-                f"'{term.text}': find raises the load, and judges each by times and errors alone",
+                f"'{term.text}': find judges each load by latency and errors only",
                 remedy=f"leave out {term.figure}, or use `inferometer measure --slo`",
             )
     return SearchGoal(
@@ -418,7 +418,7 @@ class _Search:
         if not rows and self.levels:
             return "no answers"
         if above is None:
-            return "nothing in the range tried"
+            return "nothing in the tested range"
         levels = [level for level in self.levels if level.value == above.load]
         if not any(level.measurement is not None and level.measurement.ended_count for level in levels):
             return "no answers"

@@ -120,7 +120,7 @@ class ServerDeployment(Deployment):
             if self._originals is not None:
                 self._originals.close()
         except PeerError as error:  # the server may be gone; the search's result stands
-            self._say(f"The server is not as it was found: {error}")
+            self._say(f"The server could not be restored to its previous state: {error}")
         finally:
             self._server.stop()
 
@@ -195,7 +195,7 @@ class ServerDeployment(Deployment):
         if not self._may_load:
             for variant in variants:
                 if variant.model not in ready_models(known):
-                    raise PeerError(f"the model '{variant.model}' is not loaded, and loading was ruled out")
+                    raise PeerError(f"the model '{variant.model}' is not loaded, and loading is disabled")
             return False
         self._note([variant.model for variant in wanted])
         if any(variant.composing for variant in variants):
@@ -226,13 +226,13 @@ def _load(known: ModelControl, model: str, config: Fields | None) -> None:
     except PeerError as error:
         if are_fixed(error):
             raise UsageError(
-                f"the server does not let its models be changed: {error.message}",
+                f"the server does not allow changing its models: {error.message}",
                 remedy="start it with --model-control-mode explicit",
             ) from error
         if "failed to poll" in error.message:
             raise PeerError(
-                f"the server finds nothing to load for '{model}': {error.message}",
-                remedy="its folder needs a config.pbtxt, and a version folder such as 1 with the model's files",
+                f"the server found nothing to load for '{model}': {error.message}",
+                remedy="its directory needs a config.pbtxt and a version directory such as 1 with the model's files",
             ) from error
         raise PeerError(_without_frames(error.message), remedy=error.remedy) from error
 
@@ -288,9 +288,9 @@ class InProcessDeployment(Deployment):
 
     def base_config(self, model: str) -> Fields:
         raise UsageError(
-            f"the model '{model}' has no config.pbtxt with its inputs and outputs, and the launch mode c_api has no "
-            "server to ask for them",
-            remedy="write them into its config.pbtxt, or use --triton-launch-mode local",
+            f"the model '{model}' has no config.pbtxt with its inputs and outputs, and launch mode c_api has no "
+            "server to query for them",
+            remedy="add them to its config.pbtxt, or use --triton-launch-mode local",
         )
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:

@@ -50,8 +50,8 @@ class Journal:
                 yield
         except _BROKEN as error:
             raise LocalError(
-                f"the journal '{self.path}' could not be written: {error}",
-                remedy="check the folder and the space left",
+                f"cannot write the journal '{self.path}': {error}",
+                remedy="check the folder and the free disk space",
             ) from error
 
     # --- trials
@@ -146,7 +146,9 @@ def remove(path: Path) -> None:
 def read(path: Path) -> Iterator[Journal]:
     """A journal to read, also while a search writes it; the file and its folder stay as they are."""
     if not path.exists():
-        raise UsageError(f"there is no journal '{path}'", remedy="run a search first, or check the path")
+        raise UsageError(
+            f"the journal '{path}' does not exist", remedy="run a search first, or check the path"
+        )
     check_file(path, DATA, "the journal", remedy=_OTHER)
     with contextlib.closing(_connect_to_read(path)) as connection:
         yield _checked(path, connection)
@@ -158,7 +160,7 @@ def _check_file(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise UsageError(
             f"the folder '{path.parent}' of the journal '{path}' does not exist",
-            remedy=f"make it with: mkdir -p {path.parent}",
+            remedy=f"create it with: mkdir -p {path.parent}",
         )
 
 
@@ -191,7 +193,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 def _check_tables(connection: sqlite3.Connection) -> None:
     if not has_only(connection, _TABLES):
-        raise sqlite3.DatabaseError("it has tables that are not those of a journal")
+        raise sqlite3.DatabaseError("its tables are not those of a journal")
 
 
 @contextlib.contextmanager
@@ -209,7 +211,7 @@ def _reading(path: Path, broken: tuple[type[Exception], ...] = _BROKEN) -> Itera
     try:
         yield
     except broken as error:
-        raise UsageError(f"the journal '{path}' cannot be read: {error}", remedy=_OTHER) from error
+        raise UsageError(f"cannot read the journal '{path}': {error}", remedy=_OTHER) from error
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
@@ -217,7 +219,7 @@ def _checked(path: Path, connection: sqlite3.Connection) -> Journal:
     found = journal.recall("schema")
     if found != SCHEMA:
         raise UsageError(
-            f"the journal '{path}' has schema {found}, and this version writes {SCHEMA}",
+            f"the journal '{path}' has schema {found}, but this version writes schema {SCHEMA}",
             remedy="give another file",
         )
     return journal
@@ -230,7 +232,7 @@ def _alone(path: Path) -> Iterator[None]:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(
-            f"the journal '{path}' cannot be written: {error.strerror}",
+            f"cannot write the journal '{path}': {error.strerror}",
             remedy="give a file in a writable folder",
         ) from error
     try:
@@ -240,7 +242,7 @@ def _alone(path: Path) -> Iterator[None]:
             holder = os.read(handle, 32).decode(errors="replace").strip()
             raise UsageError(
                 f"the journal '{path}' is in use by another tuner (process {holder or 'unknown'})",
-                remedy="wait for it to end, or give this one a journal of its own",
+                remedy="wait for it to end, or use another journal",
             ) from None
         with writing(lock):
             os.ftruncate(handle, 0)

@@ -187,7 +187,7 @@ class EngineMeter:
                 is_answered = warm_up(client.instrument, Closed(_warm(load), count=_warm(load)))
             if not is_answered:
                 limit_s = client.setup.options.request_timeout_s or client.instrument.silence_ns / NS_PER_S
-                raise TrialError(f"it timed out: no request was answered within {plain_number(limit_s)} s")
+                raise TrialError(f"timed out: no request was answered within {plain_number(limit_s)} s")
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
@@ -202,8 +202,8 @@ class EngineMeter:
             silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
             if silent:
                 lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
-                text = f"{lost} never answered, at {load}"
-                raise LocalError(text, remedy="ask for less load: the server loses requests under this one")
+                text = f"{lost} never answered at {load}"
+                raise LocalError(text, remedy="reduce the load: the server loses requests at this one")
         _check(level)
         return level
 
@@ -439,7 +439,7 @@ def _check(level: Level) -> None:
     found = level.measurement
     if level.is_cut_short:
         said = (row.text for row in level.remarks if row.note not in _SAID_ELSEWHERE)
-        raise TrialError("; ".join(said) or "the server went away")
+        raise TrialError("; ".join(said) or "the server became unreachable")
     if found is None or not found.request_count:
         example = "" if found is None or not found.failures else f": {found.failures[0].example}"
         raise TrialError(f"no request was answered{example}")

@@ -31,7 +31,7 @@ def parse_text(text: str, origin: str) -> Fields:
         text_format.Parse(text, config)
     except (text_format.ParseError, ValueError) as error:  # the latter of a number that no field can hold
         raise UsageError(
-            f"'{origin}' is not a model configuration: {error}", remedy="mend it, or leave it to the server"
+            f"'{origin}' is not a model configuration: {error}", remedy="fix it, or leave it to the server"
         ) from error
     return document(config)
 

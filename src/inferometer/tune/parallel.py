@@ -162,7 +162,7 @@ class ParallelTrials:
         name = work.proposal.trial(-1, Status.SKIPPED).name
         left = len(self.servers.machines) - len(self.lost)
         again = (
-            "its trial is tried again on another"
+            "its trial is retried on another server"
             if left and work.losses < MOST_LOSSES
             else "its trial failed"
         )
@@ -172,12 +172,12 @@ class ParallelTrials:
         if not left:
             raise LocalError(
                 f"all servers were lost; the last, at {where}: {why}",
-                remedy="the same command goes on where it ended: the journal has all that was measured",
+                remedy="run the same command to continue: the journal has all measurements",
             )
         if work.losses < MOST_LOSSES:
             self._queue.append(place)
             return None
-        reason = f"{work.losses} servers were lost while it was measured; the last: {why}"
+        reason = f"{work.losses} servers were lost while measuring it; the last: {why}"
         return self._kept(server, place, Attempt(None, reason=reason))
 
     def _conclude(self, server: int, place: int, outcome: Attempt, *, is_last: bool) -> Trial | None:
@@ -192,7 +192,7 @@ class ParallelTrials:
         if self._attempts >= FIRST_ATTEMPTS and not self.has_measured and not self._running:
             raise PeerError(
                 f"the first {self._attempts} attempts to measure failed; the last: {trial.reason}",
-                remedy="mend the model or its settings, and look at the server's log",
+                remedy="fix the model or its settings; see the server's log",
             )
         if not trial.is_measured and not outcome.is_running and not work.has_died:
             self._works[place] = replace(work, has_died=True)  # the variant may not be the reason

@@ -143,8 +143,8 @@ def _tell_servers(servers: ClusterServers, watcher: Watcher) -> None:
         watcher.said(f"Server {number} at {machine.place}: {machine.kind}", is_detail=True)
     for machine in servers.left_out:
         watcher.said(
-            f"The server at {machine.place} is left out, since its machine is unlike the others: {machine.kind}, not "
-            f"{servers.machines[0].kind}",
+            f"The server at {machine.place} is left out because its machine differs from the others: "
+            f"{machine.kind}, not {servers.machines[0].kind}",
             is_warning=True,
         )
 

@@ -98,7 +98,7 @@ def _members(
         if not model.is_bls and model_config.members(read(name)):
             raise UsageError(
                 f"the ensemble '{model.name}' calls '{name}', which is an ensemble itself",
-                remedy="tune the inner one on its own",
+                remedy="tune the inner ensemble on its own",
             )
         member = given.get(name, ModelSettings(Goal(name)))
         yield replace(member, cpu_only=True) if name in settings.cpu_only_members else member
@@ -127,7 +127,7 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
         return name, smart(problem, names)
     searches = {"brute": brute, "quick": quick, "optuna": optuna_search}
     if name not in searches:
-        raise UsageError(f"there is no search '{asked}'", remedy="take smart, brute, quick or optuna")
+        raise UsageError(f"unknown search '{asked}'", remedy="use smart, brute, quick or optuna")
     return name, searches[name](problem, names)
 
 
@@ -146,10 +146,9 @@ def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSt
         unknown = [row.title for row in wanted if told and told.is_measured and told.value(row.tag) is None]
         if unknown:
             raise UsageError(
-                f"{' and '.join(unknown)} is unknown here, so nothing can be promised about it: neither the metrics "
-                "of the server nor NVML tell",
-                remedy="on the machine of the GPU install it with pip install 'inferometer[gpu]', or give the address "
-                "of metrics that have nv_gpu_* with --collect-metrics --metrics-url",
+                f"{' and '.join(unknown)} cannot be limited: neither the server's metrics nor NVML report it",
+                remedy="install NVML support on the GPU's machine with pip install 'inferometer[gpu]', or give the "
+                "address of metrics that include nv_gpu_* with --collect-metrics --metrics-url",
             )
 
 
@@ -175,7 +174,7 @@ def _check_models(settings: TuneSettings) -> None:
         if name not in known:
             raise UsageError(
                 f"the model '{name}' is not in the model repository '{folders[0]}'",
-                remedy=f"it has {', '.join(known) or 'no models'}",
+                remedy=f"its models are {', '.join(known) or 'none'}",
             )
 
 
@@ -184,8 +183,8 @@ def _models_in(folder: Path) -> list[str]:
         return [path.name for path in folder.iterdir() if path.is_dir()]
     except OSError as error:
         raise UsageError(
-            f"the model repository '{folder}' cannot be read: {error.strerror}",
-            remedy="give a folder of models with --model-repository",
+            f"cannot read the model repository '{folder}': {error.strerror}",
+            remedy="give a directory of models with --model-repository",
         ) from error
 
 
@@ -253,9 +252,9 @@ class _Files:
     def config(self, name: str, version: str) -> Fields:
         found = model_config.read_model(self.folders, name)
         if found is None:
-            raise MissingError(f"'{name}' has no configuration here")
+            raise MissingError(f"no configuration found for '{name}'")
         if not found.get("input") or not found.get("output"):
-            raise MissingError(f"the configuration of '{name}' leaves tensors to the server")
+            raise MissingError(f"the configuration of '{name}' does not list its tensors")
         return found
 
     def metadata(self, name: str, version: str) -> Mapping[str, Any]:

@@ -180,7 +180,7 @@ class RayServers:
             except DeadlineError as late:
                 raise LocalError(
                     f"a server on the Ray cluster did not answer {late}",
-                    remedy="its node may be overloaded or out of reach; `ray status` tells of the cluster",
+                    remedy="its node may be overloaded or unreachable; run `ray status`",
                 ) from late
 
     def _maybe_answer(self, number: int) -> ServerAnswer | ServerLost | None:
@@ -197,8 +197,8 @@ class RayServers:
             raise answer.error or LocalError(answer.text)
         if isinstance(answer, ServerLost):
             raise LocalError(
-                f"a server on the Ray cluster was lost before it had started: {answer.why}",
-                remedy="look at the logs of its node; `ray status` tells of the cluster",
+                f"a server on the Ray cluster was lost before it started: {answer.why}",
+                remedy="check the logs of its node; run `ray status`",
             )
         assert isinstance(answer, kind)
         return answer

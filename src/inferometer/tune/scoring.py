@@ -68,7 +68,7 @@ def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[
             raise UsageError(f"{where}.{tag} is not a metric", remedy=f"the metrics are {', '.join(BY_TAG)}")
         if weight <= 0:
             raise UsageError(
-                f"{where}.{tag} has weight {plain_number(weight)}", remedy="give a weight above 0"
+                f"{where}.{tag} has the weight {plain_number(weight)}", remedy="give a weight above 0"
             )
     if not rows:
         raise UsageError(f"{where} is empty", remedy=f"name a metric, such as {THROUGHPUT}")
@@ -84,13 +84,15 @@ def _constraint(tag: str, bounds: object, where: str) -> Constraint:
     metric = BY_TAG.get(known_tag(tag))
     if metric is None or not (metric.may_min or metric.may_max):
         allowed = ", ".join(row.tag for row in BY_TAG.values() if row.may_min or row.may_max)
-        raise UsageError(f"{where} is not a metric with a limit", remedy=f"those are {allowed}")
+        raise UsageError(
+            f"{where} is not a metric with a limit", remedy=f"the metrics with limits are {allowed}"
+        )
     allowed_bound = "min" if metric.may_min else "max"
     if not isinstance(bounds, Mapping) or set(bounds) != {allowed_bound}:
         raise UsageError(f"{where} is {bounds!r}", remedy=f"write {{{allowed_bound}: NUMBER}}")
     value = bounds[allowed_bound]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise UsageError(f"{where}.{allowed_bound} is {value!r}", remedy="give a number from 0 up")
+        raise UsageError(f"{where}.{allowed_bound} is {value!r}", remedy="give a number, 0 or more")
     low, high = (float(value), None) if allowed_bound == "min" else (None, float(value))
     return Constraint(metric.tag, low, high)
 

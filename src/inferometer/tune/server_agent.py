@@ -110,7 +110,7 @@ class ServerAgent:
         self._launch = job.launch
         if job.has_examples:
             self._launch = replace(job.launch, repositories=(example_repository(),))
-        self._interrupt = End("the search had to end")
+        self._interrupt = End("the search was stopped")
         self._deployment: Deployment | None = None
         watcher = completed(SimpleNamespace(is_interrupted=self._interrupt.is_over))
         self._meter = EngineMeter(job.options, job.effort, job.prompts, watcher)
@@ -147,7 +147,7 @@ class ServerAgent:
 
     @property
     def _opened(self) -> Deployment:
-        assert self._deployment is not None, "asked before it was opened"
+        assert self._deployment is not None, "used before it was opened"
         return self._deployment
 
     def _open(self, cores: tuple[int, ...]) -> None:
@@ -155,7 +155,7 @@ class ServerAgent:
             if not folder.is_dir():
                 raise UsageError(
                     f"the model repository '{folder}' is not on the node of this server",
-                    remedy="put it on a file system that all nodes share, at the same path",
+                    remedy="put it at the same path on a file system shared by all nodes",
                 )
         self._cores = cores
         keep_to(cores)

@@ -87,7 +87,7 @@ def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[
     try:
         while not known.is_ready():
             if not server.is_running():
-                raise explained("the server ended instead of starting")
+                raise explained("the server exited during startup")
             try:
                 deadline.sleep(0.05)
             except DeadlineError as late:
@@ -237,7 +237,7 @@ class DockerServer:
         found = shutil.which("docker")
         if found is None:
             raise UsageError(
-                "the launch mode docker needs the program docker, which is not on the PATH",
+                "the launch mode docker needs the docker command, which is not on the PATH",
                 remedy="install it, or use --triton-launch-mode local",
             )
         if not launch.docker_image:
@@ -262,8 +262,8 @@ class DockerServer:
 
         def explained(what: str) -> LocalError:
             return LocalError(
-                f"the container of '{self._launch.docker_image}' did not come up: {what}",
-                remedy="give --triton-output-path to keep the server's log, and look at it",
+                f"the container of '{self._launch.docker_image}' did not start: {what}",
+                remedy="save the server's log with --triton-output-path and check it",
             )
 
         wait_until_ready(self, self._launch.timeout_s, explained)
@@ -292,13 +292,13 @@ class DockerServer:
             done = self._run("version", "--format", "{{.Server.Version}}", timeout_s=ENGINE_S)
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"docker does not answer within {plain_number(ENGINE_S)} s",
-                remedy="check that its service is well",
+                f"docker did not answer within {plain_number(ENGINE_S)} s",
+                remedy="check the docker service",
             ) from None
         if done.returncode:
             raise UsageError(
-                f"docker cannot be used: {done.stderr.decode(errors='replace').strip()}",
-                remedy="check that its service runs and that you may use it",
+                f"cannot use docker: {done.stderr.decode(errors='replace').strip()}",
+                remedy="check that the docker service is running and that you have permission to use it",
             )
 
     def _run(self, *words: str, timeout_s: float) -> "subprocess.CompletedProcess[bytes]":

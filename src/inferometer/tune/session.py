@@ -130,7 +130,7 @@ def profile(
 def budget_end(settings: TuneSettings) -> End:
     """When the time for one search is over, which is known once it begins."""
     budget_s = settings.search.budget_s
-    return End("" if budget_s is None else f"the budget of {plain_number(round(budget_s, 1))} s was spent")
+    return End("" if budget_s is None else f"the budget of {plain_number(round(budget_s, 1))} s ran out")
 
 
 def _restart(budget: End, since_ns: int, settings: TuneSettings) -> None:
@@ -140,7 +140,7 @@ def _restart(budget: End, since_ns: int, settings: TuneSettings) -> None:
 
 def _where(settings: TuneSettings, deployment: Deployment) -> str:
     if settings.launch.mode == IN_PROCESS:
-        return "No server is started: the workers load the models"
+        return "No server started: the workers load the models"
     verb = "found" if settings.launch.mode == "remote" else "started"
     return f"Triton Server {verb}: HTTP at {deployment.addresses.http}, gRPC at {deployment.addresses.grpc}"
 
@@ -149,7 +149,7 @@ def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Wat
     others = [f"'{name}'" for name in deployment.others(settings.names)]
     if others:
         what = "Other models are" if len(others) > 1 else "Another model is"
-        text = f"{what} loaded on the server and may take part of the machine: {', '.join(others)}"
+        text = f"{what} loaded on the server and may use part of the machine: {', '.join(others)}"
         watcher.said(text, is_warning=True)
 
 
@@ -264,7 +264,7 @@ class TrialRunner:
     has_measured: bool = False  # another model of this session was, so the set-up works
     since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
     budget_s: float | None = None
-    budget: End = field(default_factory=lambda: End("the budget was spent"))
+    budget: End = field(default_factory=lambda: End("the budget ran out"))
     known: tuple[Trial, ...] = ()  # trials of the journal that belong to this search
 
     def lap_s(self) -> float:
@@ -292,7 +292,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             runner.watcher.skipped(event)
             trials.append(event.proposal.trial(-1, Status.SKIPPED, event.reason))
         elif isinstance(event, Wait):
-            raise LocalError("a search for several servers was given one")
+            raise LocalError("a search for several servers got only one")
         elif runner.watcher.is_interrupted():
             return _with(study, runner, trials, "interrupted")
         else:
@@ -314,7 +314,7 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             if attempts >= FIRST_ATTEMPTS and not successes and not is_ending(runner):
                 raise PeerError(
                     f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
-                    remedy="mend the model or its settings, and look at the server's log",
+                    remedy="fix the model or its settings; see the server's log",
                 )
 
 

@@ -129,16 +129,16 @@ class Prompts:
         """A request each for a Triton model with these inputs, by the names that vLLM and TensorRT-LLM give them."""
         if TEXT not in inputs:
             raise UsageError(
-                f"'{model}' has no input '{TEXT}', so no prompt can be sent to it",
-                remedy=f"its inputs are {', '.join(sorted(inputs)) or 'none'}: profile it with model_type generic, or "
-                "give whole requests with perf_analyzer_flags.input-data",
+                f"'{model}' has no input '{TEXT}', so it cannot take prompts",
+                remedy=f"its inputs are {', '.join(sorted(inputs)) or 'none'}: use model_type generic, or "
+                "give complete requests with perf_analyzer_flags.input-data",
             )
         beside: dict[str, Any] = {"stream": self.is_streamed, "exclude_input_in_output": True}
         known = {name: [value] for name, value in beside.items() if name in inputs}
         for name, value in self.extra:
             if name not in inputs:
                 raise UsageError(
-                    f"'{model}' has no input '{name}', which extra-inputs gives",
+                    f"'{model}' has no input '{name}', which extra-inputs sets",
                     remedy=f"its inputs are {', '.join(sorted(inputs))}",
                 )
             known[name] = value if isinstance(value, list) else [value]
@@ -153,8 +153,8 @@ class Prompts:
         wanted = set(LENGTHS.values() if self.backend is None else (LENGTHS[self.backend],))
         if self.backend is not None and wanted.isdisjoint(inputs):
             raise UsageError(
-                f"'{model}' has no input '{LENGTHS[self.backend]}', which a model of the backend {self.backend} has",
-                remedy=f"its inputs are {', '.join(sorted(inputs))}: leave out backend, or name the right one",
+                f"'{model}' has no input '{LENGTHS[self.backend]}', which models of the backend {self.backend} have",
+                remedy=f"its inputs are {', '.join(sorted(inputs))}: leave out backend, or correct it",
             )
         there = wanted.intersection(inputs)
         if "max_tokens" in there:
@@ -166,7 +166,7 @@ class Prompts:
 def _text(path: str, name: str, data: bytes) -> str:
     if name != "prompt":
         raise UsageError(
-            f"the file of prompts {path} has '{name}', and a model on Triton takes a text",
+            f"the file of prompts {path} has '{name}', but a model on Triton takes a text",
             remedy='write {"prompt": "..."}, or one prompt per line',
         )
     return data.decode("utf-8", "replace")
@@ -283,8 +283,8 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(
-            f"the launch mode {request.launch_mode} has no server, and --url names one",
-            remedy="give one of them",
+            f"the launch mode {request.launch_mode} uses no server, but --url names one",
+            remedy="give only one of them",
         )
     if request.url is not None:
         url, options = _written(request.url, options)
@@ -337,12 +337,12 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
         return None
     if options.ray is None:
         raise UsageError(
-            f"--servers {request.servers} starts servers on a Ray cluster, and no --ray says on which",
-            remedy="give its address with --ray, or --ray local for this machine",
+            f"--servers {request.servers} starts servers on a Ray cluster, but --ray is missing",
+            remedy="give the cluster's address with --ray, or --ray local for this machine",
         )
     if request.servers is None:
         raise UsageError(
-            f"--ray {options.ray} is where tune starts its servers, and no --servers says how many",
+            f"--ray {options.ray} starts servers on a Ray cluster, but --servers is missing",
             remedy="give --servers N: each gets a GPU, or an equal share of the cores",
         )
     others = {
@@ -353,8 +353,8 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
     for words, is_given in others.items():
         if is_given:
             raise UsageError(
-                f"--servers starts servers of our own and lets the smart search use them at once, which {words} "
-                "rules out",
+                f"--servers starts its own servers and runs the smart search on them in parallel, which "
+                f"{words} does not support",
                 remedy="leave one of them out",
             )
     return ClusterSettings(options.ray, request.servers)
@@ -388,15 +388,15 @@ def _objectives(text: str | None) -> tuple[tuple[str, float], ...]:
     for term in text.lower().replace("_", " ").split(","):
         name, _, weight = (part.strip() for part in term.partition(":"))
         if name not in _OBJECTIVES or _OBJECTIVES[name] in found:
-            problem = "is named twice" if name in _OBJECTIVES else "is no objective"
+            problem = "is named twice" if name in _OBJECTIVES else "is not an objective"
             raise UsageError(
                 f"--objective {text}: '{name}' {problem}",
                 remedy=f"the objectives are {', '.join(_OBJECTIVES)}",
             )
         if not re.fullmatch(r"\d*\.?\d+|", weight) or (weight and float(weight) == 0):
             raise UsageError(
-                f"--objective {text}: the weight of {name} is '{weight}'",
-                remedy="write a number above 0, such as 'throughput:2, gpu power:1'",
+                f"--objective {text}: the weight of {name} is '{weight}', not a number above 0",
+                remedy="write, for example, 'throughput:2, gpu power:1'",
             )
         found[_OBJECTIVES[name]] = float(weight or 1)
     return tuple(found.items())
@@ -413,8 +413,8 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         metric = term.metric
         if metric.tag not in BY_TAG:
             raise UsageError(
-                f"--slo names {term.label}",
-                remedy="the tuner knows mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory and "
+                f"--slo names {term.label}, which tune does not support",
+                remedy="use mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory and "
                 "power",
             )
         limit = metric.in_unit(term.limit)
@@ -439,6 +439,6 @@ def _gpu_constraint(term: str) -> Constraint:
     tag, units = ("", {}) if found is None else _GPU_LIMITS[found[1].lower()]
     if found is None or found[3].lower() not in units:
         raise UsageError(
-            f"'{term}' is no limit of a GPU", remedy="write it like 'gpu memory<8GB' or 'gpu power<300W'"
+            f"'{term}' is not a GPU limit", remedy="write it like 'gpu memory<8GB' or 'gpu power<300W'"
         )
     return Constraint(tag, high=float(found[2]) * units[found[3].lower()])

@@ -114,7 +114,9 @@ def _field(descriptor: Any, name: object, where: str) -> Any:
     field = descriptor.fields_by_name.get(name) if isinstance(name, str) else None
     if field is None:
         allowed = ", ".join(sorted(descriptor.fields_by_name))
-        raise UsageError(f"{where}.{name} is not a field of {descriptor.name}", remedy=f"it has {allowed}")
+        raise UsageError(
+            f"{where}.{name} is not a field of {descriptor.name}", remedy=f"its fields are {allowed}"
+        )
     return field
 
 
@@ -140,7 +142,7 @@ def _several(value: object, where: str, expand: Any) -> tuple[Any, ...]:
 def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
     """Of a field that is a list itself: a list is one choice, a list of lists several."""
     if not isinstance(value, list):
-        raise _wrong(where, value, "a list, since the field holds several values")
+        raise _wrong(where, value, "a list, because the field is repeated")
     if not any(isinstance(item, list) for item in value):
         value = [value]
     return _several(value, where, lambda item: _list_choices(field, item, where))
@@ -148,7 +150,7 @@ def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
 
 def _list_choices(field: Any, items: object, where: str) -> list[Any]:
     if not isinstance(items, list):
-        raise _wrong(where, items, "a list in each choice, since the first one is a list")
+        raise _wrong(where, items, "a list in each choice, because the first choice is a list")
     parts = [_one_choices(field, item, f"{where}[{number}]") for number, item in enumerate(items)]
     return [list(choice) for choice in itertools.product(*parts)]
 
@@ -204,7 +206,7 @@ _SCALARS: dict[int, tuple[Any, str]] = {
     **dict.fromkeys((1, 2, 3, 4), (int, "a whole number")),
     **dict.fromkeys((5, 6), ((int, float), "a number")),
     7: (bool, "true or false"),
-    9: (str, "a text, in quotes where YAML would read something else"),
+    9: (str, "a string, quoted where YAML would read another type"),
 }
 _WHOLE = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32), 4: (0, 2**64)}
 

@@ -66,7 +66,7 @@ class Study(Answer):
     def variant(self, name: str) -> ModelVariant:
         found = next((variant for variant in self.variants if variant.name == name), None)
         if found is None:
-            raise LookupError(f"no configuration is called '{name}'")
+            raise LookupError(f"no configuration named '{name}'")
         return found
 
 

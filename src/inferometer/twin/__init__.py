@@ -1,1 +1,1 @@
-"""A simulation of a server made out of measured runs, and what it says of loads that were not measured."""
+"""Fit a simulation of a server to measured runs, and predict loads that were not measured."""

@@ -1,4 +1,4 @@
-"""A twin against the server: what it said of loads, and what was measured there."""
+"""Check a twin against the server: forecasts beside measurements of the same loads."""
 
 import threading
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from inferometer.twin.fit import load_part, measured_as, measured_figures, setti
 from inferometer.twin.predict import forecast
 from inferometer.twin.twin import COMMAND, LoadForecast, LoadPart, StepSetting, Twin, TwinLoad, TwinModel
 
-_EXACT = 1e-6  # a precision that is never reached: every load is measured for its whole time
+_EXACT = 1e-6  # a precision that is never reached, so that every load is measured for its full duration
 _LEFT_OUT = (
     *("given", "is_lenient", "is_dry", "headers", "tls", "api_key_env", "api_key_file"),
     *("concurrency", "request_rate", "request_distribution", "request_intervals", "request_count", "slo"),
@@ -32,7 +32,7 @@ _FIELDS = frozenset(field.name for field in fields(Options)) - frozenset(_LEFT_O
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to measure; `results` were measured already, and nothing more is then."""
+    """The loads to measure, or saved `results` to compare with instead."""
 
     loads: tuple[TwinLoad, ...] = ()
     url: str | None = None
@@ -41,7 +41,7 @@ class CheckRequest:
 
 
 def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
-    """The twin with forecasts beside what was measured."""
+    """Return the twin with forecasts beside the measured figures."""
     forecasts: list[LoadForecast] = []
     for result in asked.results:
         forecasts += checked_result(twin, result)
@@ -55,7 +55,7 @@ def check_twin(twin: Twin, asked: CheckRequest, watcher: Watcher) -> Twin:
 
 
 def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
-    """Of each load of a saved run."""
+    """Forecast each load of a saved run, with its measured figures."""
     found = []
     for level in result.levels:
         if level.measurement is None or level.mode not in ("concurrency", "request_rate"):
@@ -67,7 +67,7 @@ def checked_result(twin: Twin, result: Result) -> list[LoadForecast]:
 
 
 def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...]:
-    """What the server has set otherwise than in the twin, as the results say."""
+    """Return the settings in which the server of the results differs from the twin."""
     setups: dict[str, StepSetup] = {}
     for result in results:
         setups |= {row.name: step_setup(row.config) for row in spec_of(result).family() if row.config}
@@ -89,14 +89,14 @@ def settings_of(twin: Twin, results: Sequence[Result]) -> tuple[StepSetting, ...
 
 
 def _checked(twin: Twin, load: TwinLoad, asked: CheckRequest, watcher: Watcher) -> list[LoadForecast]:
-    # What goes on at the same time would be told in a muddle: of a mix the watcher is only asked whether to go on.
+    # Progress of concurrent measurements would be interleaved: for a mix, only ask the watcher for interruptions.
     told = watcher if len(load.parts) == 1 else _Quiet(watcher)
     results = measure_together([_options(twin, part, asked) for part in load.parts], told)
     return checked_together(twin, load, results)
 
 
 class _Quiet(Watcher):
-    """Only asks another watcher whether it is interrupted."""
+    """A silent watcher that only passes on interruptions."""
 
     def __init__(self, inner: Watcher) -> None:
         self._inner = inner
@@ -106,7 +106,7 @@ class _Quiet(Watcher):
 
 
 def checked_together(twin: Twin, load: TwinLoad, results: Sequence[Result]) -> list[LoadForecast]:
-    """Of each model of a load, whose results were measured at the same time."""
+    """Forecast each model of a load, beside results measured at the same time."""
     measured = [_last(part, result) for part, result in zip(load.parts, results, strict=True)]
     load = replace(load, settings=settings_of(twin, results))
     rows = forecast(twin, load, measured_as(results[0], results[0].levels[-1]))
@@ -117,17 +117,17 @@ def _last(part: LoadPart, result: Result) -> Measurement:
     found = result.levels[-1].measurement if result.levels else None
     if found is None or not found.request_count:
         raise PeerError(
-            f"no request to '{part.model}' ended well at {part.text}, so there is nothing to check",
-            remedy=f"try `inferometer measure -m {part.model}`, which shows the failures",
+            f"no request to '{part.model}' succeeded at {part.text}, so there is nothing to check",
+            remedy=f"run `inferometer measure -m {part.model}` to see the failures",
         )
     return found
 
 
 def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
-    """As in the run of the fit, with this load."""
+    """Return the options of the fitted run with this load."""
     model = twin.model(part.model)
     if model is None:
-        raise UsageError(f"'{part.model}' is not in the twin", remedy="name a model that is in it")
+        raise UsageError(f"'{part.model}' is not in the twin", remedy="name one of its models")
     options = _as_measured(model)
     span = Range(part.value)
     is_closed = part.mode == "concurrency"
@@ -144,24 +144,24 @@ def _options(twin: Twin, part: LoadPart, asked: CheckRequest) -> Options:
 def _as_measured(model: TwinModel) -> Options:
     if model.asked.get("headers"):
         raise UsageError(
-            f"'{model.name}' was measured with headers, whose values are not kept",
-            remedy="measure it yourself with --json, and check the saved result",
+            f"'{model.name}' was measured with headers, whose values are not saved",
+            remedy="measure it with --json, then check the saved result",
         )
     document = {name: value for name, value in model.asked.items() if name in _FIELDS}
     masked = [name for name, value in document.items() if MASK in str(value)]
     if masked:
         raise UsageError(
-            f"'{model.name}' was measured with a secret in '{masked[0]}', which is not kept",
-            remedy="measure it yourself with --json, and check the saved result",
+            f"'{model.name}' was measured with a secret in '{masked[0]}', which is not saved",
+            remedy="measure it with --json, then check the saved result",
         )
     options = validated(
         Options,
         document,
-        f"how '{model.name}' was measured cannot be read from the twin",
-        "measure it yourself with --json, and check the saved result",
+        f"cannot read from the twin how '{model.name}' was measured",
+        "measure it with --json, then check the saved result",
     )
     plain = Options()
-    chosen = ("data", "sequence_ids")  # by field below, and by chance
+    chosen = ("data", "sequence_ids")  # compared by field below; drawn at random
     given = {name for name in document if getattr(options, name) != getattr(plain, name)}.difference(chosen)
     given |= {
         f"data.{field.name}"
@@ -172,7 +172,7 @@ def _as_measured(model: TwinModel) -> Options:
 
 
 def measure_together(asked: Sequence[Options], watcher: Watcher) -> list[Result]:
-    """Each with its load, all at the same time."""
+    """Measure all loads at the same time."""
     if len(asked) == 1:
         return [_measured(asked[0], watcher)]
     found: dict[int, Result] = {}

@@ -1,12 +1,12 @@
-"""How wrong the simulation is: what it was off by at the measured loads, and what that says of others. Pure.
+"""The error of the simulation: residuals at the measured loads, extended to other loads. Pure.
 
-At a measured load the figure was so many times what was simulated; the logarithm of that is the residual there. Loads
-near by are off alike, so part of it is taken over (simple kriging with an exponential correlation), less the further
-away they are. What is left is the interval: how far off the simulation was at all, as far as neighbours do not tell,
-a part that grows with the distance, and what a measurement varies by chance.
+The residual of a measured load is the logarithm of measured over simulated. Nearby loads have similar residuals, so a
+forecast takes over part of them (simple kriging with an exponential correlation), less with growing distance. The
+remaining uncertainty is the interval: the variance that neighbours do not explain, a part that grows with the distance,
+and the random variation of a measurement.
 
-Distances are sums of logarithms: of the requests in flight, of other traffic at the same time, of settings; and a
-constant for requests by rate where only concurrency was measured, or the other way round.
+A distance is a sum of logarithms of ratios: of the requests in flight, of other traffic at the same time, and of
+settings, plus a constant between loads by rate and by concurrency.
 """
 
 import math
@@ -29,21 +29,21 @@ from inferometer.twin.twin import (
     TwinLoad,
 )
 
-REACH = 1.0  # distance in which residuals are alike to the part 1/e
-OTHER_MODE = 0.3  # between loads by concurrency and by rate
-SWITCHED = 0.7  # batching on or off
+REACH = 1.0  # distance at which the correlation of residuals falls to 1/e
+OTHER_MODE = 0.3  # distance between loads by concurrency and by rate
+SWITCHED = 0.7  # distance between batching on and off
 _LEAST = {THROUGHPUT: 0.02, "mean": 0.03, "p50": 0.03, "p90": 0.04, "p99": 0.06}
 _LEAST_PER_DISTANCE = {THROUGHPUT: 0.04, "mean": 0.06, "p50": 0.06, "p90": 0.08, "p99": 0.10}
 _LEAST_NOISE = 0.005
-_SHARED = 2.0  # loads that all models together count for
-_NEAR = 0.2  # nothing is nearer
-_ONE_MORE = 0.02  # requests that come in a time, where it may begin a moment earlier
-_MOST_LOG = 5.0  # no figure is off by more than some hundred times
+_SHARED = 2.0  # weight of the mean over all models, in loads
+_NEAR = 0.2  # smallest distance used
+_ONE_MORE = 0.02  # extra requests that a slightly earlier start of the period may add
+_MOST_LOG = 5.0  # bound of a logarithm: no figure is off by a factor of more than about 150
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a load lies, as far as one model of it is concerned."""
+    """The position of a load, from the point of view of one of its models."""
 
     part: LoadPart
     in_flight: float
@@ -57,7 +57,7 @@ def spot(load: TwinLoad, model: str, in_flight: float, beside: float = 0.0) -> S
 
 
 def distance(one: Spot, two: Spot) -> float:
-    """Of the same model."""
+    """Return the distance between two loads of the same model."""
     far = abs(math.log(max(one.in_flight, 0.1) / max(two.in_flight, 0.1)))
     far += abs(math.log1p(one.beside) - math.log1p(two.beside))
     far += OTHER_MODE * ((one.part.mode, one.part.arrivals) != (two.part.mode, two.part.arrivals))
@@ -81,7 +81,8 @@ def anchor_spot(anchor: Anchor) -> Spot:
 
 
 def error_models(anchors: Sequence[Anchor]) -> dict[str, dict[str, ErrorModel]]:
-    """Of each model and figure. A few loads say little, so each is taken to be partly as wrong as all together."""
+    """Return the error of each model and figure. With few loads, each model is shrunk towards the mean of all
+    models."""
     names = dict.fromkeys(row.model for row in anchors)
     return {model: {name: _error_model(name, model, anchors) for name in FIGURES} for model in names}
 
@@ -95,7 +96,7 @@ def _error_model(name: str, model: str, anchors: Sequence[Anchor]) -> ErrorModel
 
 
 def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:
-    """The mean of a model's own values, as if some more were like the mean of all models."""
+    """Return the mean of the model's own values, shrunk towards the mean of all models."""
     if not rows:
         return 0.0
     own = [value for name, value in rows if name == model]
@@ -104,7 +105,7 @@ def _partly_own(rows: Sequence[tuple[str, float]], model: str) -> float:
 
 
 def _growth(name: str, row: Anchor, rows: Sequence[Anchor], plain: ErrorModel) -> tuple[str, float] | None:
-    """By how much the others fail to predict a load, beyond what they should; squared, and per distance."""
+    """Return the squared error of predicting a load from the others beyond the expected error, per squared distance."""
     others = [other for other in rows if other is not row and other.model == row.model]
     if not others:
         return None
@@ -115,7 +116,7 @@ def _growth(name: str, row: Anchor, rows: Sequence[Anchor], plain: ErrorModel) -
 
 
 def _kriged(name: str, place: Spot, anchors: Sequence[Anchor], error: ErrorModel) -> tuple[float, float]:
-    """The residual to expect, and its standard deviation."""
+    """Return the expected residual and its standard deviation."""
     rows = [row for row in anchors if name in row.residuals]
     if not rows:
         return 0.0, error.base
@@ -132,33 +133,33 @@ def _kriged(name: str, place: Spot, anchors: Sequence[Anchor], error: ErrorModel
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A simulated figure, and by how much measurements of it vary by chance."""
+    """A simulated figure and the random variation of its measurements."""
 
     name: str
     value: float
     chance: float
-    is_limited: bool = True  # by the server; a rate that it keeps up with is not
-    unsure: float = 0.0  # how far it may be off because of what nobody knows; a logarithm
+    is_limited: bool = True  # by the server; False for a rate that it keeps up with
+    unsure: float = 0.0  # possible error from unknown causes, as a logarithm
 
 
 def band(guess: Guess, place: Spot, anchors: Sequence[Anchor], error: ErrorModel) -> Band:
-    """The figure with what is known of the error there, and its interval."""
+    """Return the figure corrected by the expected residual, with its interval."""
     mine = [row for row in anchors if row.model == place.part.model]
     shift, spread = _kriged(guess.name, place, mine, error)
     is_due = guess.name == THROUGHPUT and place.part.mode == "request_rate" and not guess.is_limited
     if is_due:
-        shift = 0.0  # what is due is answered, however fast
+        shift = 0.0  # all due requests are answered, whatever the service time
     far = nearest(place, mine)
     deviation = math.sqrt(spread**2 + (error.per_distance * far) ** 2 + guess.chance**2)
     count = sum(guess.name in row.residuals for row in anchors)
     quantile = student_t((1 + CONFIDENCE) / 2, max(count, 2))
     reach = min(math.hypot(quantile * deviation, guess.unsure), _MOST_LOG)
-    # No more is answered than comes.
+    # Throughput cannot exceed the arrival rate.
     above = min(reach, quantile * guess.chance + _ONE_MORE) if is_due else reach
     middle = guess.value * math.exp(max(-_MOST_LOG, min(shift, _MOST_LOG)))
     return Band(middle, middle * math.exp(-reach), middle * math.exp(above))
 
 
 def nearest(place: Spot, anchors: Sequence[Anchor]) -> float:
-    """Distance of the nearest measured load of the same model; where there is none, as far as anything is."""
+    """Return the distance to the nearest measured load of the same model; the maximum if there is none."""
     return min((distance(place, anchor_spot(row)) for row in anchors), default=3.0)

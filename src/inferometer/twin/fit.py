@@ -1,4 +1,4 @@
-"""From saved runs to a twin: the pipelines of `diagnose`, the spread of their times, and how wrong they are. Pure."""
+"""Fit a twin to saved runs: the pipelines of `diagnose`, the spread of their times, and their errors. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,29 +38,29 @@ from inferometer.twin.twin import (
     TwinModel,
 )
 
-VALUES = 200  # of a spread
+VALUES = 200  # in a spread
 _FINE = 8
-_WIDE = 0.1  # standard deviation over mean, from which the bins of a histogram are fine enough
-_NORMAL = 1.96  # of 95 % intervals
+_WIDE = 0.1  # coefficient of variation from which the bins of a histogram are fine enough
+_NORMAL = 1.96  # half-width of a 95 % interval in standard deviations
 _UNSURE = {
     THROUGHPUT: 0.02,
     "mean": 0.03,
     "p50": 0.03,
     "p90": 0.06,
     "p99": 0.12,
-}  # where no interval is known
-_NO_STATISTICS = "the server gave no statistics"
-_FEWEST = 100  # requests for the spread of their times
+}  # if the interval is unknown
+_NO_STATISTICS = "the server provided no statistics"
+_FEWEST = 100  # fewest requests for an estimate of the spread
 _US_PER_S = 1_000_000
-_ROUGHLY = 600  # simulated requests to tell which of two is better
-_CLEARLY = 0.8  # times the misfit: better, and not by chance
+_ROUGHLY = 600  # simulated requests for a comparison of two fits
+_CLEARLY = 0.8  # ratio of misfits that counts as a real improvement
 _TOLERATED = 0.05
 _STEADY, _MOST_VARIED = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A measured level, and what `diagnose` sees in it."""
+    """A measured level with the observation that `diagnose` makes of it."""
 
     level: Level
     found: Measurement
@@ -71,9 +71,9 @@ class _Row:
 
 
 def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: Sequence[str] = ()) -> Twin:
-    """The twin of all models in the results; each is set up as in its last result."""
+    """Fit the twin of all models in the results; each is configured as in its last result."""
     if not results:
-        raise UsageError("no run is given to fit", remedy="give results saved with --json, or ids of runs")
+        raise UsageError("no run given to fit", remedy="give results saved with --json, or run ids")
     names = origins or [f"run {number}" for number in range(1, len(results) + 1)]
     by_model: dict[str, list[_Row]] = {}
     asked: dict[str, Mapping[str, Any]] = {}
@@ -107,24 +107,24 @@ def fit_twin(results: Sequence[Result], *, cores: float | None = None, origins: 
 
 
 def _nothing_to_fit(names: Sequence[str], results: Sequence[Result], notes: Sequence[str]) -> UsageError:
-    """No level of the results can be used: why, and what to measure instead."""
+    """Return an error that says why no level of the results is usable, and what to measure instead."""
     runs = ", ".join(dict.fromkeys(names))
     if any(note.endswith(_NO_STATISTICS) for note in notes):
         return UsageError(
-            f"{runs}: {_NO_STATISTICS} of its models, and a twin is made out of them",
-            remedy="measure a server that has the statistics extension, such as Triton",
+            f"{runs}: {_NO_STATISTICS} for its models, and a twin is fitted to them",
+            remedy="measure a server with the statistics extension, such as Triton",
         )
     if notes:
         return UsageError(notes[0], remedy="measure loads that the server and this machine can keep up with")
     found = [level.measurement for result in results for level in result.levels]
     if any(row is not None and row.request_count for row in found):
         return UsageError(
-            f"{runs}: no load is by concurrency or by rate alone", remedy="measure the model with -c or -r"
+            f"{runs}: no load is a plain concurrency or rate", remedy="measure the model with -c or -r"
         )
-    return UsageError(f"{runs}: no request ended well", remedy="`inferometer view` shows the failures")
+    return UsageError(f"{runs}: no request succeeded", remedy="run `inferometer view` to see the failures")
 
 
-# --- what was measured
+# --- measured data
 
 
 def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
@@ -135,11 +135,11 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
             continue
         if not level.is_as_asked:
             notes.append(
-                f"{origin}: a load of {plain_number(level.value)} is left out, as it was not applied as asked"
+                f"{origin}: the load {plain_number(level.value)} is left out because it was not applied as specified"
             )
             continue
         if not seen.steps:
-            notes.append(f"{origin}: a load of {plain_number(level.value)} is left out: {_NO_STATISTICS}")
+            notes.append(f"{origin}: the load {plain_number(level.value)} is left out: {_NO_STATISTICS}")
             continue
         yield _Row(
             level, level.measurement, seen, spec.name, load_part(result, level), measured_as(result, level)
@@ -147,13 +147,13 @@ def _rows(result: Result, origin: str, notes: list[str]) -> Iterator[_Row]:
 
 
 def spec_of(result: Result, origin: str = "a run") -> ModelSpec:
-    """The model as it was when it was measured."""
+    """Return the model as it was when measured."""
     document = {"inputs": (), "outputs": (), **result.model}
-    return validated(ModelSpec, document, f"the model of '{origin}' cannot be read", "measure again")
+    return validated(ModelSpec, document, f"cannot read the model of '{origin}'", "measure again")
 
 
 def load_part(result: Result, level: Level) -> LoadPart:
-    """The load of a level."""
+    """Return the load of a level."""
     name = str(result.model.get("name", ""))
     if level.mode == "concurrency":
         return LoadPart(name, "concurrency", float(level.value))
@@ -161,7 +161,7 @@ def load_part(result: Result, level: Level) -> LoadPart:
 
 
 def measured_as(result: Result, level: Level) -> MeasuredAs:
-    """With the arrivals it had. What a warm-up sent is a schedule of its own."""
+    """Return how a level was measured, including its arrivals. Warm-up requests have a schedule of their own."""
     seconds = 1.0 if level.measurement is None else level.measurement.duration_ns / NS_PER_S
     seed = int((result.asked.get("data") or {}).get("seed", 0))
     skipped_s = 0.0 if level.start is None else level.start.duration_ns / NS_PER_S
@@ -169,7 +169,7 @@ def measured_as(result: Result, level: Level) -> MeasuredAs:
 
 
 def measured_figures(found: Measurement) -> dict[str, float]:
-    """Those that are predicted, of a measurement."""
+    """Return the figures of a measurement that a twin predicts."""
     latency = found.latency
     percents = {f"p{plain_number(p)}": float(ns) for p, ns in latency.percentiles}
     named = {"mean": float(latency.mean_ns), **percents}
@@ -177,7 +177,7 @@ def measured_figures(found: Measurement) -> dict[str, float]:
 
 
 def _noise(found: Measurement, guessed: SimulatedFigures) -> dict[str, float]:
-    """How sure the measured figures are, as standard deviations of logarithms."""
+    """Return the uncertainty of the measured figures as standard deviations of logarithms."""
     known = {THROUGHPUT: found.infer_per_s, **dict(found.latency_intervals)}
     return {name: _unsure(name, known.get(name), guessed.chance.get(name, 0.0)) for name in FIGURES}
 
@@ -194,7 +194,7 @@ def _unsure(name: str, found: Estimate | None, chance: float) -> float:
 
 def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[str, Any]) -> TwinModel:
     closed = [row.seen for row in rows if row.level.mode == "concurrency"]
-    # What a batch costs is also seen where clients made it; the last row is what the model is set up as.
+    # Client-side batches also show the cost of a batch; the last row is the model's current configuration.
     last = rows[-1].seen
     seen = closed or [row.seen for row in rows]
     seen = [
@@ -224,13 +224,13 @@ def _model(name: str, rows: Sequence[_Row], cores: float | None, asked: Mapping[
         measured_s=durations[len(durations) // 2],
         asked=asked,
     )
-    # A slow request may be slow in all steps, or only in one of them: what fits the loads better.
+    # A slow request may be slow in all steps or in one of them: choose the alternative that fits better.
     apart = replace(made, spread=())
     return apart if _misfit(apart, rows) < _CLEARLY * _misfit(made, rows) else made
 
 
 def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
-    """How badly it explains loads under which requests wait for each other."""
+    """Return how badly the model explains loads under which requests queue."""
     total = 0.0
     for row in rows:
         if row.level.mode != "concurrency" or row.level.value < 2:
@@ -247,7 +247,7 @@ def _misfit(model: TwinModel, rows: Sequence[_Row]) -> float:
 
 
 def _variation(pipeline: Pipeline, latency: Distribution) -> float:
-    """Of each step by itself, so that all of them together vary as the latency does."""
+    """Return the variation of each step that makes all steps together vary as the latency does."""
     times = [station.calls * station.service_s(pipeline.items) for station in pipeline.stations]
     squares = math.sqrt(sum(time**2 for time in times))
     if not squares or not latency.mean_ns:
@@ -256,7 +256,7 @@ def _variation(pipeline: Pipeline, latency: Distribution) -> float:
 
 
 def spread_of(latency: Distribution) -> tuple[float, ...]:
-    """Equally likely multiples of the mean, as the times of requests that met no others were."""
+    """Return equally likely multiples of the mean, as seen in the times of requests that did not queue."""
     if latency.count < 2 or not latency.mean_ns:
         return ()
     knots = [(0.0, float(latency.min_ns))]
@@ -268,7 +268,7 @@ def spread_of(latency: Distribution) -> tuple[float, ...]:
     else:
         knots += [(p / 100, float(ns)) for p, ns in latency.percentiles if 0 < p < 100]
         knots.append((1.0, float(latency.max_ns)))
-    # Each is the mean of its part, so that the last one stands for the whole tail.
+    # Each value is the mean of its part, so that the last one represents the whole tail.
     parts = [_quantile(knots, (number + 0.5) / VALUES / _FINE) for number in range(VALUES * _FINE)]
     values = [sum(parts[place : place + _FINE]) / _FINE for place in range(0, len(parts), _FINE)]
     mean = sum(values) / VALUES
@@ -285,7 +285,7 @@ def _quantile(knots: Sequence[tuple[float, float]], share: float) -> float:
 def settings_between(
     setups: Mapping[str, StepSetup], now: Mapping[str, StepSetup]
 ) -> tuple[StepSetting, ...]:
-    """What is set otherwise in the first than in the second."""
+    """Return the settings in which the first setups differ from the second."""
     found = []
     for name, setup in setups.items():
         other = now.get(name, setup)
@@ -330,7 +330,7 @@ def _anchor(row: _Row, model: TwinModel, last: _Row) -> Anchor:
 
 
 def _left_out(twin: Twin, row: Anchor) -> LoadForecast:
-    """A measured load as the others predict it."""
+    """Forecast a measured load from the other ones."""
     others = tuple(other for other in twin.anchors if other is not row)
     place = anchor_spot(row)
     mine = [other for other in others if other.model == row.model]
@@ -353,14 +353,14 @@ def _left_out(twin: Twin, row: Anchor) -> LoadForecast:
 def _blind_spots(model: TwinModel, rows: Sequence[_Row]) -> Iterator[str]:
     if model.cores is None:
         yield (
-            f"{model.name}: the cores of the server's machine were not seen, so there are taken to be enough of them; "
-            "tell how many it has with --cores"
+            f"{model.name}: the number of cores of the server is unknown and assumed to be sufficient; "
+            "set it with --cores"
         )
     few = [row.found.request_count for row in rows if row.found.request_count < _FEWEST]
     if few:
         yield (
-            f"{model.name}: {len(few)} of {len(rows)} loads had fewer than {_FEWEST} requests, so their p99 is about "
-            "their slowest; measure longer"
+            f"{model.name}: {len(few)} of {len(rows)} loads had fewer than {_FEWEST} requests, so their p99 is close "
+            "to the maximum; measure for longer"
         )
     if all(row.level.mode != "concurrency" for row in rows):
-        yield f"{model.name}: no load by concurrency was measured, so how it scales is not fitted"
+        yield f"{model.name}: no concurrency was measured, so the scaling is not fitted"

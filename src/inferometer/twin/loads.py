@@ -1,4 +1,4 @@
-"""What is asked of a twin, in words: models with weights, loads, settings. Pure."""
+"""Parse the loads, model weights and settings given to a twin. Pure."""
 
 import math
 import re
@@ -12,12 +12,12 @@ from inferometer.twin.twin import BATCHING, INSTANCES, SETTINGS, LoadPart, StepS
 
 _SWITCH = {"on": 1.0, "off": 0.0}
 _WORDS = re.compile(r"(?P<model>.+)\.(?P<name>[a-z_]+)=(?P<value>[a-z0-9.]+)")
-_MOST = 1024  # loads of one prediction
+_MOST = 1024  # loads per prediction
 
 
 @dataclass(frozen=True, slots=True)
 class AskedLoads:
-    """Loads by concurrency, by rate, or of either kind; of each model, or of a mix."""
+    """Concurrencies, rates, or both, for each model or for a mix of models."""
 
     models: tuple[str, ...] = ()  # NAME or NAME:WEIGHT
     concurrency: tuple[float, ...] = ()
@@ -27,7 +27,7 @@ class AskedLoads:
 
 
 def loads_of(twin: Twin, asked: AskedLoads) -> tuple[TwinLoad, ...]:
-    """One after the other; where nothing is asked for, from one request in flight to twice the most measured."""
+    """Return the loads in order; without any, from one request in flight to twice the highest measured load."""
     mixes = [_mix(twin, asked.models)] if asked.models else [((model.name, 1.0),) for model in twin.models]
     found = []
     for mix in mixes:
@@ -50,7 +50,7 @@ def loads_of(twin: Twin, asked: AskedLoads) -> tuple[TwinLoad, ...]:
 
 
 def _has(twin: Twin, names: Sequence[str], step: str) -> bool:
-    """Whether a step is at work in one of these models; one that is in none of them is complained of later."""
+    """Return whether one of these models uses the step; a step that no model uses is reported later."""
     homes = [row.name for row in twin.models for station in row.pipeline().walk() if station.name == step]
     return not homes or any(name in homes for name in names)
 
@@ -86,7 +86,7 @@ def _mix(twin: Twin, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
 
 
 def _whole_shares(mix: Sequence[tuple[str, float]], count: float) -> list[tuple[str, float]]:
-    """Whole numbers of requests in flight, as near to the weights as can be."""
+    """Return whole numbers of requests in flight, as close to the weights as possible."""
     whole = sum(weight for _, weight in mix)
     exact = [count * weight / whole for _, weight in mix]
     shares = [math.floor(value) for value in exact]
@@ -96,14 +96,14 @@ def _whole_shares(mix: Sequence[tuple[str, float]], count: float) -> list[tuple[
     for (name, _), share in zip(mix, shares, strict=True):
         if share < 1:
             raise UsageError(
-                f"of {plain_number(count)} requests in flight '{name}' would get none",
-                remedy="give more of them, other weights, or a rate",
+                f"'{name}' would get none of {plain_number(count)} requests in flight",
+                remedy="increase the concurrency, change the weights, or give a rate",
             )
     return [(name, float(share)) for (name, _), share in zip(mix, shares, strict=True)]
 
 
 def values_of(name: str, span: Range | None) -> tuple[float, ...]:
-    """The levels of a range, in order."""
+    """Return the levels of a range in order."""
     return () if span is None else tuple(_values(name, span))
 
 
@@ -112,22 +112,24 @@ def _values(name: str, span: Range) -> Iterator[float]:
         yield from map(float, span.listed)
         return
     if span.end == 0:
-        raise UsageError(f"{name} has no end, and a prediction needs one", remedy="write such as 1:16")
+        raise UsageError(f"{name} has no end", remedy="give an end, as in 1:16")
     end = span.start if span.end is None else span.end
     count = math.floor((end - span.start) / span.step + 1e-9) + 1
     if count > _MOST:
-        raise UsageError(f"{name} has {count} levels, and {_MOST} are the most", remedy="write a larger step")
+        raise UsageError(
+            f"{name} has {count} levels, more than the maximum of {_MOST}", remedy="use a larger step"
+        )
     for number in range(count):
         yield span.start + number * span.step
 
 
 def setting_of(word: str) -> StepSetting:
-    """`MODEL.instances=2` and the like."""
+    """Parse a setting such as `MODEL.instances=2`."""
     found = _WORDS.fullmatch(word)
     if found is None or found["name"] not in SETTINGS:
         raise UsageError(
-            f"'{word}' is no setting of a model",
-            remedy=f"write MODEL.SETTING=VALUE, with {', '.join(SETTINGS)} as the setting",
+            f"'{word}' is not a model setting",
+            remedy=f"write MODEL.SETTING=VALUE; the settings are {', '.join(SETTINGS)}",
         )
     name, text = found["name"], found["value"]
     try:
@@ -136,6 +138,6 @@ def setting_of(word: str) -> StepSetting:
         value = -1.0
     least = 1 if name == INSTANCES else 0
     if value < least or (name != BATCHING and value != int(value)):
-        remedy = "write on or off" if name == BATCHING else f"write a whole number from {least} on"
-        raise UsageError(f"'{word}': '{text}' is no value of {name}", remedy=remedy)
+        remedy = "write on or off" if name == BATCHING else f"write a whole number, {least} or more"
+        raise UsageError(f"'{word}': '{text}' is not a value of {name}", remedy=remedy)
     return StepSetting(found["model"], name, value)

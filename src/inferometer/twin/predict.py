@@ -1,4 +1,4 @@
-"""What a twin says of a load. Pure."""
+"""Predict loads with a twin. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,20 +32,20 @@ from inferometer.twin.twin import (
 )
 
 _US_PER_S = 1_000_000
-_FEWEST = 400  # requests of a load that is predicted: what a p99 needs
-_SURE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # standard deviations in an interval
-_LARGEST = 64  # a batch, where batching is switched on and nothing says how large it may be
+_FEWEST = 400  # fewest requests of a predicted load: enough for a p99
+_SURE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # half-width of an interval in standard deviations
+_LARGEST = 64  # batch size, if batching is switched on without a maximum
 
 
 def predict_twin(twin: Twin, loads: Sequence[TwinLoad]) -> Twin:
-    """The twin with forecasts of these loads in place of those it has."""
+    """Return the twin with forecasts of these loads in place of its own."""
     forecasts = tuple(row for load in loads for row in forecast(twin, load))
     return replace(twin, command=f"{COMMAND} predict", forecasts=forecasts)
 
 
 def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> tuple[LoadForecast, ...]:
-    """Of each model in the load, if it is measured so; unless that is given, as long as the runs of the fit, or for as
-    many requests as percentiles need."""
+    """Forecast each model in the load, measured as given; by default for as long as the runs of the fit, or until there
+    are enough requests for percentiles."""
     models = [_model(twin, part) for part in load.parts]
     pipelines = _shared([_changed(model.pipeline(), load.settings) for model in models])
     _check_settings(pipelines, load.settings)
@@ -96,10 +96,11 @@ def forecast(twin: Twin, load: TwinLoad, measured: MeasuredAs | None = None) -> 
 def _slower(
     twin: Twin, plans: Sequence[PartPlan], simulated: Sequence[SimulatedFigures], measured: MeasuredAs
 ) -> list[Mapping[str, float]]:
-    """By how much latencies of each part differ where service takes as much longer as its fit may be off; logarithms.
+    """Return the change in each part's latencies if service times are longer by the possible error of the fit;
+    logarithms.
 
-    By rate the wait grows with 1 / (1 - utilisation), so near saturation a small error of the service time is a large
-    one of the latency. Service that takes 2 % longer is the same as requests that come 2 % sooner, in other units.
+    At a rate the wait grows with 1 / (1 - utilisation), so near saturation a small error in the service time is a large
+    error in the latency. A 2 % longer service time is equivalent to 2 % faster arrivals, in other units.
     """
     if all(plan.load.mode == "concurrency" for plan in plans):
         return [{} for _ in plans]
@@ -124,14 +125,15 @@ def _slower(
 
 
 def _service_error(twin: Twin, model: str) -> float:
-    """How far fitted service times may be off: what the fit leaves unexplained, and what its runs vary by chance."""
+    """Return the possible error of the fitted service times: the unexplained part and the random variation of the
+    runs."""
     anchors = [row for row in twin.anchors if row.model == model]
     noise = _usual_noise(anchors).get(THROUGHPUT, 0.0) / math.sqrt(max(len(anchors), 1))
     return math.hypot(twin.errors[model][THROUGHPUT].base, noise)
 
 
 def _usual_noise(anchors: Sequence[Anchor]) -> Mapping[str, float]:
-    """By how much figures of the runs of the fit varied by chance: their median."""
+    """Return the median random variation of each figure over the runs of the fit."""
     found = {}
     for name in FIGURES:
         values = sorted(row.noise[name] for row in anchors if name in row.noise)
@@ -146,8 +148,8 @@ def _model(twin: Twin, part: LoadPart) -> TwinModel:
         known = [row.name for row in twin.models]
         close = nearest_name(part.model, known)
         raise UsageError(
-            f"'{part.model}' is not in the twin, which has {', '.join(known)}",
-            remedy=f"did you mean '{close}'?" if close else "fit it from a run of that model, too",
+            f"'{part.model}' is not in the twin; its models are {', '.join(known)}",
+            remedy=f"did you mean '{close}'?" if close else "fit the twin to a run of that model as well",
         )
     return model
 
@@ -163,14 +165,14 @@ def _basis(load: TwinLoad, part: LoadPart, anchors: Sequence[Anchor]) -> Basis:
     return "interpolated" if min(values) <= part.value <= max(values) else "extrapolated"
 
 
-# --- what is set otherwise
+# --- changed settings
 
 
 def _shared(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """On one machine: the cores and GPUs as those saw them that had the least of them.
+    """Put the pipelines on one machine, with the fewest cores that any of them observed.
 
-    How much a model slows down on busy cores is its own; where its runs did not tell, it is taken to do so as much as
-    the others. That of very short requests says little about the cores.
+    The slowdown on busy cores is specific to a model; if its runs do not show it, the largest slowdown among the others
+    is assumed. Models with very short requests are ignored here, since they say little about the cores.
     """
     count = min(row.cores.count for row in pipelines)
     least = min((row.cores.scaling for row in pipelines if not is_short(row)), default=1.0)
@@ -203,11 +205,11 @@ def _check_settings(pipelines: Sequence[Pipeline], settings: Sequence[StepSettin
         if row.model not in stations:
             close = nearest_name(row.model, stations)
             raise UsageError(
-                f"{row.text}: there is no model '{row.model}' at work in this load, only {', '.join(stations)}",
-                remedy=f"did you mean '{close}'?" if close else "name one of those",
+                f"{row.text}: '{row.model}' is not used by this load, only {', '.join(stations)}",
+                remedy=f"did you mean '{close}'?" if close else "name one of these",
             )
         if row.name == BATCHING and row.value and stations[row.model].max_batch < 2:
             raise UsageError(
-                f"{row.text}: '{row.model}' takes no batches, its max_batch_size is {stations[row.model].max_batch}",
+                f"{row.text}: '{row.model}' does not batch: its max_batch_size is {stations[row.model].max_batch}",
                 remedy=f"set {row.model}.max_batch={_LARGEST // 8} as well",
             )

@@ -1,8 +1,8 @@
-"""Service times out of all loads under which nothing stretched them, not of the lightest alone. Pure.
+"""Service times from all loads that did not stretch them, not only from the lightest. Pure.
 
-One request at a time shows a step undisturbed, but seldom: where service times vary, their mean is only as sure as
-there are executions. Under more load there are many more of them, and a step that sleeps, or has a core to itself,
-takes as long as before.
+One request at a time shows a step undisturbed, but yields few executions: if service times vary, their mean is
+uncertain. Higher loads yield many more executions, and a step that sleeps or has a core to itself takes as long as
+before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from dataclasses import replace
 from inferometer.diagnose.observation import Observation, Step
 from inferometer.diagnose.pipeline import Pipeline, Station
 
-_ALIKE = 1.1  # times as long, or that much shorter: chance; more is the doing of others
+_ALIKE = 1.1  # ratio of service times up to which a difference is chance; beyond it, other load is the cause
 _SAME_BATCH = 1.02
 
 
 def steadied(pipeline: Pipeline, light: Observation, seen: Sequence[tuple[Observation, float]]) -> Pipeline:
-    """The pipeline of the lightest load with the service times of all that are like it, each with its seconds."""
+    """Return the pipeline of the lightest load with the mean service times of all similar loads and their durations."""
     steps = {step.name: (step, _factor(step, light, seen)) for step, _, _ in light.walk()}
     return replace(
         pipeline, stations=tuple(_steadied(station, steps, light.items) for station in pipeline.stations)
@@ -45,7 +45,7 @@ def _steadied(station: Station, steps: Mapping[str, tuple[Step, float]], items: 
     if station.name not in steps:
         return replace(station, members=members)
     step, factor = steps[station.name]
-    # What hardly needs a core waits for one all the same, and is not simulated to: its time is as it was seen.
+    # A step that hardly uses a core still waits for one, which is not simulated: use its observed time.
     waited_s = step.own_s - station.service_s(step.batch, step.batch / items) if station.cpu == 0 else 0.0
     return replace(
         station,

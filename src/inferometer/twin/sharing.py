@@ -1,15 +1,15 @@
-"""What nobody knows of models beside each other: how the operating system shares the cores among them. Pure.
+"""Uncertainty of several models on one machine: how the operating system shares the cores among them. Pure.
 
-Runs of one model by itself do not show it. So a mix is simulated in two ways: with a queue for each core, which is
-what is predicted, and with all cores shared evenly. What lies between the two is in the interval.
+Runs of a single model do not show it. A mix is therefore simulated in two ways: with a queue for each core, which is
+the prediction, and with all cores shared evenly. The interval covers the difference.
 
-Also, work may be put on a core that is in use although another one is free, until that is noticed. That hardly costs
-any throughput, but it happens often enough to matter for one request in a hundred: the p99 lies between that of no such
-collision and that of one which lasts for a whole step. Predicted is the middle of the two.
+The scheduler may also put work on a busy core although another one is free, until it rebalances. This hardly costs
+throughput, but it is frequent enough to affect one request in a hundred: the p99 lies between its value without such a
+collision and its value with one that lasts for a whole step. The prediction is the middle of the two.
 
-Of very short requests much of the time on the cores goes into waking each other up, and there is less of that on cores
-that are busy anyway. How much less, nobody knows: beside such a model a figure lies anywhere between that of all cores
-shared and that of the model by itself, and predicted is the middle again.
+Very short requests spend much of their core time on wake-ups, which are rarer on cores that are busy anyway. How much
+rarer is unknown: next to such a model, a figure lies between its value with all cores shared and its value for the
+model alone. The prediction is again the middle.
 """
 
 import math
@@ -21,21 +21,21 @@ from inferometer.diagnose.pipeline import Pipeline, Station
 from inferometer.twin.simulate import MeasuredAs, PartPlan, SimulatedFigures, simulate
 from inferometer.twin.twin import THROUGHPUT
 
-_OFTEN = 0.1  # of the cores kept busy by others: from there on a collision is no rare thing
-_SHORT_S = 0.001  # on the cores for a request
+_OFTEN = 0.1  # share of the cores used by other models from which collisions are common
+_SHORT_S = 0.001  # core time per request
 
 
 class BesideOthers(NamedTuple):
-    """Of one model beside others."""
+    """Figures of one model that runs next to others."""
 
     figures: Mapping[str, float]
-    unsure: Mapping[str, float]  # of each figure, as a logarithm, how far it may be off
+    unsure: Mapping[str, float]  # possible error of each figure, as a logarithm
 
 
 def sharing(
     plans: Sequence[PartPlan], simulated: Sequence[SimulatedFigures], measured: MeasuredAs
 ) -> list[BesideOthers]:
-    """The figures of each part; what was simulated, where a model is by itself."""
+    """Return the figures of each part; a single model keeps its simulated figures."""
     if len(plans) == 1 or math.isinf(plans[0].pipeline.cores.count):
         return [BesideOthers(row.figures, {}) for row in simulated]
     even = simulate(plans, measured, is_even=True)
@@ -71,18 +71,18 @@ def _cores_busy(plan: PartPlan, row: SimulatedFigures) -> float:
 
 
 def is_short(pipeline: Pipeline) -> bool:
-    """Whether its requests are on the cores for so short a time that most of it may go into waking each other up."""
+    """Return whether requests use so little core time that most of it may be spent on wake-ups."""
     return _core_s(pipeline) < _SHORT_S
 
 
 def _core_s(pipeline: Pipeline) -> float:
-    """On all cores, for a request."""
+    """Return the core time of a request, over all cores."""
     each_s = sum(time * threads for time, threads in _core_times(pipeline.stations, pipeline.items))
     return each_s + pipeline.outside_cpu_s
 
 
 def _core_times(stations: Iterable[Station], items: int) -> Iterator[tuple[float, float]]:
-    """Of each step, seconds on a core for a request, and on how many of them."""
+    """Yield for each step the seconds per request on a core, and the number of cores."""
     for station in stations:
         own_s = station.service_s(items) - station.gpu_s(items)
         yield station.calls * own_s * station.cpu, station.threads

@@ -1,11 +1,10 @@
-"""A load on pipelines, simulated for as long as it would be measured, again and again. Pure.
+"""Repeated simulation of a load on pipelines, for as long as it would be measured. Pure.
 
-A short measurement does not show the percentiles of a long one: its p99 may be its slowest request, and its first
-requests meet an idle server. So it is simulated as it is measured, from its start to its end, several times. The median
-of those is what to expect, and their spread is how far a measurement lies from that by chance.
+A short measurement does not show the percentiles of a long one: its p99 may be its maximum, and its first requests meet
+an idle server. It is therefore simulated as it is measured, from start to end, several times. The median of these
+simulations is the prediction, and their spread is the random variation of a measurement.
 
-Of a long measurement, or where nobody knows which random arrivals it will have, a part in the middle is simulated and
-cut into blocks.
+Of a long measurement, or of one with unknown random arrivals, a part in the middle is simulated and cut into blocks.
 """
 
 import math
@@ -19,25 +18,25 @@ from inferometer.load.plan import Constant, Poisson, Schedule, from_mid_period
 from inferometer.stats.series import rank
 from inferometer.twin.twin import LATENCIES, THROUGHPUT, LoadPart
 
-REQUESTS = 1600  # simulated for a load
+REQUESTS = 1600  # simulated requests per load
 BLOCKS = 12
-_REPEATS = (4, 12)  # of a whole measurement: at least, at most, unless
-_SURE = 0.03  # the p99 of the first two hardly differ
+_REPEATS = (4, 12)  # fewest and most simulations of a whole measurement, unless
+_SURE = 0.03  # the p99 of the first two differ by less than this
 _PILOT = 60
-_MANY = 3  # times as many requests as are simulated otherwise
-_BY_CHANCE = 9  # times as many of random arrivals that nobody knows: one block is to outlast a queue,
-_MOST_BY_CHANCE = 14_400  # but not more in all
-_EXCURSION = 100  # times the relaxation of a queue, within which percentiles of measurements are alike
-_MOST_DUE = 20_000  # requests: more than any server answers of them would only queue
-_SETTLING = 6  # rounds of all that is in flight
-_BEHIND = 0.95  # of what was due: with less answered there is a queue that grows
-_GROWING = 1.5  # times the latency of the first blocks
+_MANY = 3  # factor above REQUESTS from which a measurement counts as long
+_BY_CHANCE = 9  # factor for unknown random arrivals, so that a block outlasts a queue,
+_MOST_BY_CHANCE = 14_400  # up to this total
+_EXCURSION = 100  # multiple of a queue's relaxation time within which percentiles are correlated
+_MOST_DUE = 20_000  # maximum of simulated arrivals; beyond any server's capacity, more would only queue
+_SETTLING = 6  # multiple of the mean latency
+_BEHIND = 0.95  # share of due requests answered below which the queue grows
+_GROWING = 1.5  # ratio of the last to the first latencies that shows a growing queue
 _PERCENTS = {"p50": 50, "p90": 90, "p99": 99}
 
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """One pipeline under its load."""
+    """A pipeline under its load."""
 
     pipeline: Pipeline
     load: LoadPart
@@ -45,7 +44,7 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFigures:
-    """Of one part: the figures (infer/s and ns), and the standard deviations of their logarithms by chance."""
+    """Figures of one part (infer/s and ns), with the standard deviations of their logarithms."""
 
     figures: Mapping[str, float]
     chance: Mapping[str, float]
@@ -55,10 +54,10 @@ class SimulatedFigures:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAs:
-    """How a load is measured: for how long, after what is left out at its start, and the seed of random arrivals.
+    """How a load is measured: its duration, the time skipped at its start, and the seed of random arrivals.
 
-    With the seed the arrivals are those that `measure` would make, and the figures are of those very requests. It lasts
-    longer where it would have fewer requests than `fewest`, of all parts together.
+    With a seed, the arrivals are those that `measure` generates, and the figures are of exactly those requests. The
+    measurement is extended until all parts together have `fewest` requests.
     """
 
     seconds: float
@@ -70,13 +69,13 @@ class MeasuredAs:
 def simulate(
     plans: Sequence[PartPlan], measured: MeasuredAs, *, requests: int = REQUESTS, is_even: bool = False
 ) -> list[SimulatedFigures]:
-    """Of each part, all at the same time; with `is_even` they share the cores evenly."""
+    """Simulate all parts at the same time; with `is_even` they share the cores evenly."""
     rate, settling_s = _pilot(plans)
     seconds, seed = max(measured.seconds, measured.fewest / rate), measured.seed
     is_by_chance = seed is None and any(_is_random(plan.load) for plan in plans)
     if is_by_chance:
         requests = min(_BY_CHANCE * requests, _MOST_BY_CHANCE)
-    # Of many requests it does not matter how they began, nor which arrivals they are.
+    # With many requests, neither the start nor the particular arrivals matter.
     is_short = rate * seconds < (requests / BLOCKS if is_by_chance else _MANY * requests)
     if is_short and is_by_chance:
         return _by_chance(plans, _Cut(1, seconds, measured.skipped_s), is_even)
@@ -85,7 +84,7 @@ def simulate(
         count = min(max(round(requests / rate / seconds), _REPEATS[0]), _REPEATS[1])
         traffic = _all_traffic(plans, cut, [seed or 0] * len(plans))
         repeats = [_blocks(traffic, cut, number, is_even) for number in range(2)]
-        # By rate a queue comes and goes: two runs may agree by chance.
+        # At a rate, queues come and go: two runs may agree by chance.
         is_open = any(plan.load.mode == "request_rate" for plan in plans)
         if is_open or not all(_is_sure([one[place][0] for one in repeats]) for place in range(len(plans))):
             repeats += [_blocks(traffic, cut, number, is_even) for number in range(2, count)]
@@ -109,7 +108,7 @@ def _is_random(load: LoadPart) -> bool:
 
 
 def _pilot(plans: Sequence[PartPlan]) -> tuple[float, float]:
-    """Requests per second of all parts together, and how long it takes them to settle."""
+    """Return the requests per second of all parts together, and the time until they settle."""
     waiting = sum(plan.load.value for plan in plans if plan.load.mode == "concurrency")
     wanted = round(_PILOT + 2 * waiting)
     simulation = Simulation([_traffic(plan, None, count=wanted, seed=0) for plan in plans])
@@ -133,7 +132,7 @@ def _traffic(plan: PartPlan, until_s: float | None, *, count: int, seed: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How the simulated time is cut, after what is left out at its start."""
+    """Division of the simulated time into blocks, after the settling time."""
 
     blocks: int
     block_s: float
@@ -146,7 +145,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """The requests of one part that ended in each block; repeats are one block each."""
+    """The requests of one part by the block in which they ended; each repetition is one block."""
 
     rows: Sequence[Sequence[EndedRequest]]
     cut: _Cut
@@ -154,17 +153,17 @@ class _Blocks:
 
     @property
     def due_per_s(self) -> float:
-        """In this very time: random arrivals may be fewer than the rate says."""
+        """Actual arrivals per second, which may deviate from the rate if they are random."""
         due = sum(self.cut.settling_s <= at_s < self.cut.end_s for at_s in self.traffic.due_s)
         return due / (self.cut.end_s - self.cut.settling_s)
 
     def in_a_row(self) -> list[EndedRequest]:
-        """Those of one run."""
+        """Return the requests of one run in order."""
         return [row for block in self.rows[: self.cut.blocks] for row in block]
 
 
 def _all_traffic(plans: Sequence[PartPlan], cut: _Cut, seeds: Sequence[int]) -> list[SimulatedTraffic]:
-    """`seeds` are of the arrivals."""
+    """Return the traffic of each part; `seeds` determine the arrivals."""
     rows = zip(plans, seeds, strict=True)
     return [_traffic(plan, cut.end_s, count=0, seed=seed) for plan, seed in rows]
 
@@ -172,7 +171,7 @@ def _all_traffic(plans: Sequence[PartPlan], cut: _Cut, seeds: Sequence[int]) -> 
 def _blocks(
     traffic: Sequence[SimulatedTraffic], cut: _Cut, luck: int, is_even: bool
 ) -> list[list[list[EndedRequest]]]:
-    """Of each part, the requests that ended in each block."""
+    """Return the requests of each part by the block in which they ended."""
     simulation = Simulation(traffic, luck, is_even=is_even)
     simulation.advance_to(cut.settling_s)
     found: list[list[list[EndedRequest]]] = [[] for _ in traffic]
@@ -184,7 +183,7 @@ def _blocks(
 
 
 def _by_chance(plans: Sequence[PartPlan], cut: _Cut, is_even: bool) -> list[SimulatedFigures]:
-    """Whole measurements, each with arrivals of its own: near saturation a queue outlasts any part of one."""
+    """Simulate whole measurements with different arrivals: near saturation a queue outlasts any block."""
     count, seeds = len(plans), range(1, len(plans) + 1)
     traffic = [
         _all_traffic(plans, cut, [number * count + seed for seed in seeds]) for number in range(BLOCKS)
@@ -207,7 +206,7 @@ def _figures(plan: PartPlan, blocks: _Blocks, seconds: float) -> SimulatedFigure
     names = [_named(block) for block in full]
     figures = {THROUGHPUT: per_s * items}
     chance = {THROUGHPUT: _deviation([len(block) for block in full])}
-    is_short = block_s < seconds  # a block has fewer requests than a measurement: take them all together
+    is_short = block_s < seconds  # a block has fewer requests than a measurement: pool all of them
     pooled = _named(whole)
     alike_s = _alike_s(plan, per_s, mean_s) if _is_random(plan.load) else 0.0
     shrink = math.sqrt((block_s + alike_s) / (seconds + alike_s)) if is_short else 1.0
@@ -224,10 +223,10 @@ def _figures(plan: PartPlan, blocks: _Blocks, seconds: float) -> SimulatedFigure
 
 
 def _alike_s(plan: PartPlan, per_s: float, mean_s: float) -> float:
-    """How long a queue of random arrivals keeps what follows like what went before.
+    """Return the time over which a queue of random arrivals is correlated.
 
-    The relaxation of M/M/1 grows with the square of the requests that wait; a p99 is made by its rare long queues, and
-    is alike for far longer (fitted to simulated measurements of M/M/1 of 8 to 120 s at 50, 80 and 90 %).
+    The relaxation time of M/M/1 grows with the square of the waiting requests; a p99 depends on rare long queues and is
+    correlated for much longer (fitted to simulated M/M/1 measurements of 8 to 120 s at 50, 80 and 90 %).
     """
     pipeline = plan.pipeline
     service_s = sum(station.calls * station.service_s(pipeline.items) for station in pipeline.stations)
@@ -240,7 +239,7 @@ def _is_sure(runs: Sequence[Sequence[EndedRequest]]) -> bool:
 
 
 def _is_behind(blocks: _Blocks, per_s: float, *, is_random: bool) -> bool:
-    """Whether more is due than is answered, so that the queue grows as long as it goes on."""
+    """Return whether fewer requests are answered than are due, so that the queue keeps growing."""
     latencies = [row.latency_s for row in blocks.in_a_row()]
     missing = 1 - _BEHIND
     if is_random and latencies:  # both arrivals and service times vary by chance
@@ -263,7 +262,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Of the logarithms."""
+    """Return the standard deviation of the logarithms."""
     logs = [math.log(value) for value in values if value > 0]
     if len(logs) < 2:
         return 0.0

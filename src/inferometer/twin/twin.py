@@ -1,4 +1,4 @@
-"""A fitted twin as one value and one file: what it was made of, how wrong it was, and what it predicts."""
+"""A fitted twin as one value and one file: its inputs, its errors and its forecasts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from inferometer.base.units import plain_number
 from inferometer.diagnose.pipeline import Cores, Devices, Pipeline, Station
 
 COMMAND = "twin"
-CONFIDENCE = 0.9  # of every interval of a forecast
+CONFIDENCE = 0.9  # level of every forecast interval
 
 THROUGHPUT = "throughput"  # infer/s
 LATENCIES = ("mean", "p50", "p90", "p99")  # ns
@@ -17,7 +17,7 @@ FIGURES = (THROUGHPUT, *LATENCIES)
 
 INSTANCES, BATCHING, MAX_BATCH, DELAY_US = "instances", "batching", "max_batch", "delay_us"
 SETTINGS = (INSTANCES, BATCHING, MAX_BATCH, DELAY_US)
-ITEMS = "items"  # inferences in a request: only of measured loads
+ITEMS = "items"  # inferences per request; only in measured loads
 
 Basis = Literal["measured", "interpolated", "extrapolated"]
 LoadMode = Literal["concurrency", "request_rate"]
@@ -25,11 +25,11 @@ LoadMode = Literal["concurrency", "request_rate"]
 
 @dataclass(frozen=True, slots=True)
 class StepSetting:
-    """A setting of a model that a load is to be predicted with, in place of the one it had last."""
+    """A setting of a model that replaces its last measured value in a prediction."""
 
     model: str
     name: str  # one of SETTINGS, or ITEMS
-    value: float  # of batching 0 or 1
+    value: float  # for batching, 0 or 1
 
     @property
     def text(self) -> str:
@@ -44,7 +44,7 @@ class LoadPart:
     model: str
     mode: LoadMode
     value: float
-    arrivals: str = "constant"  # or poisson; of rates only
+    arrivals: str = "constant"  # or poisson; only for rates
 
     @property
     def text(self) -> str:
@@ -55,7 +55,7 @@ class LoadPart:
 
 @dataclass(frozen=True, slots=True)
 class TwinLoad:
-    """What runs at the same time, and what is set otherwise than in the twin."""
+    """The load of each model at the same time, and the settings that differ from the twin."""
 
     parts: tuple[LoadPart, ...]
     settings: tuple[StepSetting, ...] = ()
@@ -75,15 +75,13 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class LoadForecast:
-    """What is expected of one model under a load, beside what was measured there, if it was."""
+    """The forecast for one model under a load, beside the measured figures if available."""
 
     load: TwinLoad
     model: str
     basis: Basis
-    distance: float  # from the nearest measured load; 1 is about e times the load, or one thing set otherwise
-    bands: Mapping[
-        str, Band
-    ]  # by name of the figure; without latencies where more is asked for than is served
+    distance: float  # to the nearest measured load; 1 is about e times the load, or one changed setting
+    bands: Mapping[str, Band]  # by figure; without latencies if the load exceeds the capacity
     in_flight: float
     is_overloaded: bool = False
     measured: Mapping[str, float] | None = None
@@ -93,7 +91,7 @@ class LoadForecast:
         return next(part for part in self.load.parts if part.model == self.model)
 
     def error(self, figure: str) -> float | None:
-        """Predicted over measured, less 1; None where one of the two is missing."""
+        """Return predicted over measured, minus 1; None if either is missing."""
         found = (self.measured or {}).get(figure)
         band = self.bands.get(figure)
         return band.value / found - 1 if band is not None and found else None
@@ -106,40 +104,42 @@ class LoadForecast:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A measured load, and how far the plain simulation was off there: logarithms of measured over simulated."""
+    """A measured load with the residuals of the plain simulation: logarithms of measured over simulated."""
 
     model: str
     load: TwinLoad
     in_flight: float
     residuals: Mapping[str, float]
-    noise: Mapping[str, float]  # standard deviations of them: how sure the measured figures are
+    noise: Mapping[
+        str, float
+    ]  # standard deviations of the residuals from the uncertainty of the measured figures
     measured: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorModel:
-    """How wrong the simulation is, as standard deviations of logarithms."""
+    """The error of the simulation, as standard deviations of logarithms."""
 
     base: float  # at the measured loads
-    per_distance: float  # more for each unit of distance
+    per_distance: float  # increase per unit of distance
 
 
 @dataclass(frozen=True, slots=True)
 class TwinModel:
-    """One model as it was fitted, set up as it was last measured."""
+    """One fitted model, configured as when last measured."""
 
     name: str
     stations: tuple[Station, ...]
     outside_s: float
     outside_cpu_s: float
-    items: int  # inferences in a request
-    spread: tuple[float, ...]  # of a request's times over their mean, the same in all steps; or else
-    variation: float  # of the times in each step by itself: standard deviation over mean
-    cores: float | None  # for us, of the server's machine; None where nobody knows
+    items: int  # inferences per request
+    spread: tuple[float, ...]  # a request's times over their mean, equal in all steps; if empty,
+    variation: float  # the coefficient of variation of each step on its own
+    cores: float | None  # cores of the server's machine that were available; None if unknown
     scaling: float
     gpus: int
     turn: float
-    measured_s: float  # how long a load was measured
+    measured_s: float  # duration of a measured load
     asked: Mapping[str, Any]  # the options it was measured with
 
     def pipeline(self) -> Pipeline:
@@ -157,7 +157,7 @@ class TwinModel:
 
 @dataclass(frozen=True, slots=True)
 class Twin(Answer):
-    """`forecasts` are of the measured loads after a fit, else of what was asked for."""
+    """A twin; `forecasts` are of the measured loads after a fit, and otherwise of the requested loads."""
 
     kind: ClassVar[str] = "twin"
     schema: ClassVar[int] = 1
@@ -176,11 +176,11 @@ class Twin(Answer):
         known = {model.name for model in self.models}
         for row in self.forecasts:
             if row.model not in known or all(part.model != row.model for part in row.load.parts):
-                raise ValueError(f"a forecast of '{row.model}', which is not in the twin or not in the load")
+                raise ValueError(f"forecast of '{row.model}', which is not in the twin or not in the load")
         for model in known:
             missing = [name for name in FIGURES if name not in self.errors.get(model, ())]
             if missing:
-                raise ValueError(f"nothing says how wrong {missing[0]} of '{model}' is")
+                raise ValueError(f"no error model for {missing[0]} of '{model}'")
 
     def model(self, name: str) -> TwinModel | None:
         return next((model for model in self.models if model.name == name), None)

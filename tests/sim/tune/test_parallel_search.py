@@ -54,5 +54,5 @@ def test_when_nothing_can_be_loaded_it_ends():
     fails = ("m_config_default", *(f"m_config_{number}" for number in range(200)))
     simulated = [SimulatedTrials(Landscape.drawn(7), 7, fails=fails).answer for _ in range(3)]
     trials, _, ended, _ = search_in_parallel(scope_of(7), simulated)
-    assert ended == "nothing could be measured"
+    assert ended == "no configuration could be measured"
     assert len(trials) < 100

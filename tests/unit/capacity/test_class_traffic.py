@@ -92,7 +92,7 @@ def test_the_ready_scenarios_are_traffic(name):
 @pytest.mark.parametrize(
     ("text", "models", "complaint"),
     [
-        (SHOP, [{"other"}], "the results are of other, and the classes .* of classifier, detector"),
+        (SHOP, [{"other"}], "the results measured other, but the classes .* use classifier, detector"),
         (SHOP, [{"detector"}, {"classifier"}], "different models"),
         ("classes: {a: {concurrency: 4}}", (), "the class 'a' has concurrency"),
         ("classes: {a: {}}", (), "the class 'a' has no load"),

@@ -54,7 +54,7 @@ def test_the_same_tail_is_all_right_in_long_stretches():
 def test_a_promise_with_no_room_for_a_queue_is_refused_whatever_asks():
     broken = simulator(EXACT, of_rate(100.0), "p99<20ms")
     for ask in (broken.needed, broken.surely_needed):
-        with pytest.raises(NoNumber, match="even requests that are alone break 'p99<20ms'"):
+        with pytest.raises(NoNumber, match="even requests without queueing violate 'p99<20ms'"):
             ask(0)
 
 
@@ -62,7 +62,7 @@ def test_too_many_replicas_are_not_looked_for():
     with pytest.raises(NoNumber, match=f"more than {MOST_REPLICAS:,} replicas"):
         simulator(EXACT, of_rate(1e9)).needed(0)
     (option,) = api.capacity(sample_result(), traffic="100000000/s", slo="p99<1s").options
-    assert "replicas would be needed" in option.reason
+    assert "the traffic needs more than" in option.reason
 
 
 # --- errors
@@ -79,7 +79,7 @@ def _failing(result, number):
 def test_failures_at_the_lightest_load_are_no_matter_of_replicas():
     """And an option without a number does not spoil the others."""
     plan = api.capacity(_failing(sample_result(), 0), sample_result(), traffic="50/s", slo="p99<200ms")
-    assert plan.options[0].reason == "requests fail too often for 'errors<0.1%' even at the lightest load"
+    assert plan.options[0].reason == "the error rate violates 'errors<0.1%' even at the lightest load"
     assert [option.replicas > 0 for option in plan.options] == [False, True]
     assert plan.best == 1
 

@@ -66,7 +66,7 @@ def test_beyond_what_was_measured_is_extrapolated():
 def test_a_promise_that_a_single_request_breaks_has_no_number():
     plan = api.capacity(sample_result(), traffic="100/s", slo="p99<5ms")
     assert plan.chosen is None
-    assert plan.options[0].reason == "even a request that is alone breaks 'p99<5ms'"
+    assert plan.options[0].reason == "a single request without queueing already violates 'p99<5ms'"
     assert "No number of replicas" in api.to_markdown(plan)
 
 
@@ -101,16 +101,16 @@ def test_options_are_called_like_their_files():
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ({"slo": "ttft<1s"}, "which have no ttft"),
-        ({"slo": "throughput>5"}, "which have no throughput"),
+        ({"slo": "ttft<1s"}, "cannot predict ttft"),
+        ({"slo": "throughput>5"}, "cannot predict throughput"),
         ({"price": {"other": 2.0}}, "--price names 'other'"),
         ({"price": "cheap"}, "cheap"),
-        ({"scale_on": "heat:5"}, "no rule for scaling"),
+        ({"scale_on": "heat:5"}, "is not a scaling rule"),
         ({"scale_on": "utilisation:150%"}, "up to 100 %"),
         ({"scale_on": "queue:5%"}, "a number of requests"),
         ({"scale_on": "queue:5"}, "--scale-on .* '10/s' never changes"),
         ({"startup_s": 5}, "--startup .* '10/s' never changes"),
-        ({"stretch_s": 5}, "--stretch is for traces, and '10/s' is a rate"),
+        ({"stretch_s": 5}, "--stretch applies to traces only, and '10/s' is a rate"),
         ({"balancer": "best"}, "best"),
         ({"traffic": "0/s"}, "no traffic"),
     ],

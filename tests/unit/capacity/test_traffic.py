@@ -92,7 +92,7 @@ def test_stretches_hold_every_request_once(file):
         ("curve.csv", "time,rate\n08:00,-1\n", "the rate is '-1'"),
         ("curve.csv", "time,rate\nnoon,1\n", "the time is 'noon'"),
         ("curve.csv", "time,rate\n08:00\n", "has 1 cells"),
-        ("curve.csv", "time,rate\n08:00,1\n07:00,1\n", "line 3 .* is not after"),
+        ("curve.csv", "time,rate\n08:00,1\n07:00,1\n", "line 3 .* is not later than"),
         ("curve.csv", "time,rate\n08:00,0\n", "no traffic"),
         ("curve.csv", "time,rate\n", "no rows"),
         ("trace.jsonl", trace(5), "no two requests"),

@@ -113,7 +113,7 @@ def test_no_step_is_blamed_when_others_hold_the_cores(waited):
     for sweep in (SPINNING, SLOW_STEP, DELAYED, UNUSED):
         found = conclude(tuple(replace(seen, host=host(2.0, 0.3, **models)) for seen in sweep), HERE)
         assert (found.verdict.kind, found.verdict.step, found.suggestions) == (CPU, None, ())
-        assert "other programs: they use 1.7 of its 2 cores, and the server 0.3" in found.verdict.sentence
+        assert "other programs: they use 1.7 of its 2 cores, the server uses 0.3" in found.verdict.sentence
         assert "slow" not in found.verdict.sentence
         assert found.table, "the times are shown all the same"
 

@@ -130,7 +130,7 @@ def test_batches_that_slow_a_step_down_are_noticed_and_switched_off(seed):
     sweep = [noisy(batched(load, one_s, power), draw) for load in (1, 4, 8)]
     case = Investigation(sweep, replace(HERE, max_batch=8))
     assert case.found.verdict.kind == BATCHING
-    assert "Batches make slow slower" in case.found.verdict.sentence
+    assert "Batching makes slow slower" in case.found.verdict.sentence
     suggestion = case.next()
     assert suggestion is not None
     assert (suggestion.change.kind, suggestion.change.after) == (DYNAMIC_BATCHING, "off")

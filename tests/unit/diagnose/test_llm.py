@@ -133,7 +133,7 @@ def test_how_many_sequences_fit_is_the_size_by_their_length() -> None:
     found = conclude_llm(levels, "tiny")
     assert found.serving.fitting == 120
     check = next(row for row in found.serving.checks if row.kind == KV_CACHE)
-    assert "120 sequences of this length fit, 116 more than ran" in check.evidence
+    assert "120 sequences of this length fit, 116 more than were running" in check.evidence
 
 
 def test_more_slots_than_fit_into_the_kv_cache_are_not_suggested() -> None:
@@ -252,7 +252,7 @@ def test_prompts_out_of_the_prefix_cache_are_told_of() -> None:
     assert top.server is not None
     warm = replace(top, server=replace(top.server, prefix_share=0.8))
     notes = conclude_llm([*levels[:-1], warm], "tiny").notes
-    assert any("80 % of the prompt tokens came out of the prefix cache" in note for note in notes)
+    assert any("80 % of the prompt tokens came from the prefix cache" in note for note in notes)
 
 
 def test_throughput_that_falls_is_told_of() -> None:
@@ -273,5 +273,5 @@ def test_a_server_that_does_not_tell_of_its_kv_cache_leaves_two_causes() -> None
     ]
     found = conclude_llm(silent, "tiny")
     assert found.verdict.kind == QUEUE
-    assert "the server does not say which" in found.verdict.sentence
+    assert "the server does not report which" in found.verdict.sentence
     assert "--parallel" in found.suggestions[0].text

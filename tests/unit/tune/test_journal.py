@@ -166,7 +166,7 @@ def test_a_file_with_other_tables_is_not_a_journal(use, changes, tmp_path):
     with sqlite3.connect(path) as connection:
         connection.executescript(changes)
     connection.close()
-    with pytest.raises(UsageError, match="it has tables that are not those of a journal"), use(path):
+    with pytest.raises(UsageError, match="its tables are not those of a journal"), use(path):
         pass
 
 

@@ -124,7 +124,7 @@ def test_a_lost_server_is_said_and_its_trial_is_measured_by_another(tmp_path):
     assert doing.lost == {1: "its node was lost"}
     (line,) = [line for line in said.lines if "was lost" in line]
     assert line.startswith(
-        "Server 2 at 10.0.0.2 was lost: its node was lost; its trial is tried again on another"
+        "Server 2 at 10.0.0.2 was lost: its node was lost; its trial is retried on another server"
     )
     key = [key for server, key in servers.begun if server == 1][-1]
     assert [server for server, begun in servers.begun if begun == key][-1] != 1
@@ -158,7 +158,7 @@ def test_a_trial_that_costs_two_servers_is_taken_to_be_the_reason(tmp_path):
     assert len(doing.lost) == 2
     (trial,) = [trial for trial in doing.trials if trial.key == servers.begun[0][1]]
     assert not trial.is_measured
-    assert trial.reason.startswith("2 servers were lost while it was measured")
+    assert trial.reason.startswith("2 servers were lost while measuring it")
 
 
 def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):

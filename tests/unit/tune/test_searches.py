@@ -264,7 +264,7 @@ def test_listed_counts_of_a_member_are_powers_or_in_a_row(counts, values):
     swept = {"instance_group": [{"kind": "KIND_CPU", "count": counts}]}
     scope = scope_of(swept=swept)
     if values is None:
-        with pytest.raises(UsageError, match="neither powers of two nor in a row"):
+        with pytest.raises(UsageError, match="neither powers of two nor consecutive"):
             knobs(scope)
     else:
         assert knobs(scope)[-1].values == values

@@ -99,7 +99,7 @@ def _fitting(problem: SearchProblem, configurations: Sequence[Configuration]) ->
             yield configuration
         elif not number:
             raise UsageError(
-                f"-b {batch} is more than '{variant.model}' takes, whose max_batch_size is {most}",
+                f"-b {batch} exceeds the max_batch_size of '{variant.model}', {most}",
                 remedy=f"give -b {most} or less, or raise max_batch_size in its config.pbtxt",
             )
 

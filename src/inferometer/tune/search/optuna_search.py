@@ -86,8 +86,8 @@ def optuna_search(problem: SearchProblem, names: VariantNames) -> SearchSteps[st
     base = yield from ask(default_proposal(problem, names))
     if not base.is_measured:
         raise LocalError(
-            f"the model's own configuration gave no figures to compare with: {base.reason}",
-            remedy="make it work first, or use another search",
+            f"the model's own configuration could not be measured, so there is no baseline: {base.reason}",
+            remedy="fix it first, or use another search",
         )
     trials = [base]
     reason = yield from _draw(problem, names, knobs, (low, high), trials)
@@ -110,9 +110,9 @@ def _draw(
     low, high = bounds
     for _ in range(high * SAME_DRAWS):
         if drawn >= high:
-            return f"{high} trials were made"
+            return f"all {high} trials are done"
         if drawn >= low and since_best >= problem.settings.optuna.early_exit:
-            return f"{since_best} trials brought nothing better"
+            return f"no improvement in {since_best} trials"
         asked = study.ask()
         chosen = {(knob.model, knob.field): knob.values[_drawn(asked, knob)] for knob in knobs}
         proposal = _proposal(problem, names, chosen)
@@ -135,7 +135,7 @@ def _draw(
             f"Objective score for {trial.name}: {100 * value:.1f} --- Best: {best_name} ({100 * best_score:.1f})",
             is_detail=True,
         )
-    return "the sampler draws nothing new"
+    return "the sampler proposes nothing new"
 
 
 def _value(problem: SearchProblem, trial: Trial, base: Trial) -> float:

@@ -59,8 +59,8 @@ def _listed_counts(space: Space) -> tuple[int, ...]:
     if counts == list(range(counts[0], counts[-1] + 1)):
         return tuple(counts)
     raise UsageError(
-        f"the instance counts {counts} of '{space.model}' are neither powers of two nor in a row",
-        remedy="list for example 1, 2, 4, 8 or 1, 2, 3",
+        f"the instance counts {counts} of '{space.model}' are neither powers of two nor consecutive",
+        remedy="use, for example, 1, 2, 4, 8 or 1, 2, 3",
     )
 
 
@@ -136,7 +136,7 @@ def quick(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
         trial = yield from _at(climb, home)
         climb.visits[home] = climb.visits.get(home, 0) + 1
         if climb.visits[home] > MOST_VISITS:
-            reason = "the search came back to where it was"
+            reason = "the search returned to a previous configuration"
             break
         if not trial.is_measured or (
             best != home and not passes(problem.goals, trial) and passes(problem.goals, climb.seen[best])

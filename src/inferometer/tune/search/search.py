@@ -133,7 +133,7 @@ class Wait:
     """There is nothing more to propose before one of the trials that were started has ended."""
 
 
-SPENT = "the budget is spent"
+SPENT = "the budget is used up"
 T = TypeVar("T")
 SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal | Wait, Trial | None, T]
 """A whole search ends with the reason why it does."""

@@ -76,7 +76,7 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     while not state.trials and state.pending:
         yield from wait(state)
     if not state.trials:
-        return "nothing could be measured"
+        return "no configuration could be measured"
     if problem.settings.budget_s is None:
         yield _forecast_of_time(state)
     reason = ""
@@ -201,7 +201,7 @@ def _explore(state: SmartState) -> SearchSteps[str]:
         if gain < LIKELY:
             yield from _settle_leader(state, row)
         yield from measure(state, row, state.look)
-    return f"{MOST} measurements were tried"
+    return f"the maximum of {MOST} measurements was reached"
 
 
 def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
@@ -242,15 +242,15 @@ def _report_rest(state: SmartState) -> SearchSteps[None]:
         said += 1
         if number in state.too_large:
             row = int(np.flatnonzero(which == number)[0])
-            reason = f"no smaller than {state.too_large[number]}, which did not fit the memory"
+            reason = f"at least as large as {state.too_large[number]}, which did not fit in memory"
         elif not len(own):
             row = int(np.flatnonzero(which == number)[0])
-            reason = "not expected to keep the constraints at any load"
+            reason = "not expected to meet the constraints at any load"
         else:
             high = speed.mean[own] + 2 * speed.deviation[own] + np.log(batches[own])
             row = int(own[high.argmax()])
             most, likely = np.exp(high.max()), np.exp(speed.mean[row]) * batches[row]
-            reason = f"expected to reach at most {quantity(most)} infer/s, and {reached}"
+            reason = f"expected to reach at most {quantity(most)} infer/s; {reached}"
             if most > best:
                 reach = f"{quantity(likely)} infer/s, at most {quantity(most)}"
                 reason = f"the search ended first: expected to reach {reach}"

@@ -251,7 +251,7 @@ def _leave(state: SmartState, running: Running, trial: Trial) -> SearchSteps[Non
         return  # that was said
     if running.repeat == 0 and any(state.candidates.which[known] == number for known in state.rows):
         state.breaking[number] = min(load, state.breaking.get(number, load))
-        text = f"{trial.name} is not tried at {trial.load} or more: {trial.reason}"
+        text = f"{trial.name} is not measured at {trial.load} or more: {trial.reason}"
     else:
         state.broken.add(number)
         if trial.lacks_memory:

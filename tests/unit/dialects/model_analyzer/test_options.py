@@ -444,7 +444,7 @@ profile_models:
     triton, openai, own = job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models
     (step, *_) = triton.prompts.steps("A", {"text_input", "temperature", "stop"})
     assert (step["temperature"], step["stop"]) == ([0], ["END"])
-    with pytest.raises(UsageError, match="'A' has no input 'stop', which extra-inputs gives; its inputs are"):
+    with pytest.raises(UsageError, match="'A' has no input 'stop', which extra-inputs sets; its inputs are"):
         triton.prompts.steps("A", {"text_input", "temperature"})
     assert openai.options.bodies == own.options.bodies == ("temperature=0", 'stop=["END"]')
 

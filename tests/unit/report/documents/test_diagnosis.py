@@ -27,7 +27,7 @@ from inferometer.stats.measurement import GpuFigures
 MS = 1e6
 SUGGESTION = Suggestion(
     Change(INSTANCES, "first", "1", "2", {"instance_group": [{"count": 2}]}),
-    "run 2 instances of first instead of 1", 4, 33.0, 120 * MS, 0.9, "its one instance is busy 99% of the time",
+    "run 2 instances of first instead of 1", 4, 33.0, 120 * MS, 0.9, "its only instance is busy 99% of the time",
 )  # fmt: skip
 DIAGNOSIS = Diagnosis(
     tool="inferometer",
