@@ -1,1 +1,1 @@
-"""The most load that keeps a promise."""
+"""Find the highest load that meets an SLO."""

@@ -1,29 +1,29 @@
-"""The load at which an SLO begins to be missed, from one fit over all loads that were measured.
+"""The highest load that meets an SLO, from one fit over all measured loads.
 
-The model. An SLO about a percentile limits a share: p99<40ms says that fewer than 1 % of the requests take 40 ms or
-longer. Around its limit L the share s grows with the load as a power, and it cannot exceed one:
+The model. An SLO on a percentile limits a share: p99<40ms says that fewer than 1 % of the requests take 40 ms or
+longer. Around its limit L the share s grows as a power of the load, and it cannot exceed one:
 
     -ln(1 - share) = -ln(1 - s) * (load / L) ** slope
 
 In a queue near its capacity C, d ln share / d load is ln(1 / share) / (C - load): the slope is 1 to 3 for pauses, about
-5 for random service times, 25 near saturation, and without bound for a server that is exact. It is a parameter of the
-fit with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is a share as it is.
+5 for random service times, 25 near saturation, and unbounded for a deterministic server. It is a parameter of the fit
+with a wide prior. A mean is fitted the same way, as its ratio to its limit; an error rate is already a share.
 
-Requests wait in the same queue and meet the same pauses, so they are not independent. Each run is cut into sections of
-equal time. The dispersion, how many times as much sections differ as those of independent requests would, divides the
-log-likelihood (quasi-likelihood). It is taken from sections within runs, with the correlation of neighbours, and from
-runs against the fitted curve: a queue that remembers for longer than a run lasts only shows there.
+Requests share a queue and its pauses, so they are not independent. Each run is cut into sections of equal time. The
+dispersion, which is the variance of the sections relative to that of independent requests, divides the log-likelihood
+(quasi-likelihood). It is estimated from sections within runs, including the correlation of neighbours, and from runs
+against the fitted curve: a queue whose memory exceeds a run only shows there.
 
-The tail. Where few requests are beyond the limit, more are beyond half way between a quick request and the limit, and
-they say what the few cannot. The two shares go together at all loads, as half = share ** tail: the tail is 1/2 where
-latency has an exponential tail, as that of a queue does, 1 for pauses that are longer than the limit, and less than 1/2
-where latency has a bound. It is a parameter too; those beyond half way are a sample of all requests, and those beyond
-the limit one of them, so that no request counts twice.
+The tail. If few requests are beyond the limit, more are beyond the midpoint between a quick request and the limit, and
+they carry information that the few cannot. The two shares are related at all loads by half = share ** tail: the tail is
+1/2 if latency has an exponential tail, as in a queue, 1 for pauses that are longer than the limit, and less than 1/2 if
+latency is bounded. It is a parameter too. The requests beyond the midpoint are a sample of all requests, and those
+beyond the limit a sample of these, so that no request counts twice.
 
-The curve is only trusted near the limit: a run far away from it counts for less, the more the further (`CURVATURE`).
+The curve is only trusted near the limit: the further a run is from it, the less it counts (`CURVATURE`).
 
-The check. Where runs lie further from the curve than any dispersion within them explains (`MISFIT`), the model is wrong
-for this server, and the interval is the bracket of loads that are proven to meet or to miss the SLO (keeping.py).
+The check. If runs deviate from the curve by more than the dispersion within them explains (`MISFIT`), the model is
+wrong for this server, and the interval is the bracket of loads that are proven to meet or to miss the SLO (keeping.py).
 """
 
 import math
@@ -39,29 +39,30 @@ Floats = NDArray[np.float64]
 
 SLOPES = np.exp(np.linspace(math.log(0.7), math.log(3000.0), 32))
 USUAL_SLOPE = 5.0
-# Of the logarithm of the slope about that of a queue: most servers are like one, some less so, and some not at all.
+# Prior of the logarithm of the slope around that of a queue: most servers resemble a queue, some less so, some not.
 SPREADS = ((0.80, 0.35), (0.15, 0.9), (0.05, 3.0))
 MOST_USED = 0.95
 LEAST_SLOPE = 3.0
 MOST_SLOPE = 60.0
-MOST_ERROR = 0.7  # of the logarithm of the slope, as the capacity is not known exactly
+MOST_ERROR = 0.7  # of the logarithm of the slope, because the capacity is uncertain
 CAP_MARGIN = 0.05
 COARSE_POINTS = 120
 POINTS = 200
-# How the share beyond half way goes with the share beyond the limit, with prior weights: those of queues, and others.
+# Exponents that relate the share beyond the midpoint to the share beyond the limit, with prior weights: those of
+# queues, and others.
 TAILS = (
     *((0.47, 0.15), (0.51, 0.35), (0.55, 0.15)),
     *((0.2, 0.04), (0.3, 0.05), (0.39, 0.05), (0.63, 0.06), (0.72, 0.05), (0.82, 0.05), (0.95, 0.05)),
 )
-TAIL_GROUPS = 1.35  # times as many requests are beyond the limit together as are beyond half way
-LEVELS = np.linspace(-18.0, 4.0, 4401)  # of the complementary log-log of a share, at which tables have it
-REACH = 30.0  # times below the lowest and above the highest load that a limit is looked for
+TAIL_GROUPS = 1.35  # ratio of the group sizes of requests beyond the limit and beyond the midpoint
+LEVELS = np.linspace(-18.0, 4.0, 4401)  # grid of the complementary log-log of a share
+REACH = 30.0  # factor below the lowest and above the highest load within which the limit is searched
 CAP_SPREAD = 0.02
-CURVATURE = 0.25  # relative error of the slope that is allowed for between a run and the limit
-FIRST_DISPERSION = 0.8  # prior mean of the dispersion;
-FIRST_WEIGHT = 4.0  # its weight, in sections
+CURVATURE = 0.25  # relative error of the slope assumed between a run and the limit
+FIRST_DISPERSION = 0.8  # prior mean of the dispersion
+FIRST_WEIGHT = 4.0  # weight of that prior, in sections
 MOST_ALIKE = 0.9
-OVERRUN_COUNT = 20.0  # requests that a run whose queue grows without end counts for, all of them beyond
+OVERRUN_COUNT = 20.0  # weight of a run with an unbounded queue, in requests, all of them beyond the limit
 LEAST_SHARE = 1e-6
 ROUNDS = 4
 MOST_DOUBT = 1.0
@@ -75,7 +76,7 @@ class Capacity:
     """The load that saturates the server."""
 
     value: float
-    margin: float = CAP_MARGIN  # share of it by which it may be higher, or lower
+    margin: float = CAP_MARGIN  # relative uncertainty
     is_seen: bool = True  # it was measured
 
     @property
@@ -85,19 +86,17 @@ class Capacity:
 
 @frozen
 class Observed:
-    """One run's sections in the light of one term: how many requests, and how many of them are beyond the limit.
+    """One run's sections under one term: the number of requests, and how many of them are beyond the limit.
 
-    Of a mean, `beyond` are durations in units of the limit.
+    For a mean, `beyond` holds durations in units of the limit.
     """
 
     load: float
     requests: Floats
     beyond: Floats
-    waiting: float = (
-        1.0  # how many times as much mean latencies differ as those of independent requests would
-    )
-    is_overrun: bool = False  # the queue grows without end
-    half: Floats | None = None  # requests beyond half way to the limit, where that is known
+    waiting: float = 1.0  # variance of mean latencies relative to that of independent requests
+    is_overrun: bool = False  # the queue grows without bound
+    half: Floats | None = None  # requests beyond the midpoint to the limit, if known
 
     @property
     def count(self) -> float:
@@ -109,34 +108,36 @@ class Observed:
 
     @property
     def most(self) -> Floats:
-        """Those beyond half way, or else beyond the limit: the larger sample."""
+        """Requests beyond the midpoint, or else beyond the limit: the larger sample."""
         return self.beyond if self.half is None else self.half
 
 
 @frozen
 class Posterior:
-    """Probabilities of where the limit lies, by the logarithm of the load."""
+    """Posterior of the limit over the logarithm of the load."""
 
     places: Floats
-    weights: Floats  # add up to 1
+    weights: Floats  # sum to 1
     slope: float = USUAL_SLOPE
     dispersion: float = FIRST_DISPERSION
-    misfit: float = 1.0  # variance of runs about the curve, in units of what sections explain
+    misfit: float = (
+        1.0  # variance of runs about the curve, relative to the variance expected from their sections
+    )
 
     def below(self, places: Floats) -> Floats:
-        """Probability that the limit is below each."""
+        """Return the probability that the limit is below each place."""
         ends = np.cumsum(self.weights) - self.weights / 2
         found: Floats = np.interp(places, self.places, ends, left=0.0, right=1.0)
         return found
 
     def quantile(self, share: float) -> float:
-        """A load."""
+        """Return the load at this quantile."""
         ends = np.cumsum(self.weights) - self.weights / 2
         return math.exp(float(np.interp(share, ends, self.places)))
 
 
 def lowest(posteriors: Sequence[Posterior]) -> Posterior:
-    """The distribution of the smallest of several limits."""
+    """Return the distribution of the minimum of several limits."""
     if len(posteriors) == 1:
         return posteriors[0]
     places = np.unique(np.concatenate([row.places for row in posteriors]))
@@ -148,7 +149,7 @@ def lowest(posteriors: Sequence[Posterior]) -> Posterior:
 
 
 def fit(share: float | None, runs: Sequence[Observed], capacity: Capacity | None = None) -> Posterior:
-    """The limit of a term that allows this share (None: of a mean), given the load that saturates the server."""
+    """Fit the limit of a term that allows this share (None for a mean), given the load that saturates the server."""
     logs = [math.log(run.load) for run in runs]
     low = min(*logs, max(logs) - math.log(4)) - math.log(REACH if capacity is None else 5.0)
     high = max(logs) + math.log(REACH) if capacity is None else math.log(capacity.most) + 4 * CAP_SPREAD
@@ -187,8 +188,8 @@ class _Curve:
         self.least = 0.02 if is_mean else 1.0
 
     def _groups(self) -> Floats:
-        """How many requests of each run are slow together: in M/M/1 all of a busy period."""
-        # A run that happened to meet no pause says nothing about how requests wait for each other.
+        """Return how many requests of each run are slow together: in M/M/1, all of a busy period."""
+        # A run without pauses does not show how requests queue.
         waiting = [run.waiting for run in self.runs if not run.is_overrun]
         mean = sum(waiting) / len(waiting) if waiting else 1.0
         groups: Floats = 1.0 + 2.0 * np.maximum([run.waiting for run in self.runs], mean)
@@ -203,7 +204,7 @@ class _Curve:
         likelihood = self._likelihood(self.target + SLOPES[None, :, None] * distance)
         prior = self._slope_prior(places)
         if self.capacity is not None:
-            prior = prior + places[:, None]  # any load below saturation is as likely as any other
+            prior = prior + places[:, None]  # uniform in the load, below saturation
             over = np.maximum(places - math.log(self.capacity.most), 0.0) / CAP_SPREAD
             prior = prior - (over * over / 2)[:, None]
         tails, tail_weights = np.array(self.tails).T
@@ -221,7 +222,7 @@ class _Curve:
         return Posterior(places, by_place, slope, dispersion, misfit)
 
     def _likelihood(self, level: Floats) -> Callable[[Floats], Floats]:
-        """Log-likelihoods by tail, place and slope, as a function of what a request of each run is worth."""
+        """Return log-likelihoods by tail, place and slope, as a function of the weight of a request of each run."""
         if self.is_mean:
             level = np.minimum(level, 50.0)
             each = self.totals * level - self.counts * np.exp(level)
@@ -261,16 +262,15 @@ class _Curve:
         return found
 
     def _worth(self, place: float, slope: float, tail: float) -> tuple[Floats, float, float]:
-        """By what to multiply each run's log-likelihood, the dispersion near the limit, and how bad the fit is."""
+        """Return the weight of each run's log-likelihood, the dispersion near the limit, and the misfit."""
         level = np.minimum(self.target + slope * (self.logs - place), 50.0)
         share, steepness = np.exp(level), np.exp(level)
         if not self.is_mean:
             share = np.clip(-np.expm1(-np.exp(level)), 1e-9, 1 - 1e-6)
             steepness = tail * share ** (tail - 1) * np.exp(level - np.exp(level))
             share = share**tail
-        doubt = np.minimum(
-            CURVATURE * slope * abs(self.logs - place), MOST_DOUBT
-        )  # of the logarithm of the share
+        # Error of the logarithm of the share.
+        doubt = np.minimum(CURVATURE * slope * abs(self.logs - place), MOST_DOUBT)
         near = 1 / (1 + (doubt / 0.3) ** 2)
         factor = self._within(near)
         dispersion = np.maximum(self.least, factor * self.groups)
@@ -291,10 +291,10 @@ class _Curve:
         return worth, float((dispersion * near).sum() / near.sum()), between
 
     def _within(self, near: Floats) -> float:
-        """The dispersion of sections in units of `groups`: of short ones and long ones, whichever differ more."""
-        return max(self._of_sections(spreads, near) for spreads in self.spreads)
+        """Return the dispersion of sections in units of `groups`, the larger one of short and long sections."""
+        return max(self._section_dispersion(spreads, near) for spreads in self.spreads)
 
-    def _of_sections(self, spreads: "Sequence[_Spread | None]", near: Floats) -> float:
+    def _section_dispersion(self, spreads: "Sequence[_Spread | None]", near: Floats) -> float:
         known = [
             (row, weight, group)
             for row, weight, group in zip(spreads, near, self.groups, strict=True)
@@ -310,30 +310,29 @@ class _Curve:
 
 @frozen
 class _Spread:
-    """How much the sections of a run differ."""
+    """Variation among the sections of a run."""
 
-    pearson: float  # mean of squares in units of independent requests
+    pearson: float  # mean square relative to that of independent requests
     degrees: float
     alike: float  # correlation of neighbours
 
 
 @cache
 def _log_share(tail: float) -> Floats:
-    """Logarithm of a share to this power, at `LEVELS`."""
+    """Return the logarithm of a share raised to this power, at `LEVELS`."""
     found: Floats = tail * np.log(-np.expm1(-np.exp(LEVELS)))
     return found
 
 
 @cache
 def _log_rest(tail: float) -> Floats:
-    """Logarithm of one less a share to this power, at `LEVELS`."""
+    """Return the logarithm of one minus a share raised to this power, at `LEVELS`."""
     if not tail:
-        return np.zeros_like(LEVELS)  # of no requests
+        return np.zeros_like(LEVELS)  # applies to no requests
     with np.errstate(divide="ignore"):
         exact = np.log(-np.expm1(_log_share(tail)))
-    found: Floats = np.maximum(
-        exact, math.log(tail) - np.exp(LEVELS)
-    )  # what it tends to, where one is not exact
+    # The asymptote, where a share near one is not exact.
+    found: Floats = np.maximum(exact, math.log(tail) - np.exp(LEVELS))
     return found
 
 
@@ -354,6 +353,6 @@ def _spread(run: Observed, is_mean: bool, merged: int) -> _Spread | None:
     variance = share if is_mean else share * (1 - share)
     degrees = sections - 1.0 if is_mean else min(sections - 1.0, total - 1)
     pearson = squares / (sections - 1) / (count / sections * variance)
-    # The mean that was taken off makes neighbours seem different by 1 / sections.
+    # Subtracting the mean lowers the correlation of neighbours by 1 / sections.
     alike = float(rest[1:] @ rest[:-1]) / squares + 1 / sections
     return _Spread(pearson, degrees, alike)

@@ -1,22 +1,22 @@
-"""Whether a load keeps a promise, as far as its requests can tell: kept, broken, or undecided.
+"""Decide whether a load meets an SLO: met, violated or undecided, given its requests.
 
-The statistic. A promise about a percentile is one about a share: p99<40ms says that fewer than 1 % of the requests take
-40 ms or longer. Requests beyond the limit are counted, and the count is tested against that share (binomial test, one
-side at a time). An interval of the percentile itself says nothing where too few are beyond, and a search has to decide
-at many loads on few requests. Errors are a share too; a mean is tested with Student's t.
+The statistic. An SLO on a percentile limits a share: p99<40ms says that fewer than 1 % of the requests take 40 ms or
+longer. The requests beyond the limit are counted, and the count is tested against that share (one-sided binomial
+tests). A confidence interval of the percentile itself is useless with too few requests beyond the limit, and a search
+has to decide at many loads from few requests. An error rate is a share too; a mean is tested with Student's t.
 
-Requests are not independent: they wait in the same queue and meet the same stalls. A run is cut into sections of equal
-time, and the number of requests is divided by how much more the sections differ than independent requests would. As
-slow requests come in groups at one load they do at others: the length of these groups at all loads that are not broken
-counts, so that a run which met no stall does not count as proof that there are none.
+Requests are not independent: they share a queue and its stalls. A run is cut into sections of equal time, and the
+number of requests is divided by the dispersion, the variance of the sections relative to that of independent requests.
+Slow requests form groups of similar length at different loads: the length of these groups is taken from all loads that
+do not violate the SLO, so that a run without stalls is not proof that there are none.
 
-A queue needs time to grow: at a load just above the capacity the first requests are as quick as any. So a run only
-proves that a promise is kept when its latency is steady: neighbouring sections must not resemble each other (von
-Neumann's ratio), unless latency moves so little that it stays far from the limit. A run whose queue grows all the time
-and ends beyond the limit breaks the promise, and so does one where so many are beyond that no steady queue explains it.
+A queue takes time to grow: at a load just above the capacity the first requests are as fast as any. A run therefore
+only proves that the SLO is met if its latency is steady: neighbouring sections must not be correlated (von Neumann's
+ratio), unless latency varies so little that it stays far from the limit. A run whose queue keeps growing and ends
+beyond the limit violates the SLO, and so does one with more requests beyond it than any steady queue explains.
 
-More load never makes a server faster: what was seen at higher loads counts as proof that a load is kept, and what was
-seen at lower ones as proof that it is broken.
+More load never makes a server faster: observations at higher loads count as proof that a load meets the SLO, and
+observations at lower loads as proof that it violates it.
 """
 
 import math
@@ -33,68 +33,68 @@ from inferometer.stats.slo import Slo, Term
 
 Floats = NDArray[np.float64]
 
-# Of each test. A search makes several near the limit, and the ends of its interval have 2.5 % each; a load is looked at
-# again and again while it is measured, and what is broken by far is seen to be soon.
+# Significance level of each test. A search makes several tests near the limit, and each end of its interval has 2.5 %.
+# A load is tested repeatedly while it is measured, and a clear violation is detected early.
 KEPT_ALPHA = 0.015
 BROKEN_ALPHA = 0.005
 SECTIONS = 16
 FEWEST_SECTIONS = 12
-LEAST_COUNT = 2  # requests in a section
+LEAST_COUNT = 2  # requests per section
 STEADY = 1.0  # von Neumann's ratio is 2 for independent sections and falls to 0 for a queue that only grows
-FAR = 10.0  # times the movement of latency that must fit between it and the limit
+FAR = 10.0  # multiple of the variation of latency that must fit between latency and the limit
 GROWING = 0.8  # Kendall's rank correlation of latency with time
-MARKOV = 0.0125  # a share has its multiple a with a probability of at most 1 / a, however requests depend on each other
+MARKOV = 0.0125  # a times the share has a probability of at most 1 / a, however requests depend on each other
 TREND = 0.5
 RARELY = 0.005
-QUEUED = 1.5  # dispersion of latency from which on requests wait for each other
-NEAR = 1.3  # times a load up to which others tell how long requests go slow together
-MEMORY = 20.0  # times the memory of a queue at the limit that must be measured
+QUEUED = 1.5  # dispersion of latency from which requests are taken to queue
+NEAR = 1.3  # ratio of loads up to which runs show how long requests are slow together
+MEMORY = 20.0  # how many memory times of a queue at the limit must be measured
 PARTS = (0.25, 0.5)
 PART_ALPHA = 0.05
 MEAN_SPREADS = 2.0
-MEAN_SHARE = 1 / math.e  # of an exponential distribution that is beyond its mean
-FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t for 13 degrees of freedom, as it is looked at often
-RISE = 0.5  # share of the least latency by which it must rise for a growing queue,
-STRAIGHT = 0.99  # and how straight the rise must be (correlation with time)
-FEW = 4  # requests that are enough where all are far within a limit,
-ENOUGH = 8  # and where their standard deviation shows it
-RARE = 0.5  # share of requests beyond above which groups of them say nothing about stalls
+MEAN_SHARE = 1 / math.e  # of an exponential distribution, beyond its mean
+FAR_MEAN = 3.2  # standard errors: 0.3 % of Student's t with 13 degrees of freedom, because of repeated tests
+RISE = 0.5  # rise relative to the lowest latency that shows a growing queue,
+STRAIGHT = 0.99  # and how linear it must be (correlation with time)
+FEW = 4  # requests that suffice if all are far within a limit,
+ENOUGH = 8  # and if their standard deviation shows it
+RARE = 0.5  # share of requests beyond the limit above which their groups say nothing about stalls
 
 
 @frozen
 class Counts:
-    """One figure in the sections of a run: how many requests, how many beyond its limit, their durations added up.
+    """One figure by section of a run: the number of requests, how many are beyond its limit, and their total duration.
 
-    `partly` has how many are beyond each of `PARTS` of the way from a quick request to the limit.
+    `partly` has the number beyond each of `PARTS` of the way from a quick request to the limit.
     """
 
     requests: Floats
     beyond: Floats
     total_ns: Floats
     partly: tuple[Floats, ...] = ()
-    are_requests: bool = True  # not gaps between tokens, of which each request has many
-    deviation_ns: float = math.inf  # standard deviation of durations, where it is known
+    are_requests: bool = True  # False for gaps between tokens, of which each request has many
+    deviation_ns: float = math.inf  # standard deviation of durations, if known
 
     @property
     def half(self) -> Floats | None:
-        """The number of requests beyond half the limit; None for terms without one, such as errors."""
+        """Requests beyond the midpoint to the limit; None for terms without a midpoint, such as errors."""
         return self.partly[PARTS.index(0.5)] if self.partly else None
 
 
 @frozen
 class LoadRun:
-    """What one measurement at a load says about each term of the promise."""
+    """The evidence of one measurement at a load for each term of the SLO."""
 
     load: float
-    length_s: float  # that the sections cover
+    length_s: float  # covered by the sections
     terms: tuple[Counts, ...]
-    latency_ns: Floats  # the mean in each section that has requests
-    dispersion: float = 1.0  # how many times as much these differ as those of independent requests would
-    is_open: bool = True  # the queue can grow; by concurrency it cannot
+    latency_ns: Floats  # mean of each section that has requests
+    dispersion: float = 1.0  # variance of these relative to that of independent requests
+    is_open: bool = True  # the queue can grow, unlike in a closed loop
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing about any term: all its requests are still being answered."""
+        """Whether the run has no evidence for any term: all its requests are still in flight."""
         return not any(counts.requests.any() for counts in self.terms)
 
     @property
@@ -106,37 +106,38 @@ class LoadRun:
 
 @frozen
 class Judgement:
-    """Of all runs at a load, in the light of all others."""
+    """The verdict on one load from its own runs and those at other loads."""
 
     load: float
     verdict: Keeping
-    is_within: bool  # the figures as they were measured are within the limits
-    broken: tuple[str, ...] = ()  # terms that are, for certain or as far as can be seen
-    runs: int = 1  # how often it was measured
+    is_within: bool  # the measured figures are within the limits
+    broken: tuple[str, ...] = ()  # violated terms, proven or as measured
+    runs: int = 1  # number of measurements
 
     @property
     def is_beyond(self) -> bool:
-        """The limits, if only by chance."""
+        """Whether a limit is exceeded, even if only by chance."""
         return not self.is_within or self.verdict == "broken"
 
 
 @frozen
 class Judge:
-    """What is kept must have been measured for `least_s`, so that stalls have had a chance to show."""
+    """Judges loads; one that meets the SLO must have been measured for `least_s`, so that stalls had a chance to
+    show."""
 
     promise: Slo
     runs: Sequence[LoadRun]
     least_s: float
 
     def judgements(self) -> tuple[Judgement, ...]:
-        """By load."""
+        """Return the judgement of each load, in ascending order."""
         loads = sorted({run.load for run in self.runs})
         broken = {load: self.broken_terms(load) for load in loads}
         lowest = min((load for load in loads if broken[load]), default=math.inf)
         return tuple(self.judgement(load, broken[load], lowest) for load in loads)
 
     def judgement(self, load: float, broken: tuple[str, ...], lowest: float) -> Judgement:
-        """Of one load, given the terms it breaks and the least load that breaks any."""
+        """Judge one load, given the terms it violates and the lowest load that violates any."""
         beyond = self._beyond(load)
         runs = sum(run.load == load for run in self.runs)
         if broken:
@@ -148,7 +149,7 @@ class Judge:
         return Judgement(load, "kept" if is_kept else "undecided", not beyond, beyond, runs)
 
     def _beyond(self, load: float) -> tuple[str, ...]:
-        """Terms whose figure, as it was measured, is not within the limit."""
+        """Return the terms whose measured figure is not within the limit."""
         at_load = [run for run in self.runs if run.load == load]
         return tuple(
             term.label
@@ -176,12 +177,12 @@ class Judge:
     def _is_kept(self, number: int, load: float, others: Sequence[LoadRun]) -> bool:
         term = self.promise.terms[number]
         if term.name == "errors" and not any(run.terms[number].beyond.any() for run in others):
-            return True  # no failure was seen at any load that does not break another term: nothing to test
+            return True  # no failure at any load that does not violate another term: nothing to test
         group_s = _group_s([(run, run.terms[number]) for run in others if run.load <= NEAR * load])
         pool: list[tuple[LoadRun, Counts]] = []
         for higher in sorted({run.load for run in others if run.load >= load}):
             runs = [run for run in others if run.load == higher]
-            # All runs of a load count or none: those that happened to be quick prove nothing.
+            # All runs at a load count, or none: selecting the fast ones would prove nothing.
             if not _is_steady(runs, term):
                 return False
             pool += [(run, run.terms[number]) for run in runs]
@@ -192,14 +193,14 @@ class Judge:
 
 
 def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: float | None) -> bool:
-    """Whether these runs, at this load and above, prove that the figure is within its limit."""
+    """Return whether these runs, at this load and above, prove that the figure is within its limit."""
     length_s = sum(run.length_s for run, _ in pool)
     rate = sum(run.requests for run, _ in pool) / length_s
-    # Slow requests come in shorter groups than latency remembers; their own groups are only known once some are slow.
+    # Slow requests form shorter groups than latency remembers; their own groups are only known once some are slow.
     waiting = math.sqrt(sum(run.dispersion * run.length_s for run, _ in pool) / length_s)
     parts = [counts for _, counts in pool]
     each = max(1.0, _total(parts, "requests") / (rate * length_s)) if term.figure == "gap" else 1.0
-    # As long as no group was seen, all gaps of a request may be slow together.
+    # Until a group is observed, all gaps of a request may be slow together.
     grouped = each if group_s is None else 1 + group_s * rate * each
     if _test(term, parts, max(waiting, grouped)) >= 0:
         return False
@@ -210,7 +211,7 @@ def _is_proven(term: Term, pool: Sequence[tuple[LoadRun, Counts]], group_s: floa
     if memories < MEMORY:
         return False
     if term.share is None:
-        # A short run of a queue that is quick by chance also scatters little: its own spread says too little.
+        # A short run of a queue that is fast by chance also varies little: its own spread is not enough.
         mean_ns = _total(parts, "total_ns") / _total(parts, "requests")
         return term.limit - mean_ns > MEAN_SPREADS * term.limit / math.sqrt(memories)
     waited = [counts for run, counts in queued if run.dispersion >= QUEUED]
@@ -222,13 +223,14 @@ def _total(parts: Sequence[Counts], name: str) -> float:
 
 
 def _memory_s(term: Term, rate: float) -> float:
-    """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
+    """Return the memory of a queue as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
     scale_s = term.limit / 1e9 / -math.log(MEAN_SHARE if term.share is None else term.share)
     return 4 * rate * scale_s * scale_s
 
 
 def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
-    """Whether fewer are beyond a part of the limit than in a queue that is at its limit (its tail is exponential)."""
+    """Return whether fewer requests are beyond part of the limit than in a queue at its limit (with an exponential
+    tail)."""
     share = MEAN_SHARE if term.share is None else term.share
     partly = [Counts(part.requests, part.partly[place], part.total_ns) for part in parts]
     requests, beyond = _total(partly, "requests"), _total(partly, "beyond")
@@ -239,14 +241,14 @@ def _is_lighter(term: Term, parts: Sequence[Counts], place: int) -> bool:
 def _is_beyond(term: Term, parts: Sequence[Counts]) -> bool:
     requests = _total(parts, "requests")
     if not requests:
-        return term.name != "errors"  # nothing answered keeps no promise about latency
+        return term.name != "errors"  # without answers, latency limits are violated
     if term.share is None:
         return _total(parts, "total_ns") / requests >= term.limit
     return _total(parts, "beyond") / requests > term.share
 
 
 def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
-    """Terms whose figure, as this run measured it, is not within the limit."""
+    """Return the terms whose figure, as measured in this run, is not within the limit."""
     return tuple(
         term.label
         for term, counts in zip(promise.terms, run.terms, strict=True)
@@ -255,10 +257,10 @@ def beyond_terms(promise: Slo, run: LoadRun) -> tuple[str, ...]:
 
 
 def is_far_within(promise: Slo, run: LoadRun) -> bool:
-    """Whether no request of a run was beyond a limit, and hardly any can be, however durations are distributed.
+    """Return whether no request was beyond a limit, and hardly any can be, whatever the distribution of durations.
 
-    At most a share of mean / limit is beyond the limit (Markov's inequality). By concurrency, where no queue can grow
-    while it is measured, the standard deviation counts too (Cantelli's inequality).
+    At most a share of mean / limit is beyond the limit (Markov's inequality). In a closed loop, where the queue cannot
+    grow during the measurement, the standard deviation is used as well (Cantelli's inequality).
     """
     for term, counts in zip(promise.terms, run.terms, strict=True):
         if counts.beyond.any():
@@ -282,7 +284,7 @@ def is_far_within(promise: Slo, run: LoadRun) -> bool:
 
 
 def _test(term: Term, parts: Sequence[Counts], least_dispersion: float = 1.0) -> int:
-    """1 where the figure is beyond its limit for certain, -1 where it is within, 0 where that is not known."""
+    """Return 1 if the figure is certainly beyond its limit, -1 if certainly within, 0 if undecided."""
     if term.share is None:
         return _test_mean(term.limit, parts)
     requests, beyond = _total(parts, "requests"), _total(parts, "beyond")
@@ -311,7 +313,7 @@ def _test_mean(limit: float, parts: Sequence[Counts]) -> int:
 
 
 def _dispersion(parts: Sequence[Counts]) -> float:
-    """How many times as much sections differ as they would if requests were independent."""
+    """Return the variance of sections relative to that of independent requests."""
     requests = _total(parts, "requests")
     share = _total(parts, "beyond") / requests
     if not 0 < share < 1:
@@ -319,25 +321,25 @@ def _dispersion(parts: Sequence[Counts]) -> float:
     rests = [part.beyond - part.requests * share for part in parts]
     sections = sum(map(len, rests))
     if sections < 2:
-        return requests  # as if all were one
+        return requests  # as if all requests were one
     squares = sum(float(rest @ rest) for rest in rests) / (sections - 1)
     alike = allowed(correlation(rests, lost=1))
     return squares / (requests / sections * share * (1 - share)) * (1 + alike) / (1 - alike)
 
 
 def _group_s(rows: Sequence[tuple[LoadRun, Counts]]) -> float | None:
-    """For how long requests go slow together; None where that was not seen."""
+    """Return for how long requests are slow together; None if not observed."""
     found = []
     for run, counts in rows:
         requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
-        # A queue that grows is no group.
+        # A growing queue is not a group.
         if 2 <= beyond < RARE * requests and _rank_correlation(run.latency_ns) < TREND:
             found.append((_dispersion([counts]) - 1) * run.length_s / requests)
     return float(np.median(found)) if found else None
 
 
 def _is_far(run: LoadRun, term: Term) -> bool:
-    """Latency moves so little that it stays far from the limit."""
+    """Return whether latency varies so little that it stays far from the limit."""
     means = run.latency_ns
     if term.figure != "latency" or not len(means):
         return False
@@ -345,7 +347,8 @@ def _is_far(run: LoadRun, term: Term) -> bool:
 
 
 def _is_steady(runs: Sequence[LoadRun], term: Term | None) -> bool:
-    """Whether runs of a load are so much longer than its queue remembers that more of the same would not change it."""
+    """Return whether runs at a load exceed the memory of its queue so far that more of the same would change
+    nothing."""
     if term is not None and all(_is_far(run, term) for run in runs):
         return True
     whole = np.concatenate([run.latency_ns for run in runs])
@@ -357,7 +360,7 @@ def _is_steady(runs: Sequence[LoadRun], term: Term | None) -> bool:
 
 
 def _is_overrun(run: LoadRun, counts: Counts, term: Term) -> bool:
-    """More is beyond than any steady queue within the limit explains, or a queue that only grows ended far beyond."""
+    """Return whether more is beyond than any steady queue explains, or a growing queue ended far beyond the limit."""
     requests, beyond = float(counts.requests.sum()), float(counts.beyond.sum())
     if len(counts.requests) < FEWEST_SECTIONS:
         return False
@@ -366,13 +369,13 @@ def _is_overrun(run: LoadRun, counts: Counts, term: Term) -> bool:
     means = run.latency_ns
     if term.figure != "latency" or len(means) < FEWEST_SECTIONS or _rank_correlation(means) < GROWING:
         return False
-    # A queue at its limit with an exponential tail is rarely as long as this.
+    # A queue at its limit with an exponential tail is rarely this long.
     times = max(1.2, math.log(RARELY) / math.log(MEAN_SHARE if term.share is None else term.share))
     return bool((means[-len(means) // 4 :] > times * term.limit).all())
 
 
 def is_growing(run: LoadRun, promise: Slo) -> bool:
-    """Whether the queue grows for as long as the run lasts: steadily, or up to far beyond a limit."""
+    """Return whether the queue grows throughout the run, either linearly or far beyond a limit."""
     means = run.latency_ns
     if not run.is_open or len(means) < FEWEST_SECTIONS:
         return False
@@ -388,7 +391,7 @@ def is_growing(run: LoadRun, promise: Slo) -> bool:
 
 
 def _rank_correlation(values: Floats) -> float:
-    """Kendall's, of values with their order."""
+    """Return Kendall's rank correlation of values with their order."""
     if len(values) < 2:
         return 0.0
     signs = np.sign(values[None, :] - values[:, None])
@@ -396,7 +399,7 @@ def _rank_correlation(values: Floats) -> float:
 
 
 def needed_requests(promise: Slo) -> int:
-    """At one load, none of them beyond: fewer can never prove the strictest percentile of the promise."""
+    """Return the number of requests at one load, none of them beyond, needed to prove the strictest percentile."""
     shares = [term.share for term in promise.terms if term.share is not None and term.name != "errors"]
     return max(
         (math.ceil(math.log(KEPT_ALPHA) / math.log1p(-share)) for share in shares),
@@ -405,5 +408,5 @@ def needed_requests(promise: Slo) -> int:
 
 
 def section_count(requests: int) -> int:
-    """How many sections to cut so many requests into."""
+    """Return the number of sections for this many requests."""
     return max(1, min(SECTIONS, requests // LEAST_COUNT))

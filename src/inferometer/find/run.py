@@ -1,12 +1,12 @@
 """Search for the highest load that meets an SLO, from above, and spend the time where it is decided.
 
-1. One request at a time, so that a cold server is warm. Then twice as many in flight again and again, until that brings
-   no more throughput: the load that saturates the server.
-2. Levels of an open load, from just below saturation, each at the load where the limit most likely is by then, in turn
-   a little above and below it (search.py). The load changes without a pause; the first requests of each level are left
-   out while the queue of the load before is worked off.
+1. One request at a time, to warm up a cold server. Then the requests in flight are doubled until throughput stops
+   growing: that is the load that saturates the server.
+2. Open-loop levels, starting just below saturation, each at the currently most likely limit, alternating slightly above
+   and below it (search.py). The load changes without a pause; the first requests of each level are left out while the
+   queue of the previous load drains.
 3. One fit over all levels gives the limit with its interval (fit.py). Once that is narrow, a load below it is measured
-   for a quarter of the time: pauses that are rare do not show in short levels.
+   for a quarter of the time, because rare pauses do not show in short levels.
 """
 
 import math
@@ -38,58 +38,58 @@ from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
 CONFIDENCE = 0.95
-CLOSE = 0.02  # how near to each other the ends of the interval must be for the search to end before its time
-FIRST_SHARE = 0.02  # share of the whole time for the look at one request at a time,
-STEP_SHARE = 0.02  # at each number of requests in flight while these are doubled,
+CLOSE = 0.02  # relative width of the interval at which the search ends early
+FIRST_SHARE = 0.02  # share of the duration for the look at one request at a time,
+STEP_SHARE = 0.02  # at each step while the requests in flight are doubled,
 SATURATED_SHARE = 0.08  # and at saturation
-RAMP = 0.2  # share of the whole time after which a server that has not saturated is taken to have no limit
+RAMP = 0.2  # share of the duration after which a server that has not saturated counts as unlimited
 MOST_IN_FLIGHT = 4096
-GAIN = 1.1  # times the throughput that twice as many in flight must bring
-LATE = 2.0  # times the allowed share of requests beyond a limit: no higher load can meet the SLO
+GAIN = 1.1  # throughput gain required from doubling the requests in flight
+LATE = 2.0  # multiple of the allowed share beyond a limit at which no higher load can meet the SLO
 LATE_COUNT = 5
-ANSWERS_SEEN = 2  # that a look lasts at least, one after the other,
-MOST_LOOK = 0.04  # as long as that is not more of the whole time
-PATIENCE = 0.25  # share of the whole time that a first answer is waited for,
-PATIENT = 3  # and answers that it may take, as one of the load before is still in flight
-BELOW = 0.85  # times the load that saturates the server: the first to try
-RAISED = 1.3  # times a load that is met: where saturation is then looked for
-FIRST_LEVELS = 0.03  # share of the whole time for each of the first levels,
+ANSWERS_SEEN = 2  # consecutive answers that a look lasts at least,
+MOST_LOOK = 0.04  # up to this share of the duration
+PATIENCE = 0.25  # share of the duration to wait for a first answer,
+PATIENT = 3  # and the answer times it may take, because one of the previous load is still in flight
+BELOW = 0.85  # share of the load that saturates the server: the first load to try
+RAISED = 1.3  # factor above a load that meets the SLO at which saturation is then assumed
+FIRST_LEVELS = 0.03  # share of the duration for each of the first levels,
 FEW_LEVELS = 4
-LEVEL = 0.06  # for those after them,
-LONGEST = 0.15  # and at most, where the queue has a long memory
-LONGEST_ANSWERS = 0.2  # or answers are long
-ANSWERS = 6  # one after the other that a level lasts
-UNLIKE = 0.25  # change of the logarithm of the load after which the queue is another one
-SETTLE = 0.3  # share of a level, at most, that is left out while the queue of the load before is worked off
-LEAST = 0.06  # share of the whole time that a load must have been measured for to count as proven
-HOLD = 0.25  # share of the whole time for which a load below a limit that is known is measured in the end
-REST = 0.02  # share of the whole time that is too little for another level
-VAGUE = 2.0  # high / low from which on more time is advised
-WAITS = 5.0  # times a usual answer that a queue is taken to last at most
-WINDOWS = 40  # in a level
-SHORTEST_NS = 30_000_000  # of a window
+LEVEL = 0.06  # for later levels,
+LONGEST = 0.15  # and at most, if the queue has a long memory
+LONGEST_ANSWERS = 0.2  # or answers are slow
+ANSWERS = 6  # consecutive answers that a level lasts
+UNLIKE = 0.25  # change in the logarithm of the load that replaces the whole queue
+SETTLE = 0.3  # largest share of a level that is left out while the previous queue drains
+LEAST = 0.06  # share of the duration for which a load must be measured to count as proven
+HOLD = 0.25  # share of the duration for the final measurement below a known limit
+REST = 0.02  # share of the duration that is too short for another level
+VAGUE = 2.0  # high / low from which a longer search is advised
+WAITS = 5.0  # multiple of a usual answer time that a queue is assumed to last at most
+WINDOWS = 40  # per level
+SHORTEST_NS = 30_000_000  # shortest window
 SPOILT = {
     Note.OVERLOADED: "overload",
     Note.NOT_OFFERED: "requests not sent on time",
     **dict.fromkeys(CLIENT_LIMITS, "the client's own limit"),
 }
-ENOUGH_LEVELS = 8  # that a search needs the requests of
+ENOUGH_LEVELS = 8  # levels' worth of requests that a search needs
 
 
 @frozen
 class SearchGoal:
-    """What to find and in how much time."""
+    """The SLO and the duration of a search."""
 
     promise: Slo
     duration_ns: int
     is_rate: bool = True
     distribution: str = "constant"
     seed: int = 0
-    start: float | None = None  # the first to try; a look at one request at a time tells otherwise
+    start: float | None = None  # first load to try; by default derived from a look at one request at a time
 
 
 def goal_of(own: FindOptions, options: Options) -> SearchGoal:
-    """What `find` was asked."""
+    """Return the goal set by the options of `find`."""
     if own.by == "concurrency":
         check_by_concurrency(options)
     promise = parse_slo(own.slo)
@@ -112,7 +112,7 @@ def goal_of(own: FindOptions, options: Options) -> SearchGoal:
 def find(
     instrument: Instrument, level_settings: LevelSettings, goal: SearchGoal
 ) -> Iterator[tuple[Level | None, Finding | None]]:
-    """Levels as they are measured, the finding with the last; without a level, it was stopped before the first."""
+    """Yield levels as they are measured, with the finding after the last; no level if stopped before the first."""
     search = _Search(replace(instrument, load=Recorded(instrument.load)), level_settings, goal)
     search.end_ns = instrument.clock() + goal.duration_ns
     start = search.first_load()
@@ -133,7 +133,7 @@ def find(
 
 
 def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Result]:
-    """The result after each level of the search; the last one has the finding."""
+    """Yield the result after each level of the search; the last one has the finding."""
     result = setup.result
     watcher.prepared(result.effective)
     watcher.planned(None, goal.duration_ns / NS_PER_S)
@@ -147,16 +147,16 @@ def run_find(setup: Setup, goal: SearchGoal, watcher: Watcher) -> Iterator[Resul
 
 @dataclass(slots=True)
 class _Search:
-    """What is measured with, and what was found so far."""
+    """The state of a search and the instrument it measures with."""
 
     instrument: Instrument
     level_settings: LevelSettings
     goal: SearchGoal
     end_ns: int = 0
-    answer_ns: int = 0  # how long one takes, by the last look
-    capacity: Capacity | None = None  # None where it is not known
+    answer_ns: int = 0  # median answer time of the last look
+    capacity: Capacity | None = None  # None if unknown
     is_late: bool = False  # most requests of the last look were beyond a limit
-    is_misfit: bool = False  # the curve does not fit: from then on loads are proven one by one
+    is_misfit: bool = False  # the curve does not fit: loads are proven one by one from then on
     looked_at: int = 0  # requests of the last look
     levels: list[Level] = field(default_factory=list)
     runs: list[LoadRun] = field(default_factory=list)
@@ -164,13 +164,13 @@ class _Search:
     # --- measuring
 
     def first_load(self) -> float | None:
-        """Most of what saturates the server, or what was asked for; None when the search was stopped."""
+        """Return a load just below saturation, or the requested one; None if the search was stopped."""
         goal = self.goal
         is_streamed = any(term.figure in STREAMED for term in goal.promise.terms)
         is_known = goal.start is not None or not goal.is_rate
         if goal.start is not None and not is_streamed:
             return goal.start
-        # The first request of a cold server is not a load.
+        # The first request of a cold server is not representative.
         rate = self._look(1, FIRST_SHARE, is_patient=is_streamed or is_known)
         if rate is None:
             return None
@@ -199,7 +199,7 @@ class _Search:
             if found < GAIN * best:
                 answer_ns, count = self.answer_ns, self.looked_at
                 longer = self._look(2 * in_flight, SATURATED_SHARE)
-                self.answer_ns = answer_ns  # not the time in a queue of our making
+                self.answer_ns = answer_ns  # without queueing that this look caused itself
                 if longer is None:
                     return None, False
                 self.capacity = _capacity(((found, count), (longer, self.looked_at)))
@@ -235,7 +235,7 @@ class _Search:
         return found.infer_per_s.value / found.batch
 
     def _until_answered(self, rule: Precision) -> Precision:
-        """The same time, or longer until a request that began in it has been answered."""
+        """Extend the duration until a request sent within it has been answered."""
         recorded, clock = self.instrument.load, self.instrument.clock
         assert isinstance(recorded, Recorded)
 
@@ -257,7 +257,8 @@ class _Search:
         return self.end_ns - self.instrument.clock()
 
     def known(self) -> Knowledge:
-        """What all runs say together; a load that is met although it should saturate the server moves the cap."""
+        """Return the knowledge from all runs; a load that meets the SLO above the assumed capacity raises the
+        capacity."""
         found = self._fitted()
         if self.capacity is not None and found.highest_met > self.capacity.most / (1 + CAP_MARGIN):
             self.capacity = Capacity(RAISED * found.highest_met / (1 + CAP_MARGIN), is_seen=False)
@@ -278,7 +279,7 @@ class _Search:
         )
 
     def hold_ns(self, found: Knowledge) -> int | None:
-        """How much longer to measure below the limit once that is known, as pauses are rare; None before."""
+        """Return how much longer to measure below a known limit, because pauses are rare; None if not known yet."""
         if not found.bracket().is_near(CLOSE, is_whole=not self.goal.is_rate):
             return None
         load = self.held_load(found)
@@ -287,15 +288,15 @@ class _Search:
         return min(missing_ns, self.left_ns) if missing_ns > REST * self.goal.duration_ns else 0
 
     def held_load(self, found: Knowledge) -> float:
-        """The highest load that was measured below the interval, or its low end."""
+        """Return the highest load measured below the interval, or its low end."""
         low = found.bracket().low
         held = [run.load for run in self.runs if BELOW * low <= run.load <= low]
         return max(held, key=held.count) if held else low
 
     def measure(self, load: float, hold_ns: int | None = None) -> Level:
-        """Without a pause after the load before, unless that left a queue which the server has yet to work off."""
-        # Only such a queue: a load above the limit leaves a long one, as the load below leaves a short one, and in the
-        # fit over both that evens out.
+        """Measure a level right after the previous load, unless that left a growing queue which must drain first."""
+        # Other queues are kept: a load above the limit leaves a long one and a load below it a short one, which
+        # balances out in the fit over both.
         is_drained = bool(self.runs) and is_growing(self.runs[-1], self.goal.promise)
         if is_drained:
             self.instrument.load.apply(Closed(0))
@@ -319,12 +320,12 @@ class _Search:
         return level
 
     def _settle_ns(self, load: float, change: float, length_ns: int) -> int:
-        """How long the queue takes to become that of the load; it is nearly so where the load changes little."""
+        """Return how long the queue takes to adapt to the load, which is less if the load changes little."""
         wanted_ns = max(2 * self._memory_ns(load), 2 * self.answer_ns) * min(1.0, change / UNLIKE)
         return round(min(SETTLE * length_ns, wanted_ns))
 
     def _length_ns(self, load: float) -> int:
-        """A level's share of the time: long against the memory of the queue and against an answer."""
+        """Return a level's share of the time: long compared with the memory of the queue and with an answer."""
         ramp_ns = self._ramp_ns(load)
         left, whole = self.left_ns - ramp_ns, self.goal.duration_ns
         share = FIRST_LEVELS if len(self.runs) < FEW_LEVELS else LEVEL
@@ -333,12 +334,12 @@ class _Search:
         return max(1, self.answer_ns, round(left if left < 1.5 * wanted + ramp_ns else wanted))
 
     def _ramp_ns(self, load: float) -> int:
-        """How long users who start one after the other take to do so, and to be answered."""
+        """Return how long users who start one after the other take to start and to be answered."""
         has_ramp = not self.goal.is_rate and load > 1 and self.level_settings.ramp is not None
         return 2 * self.answer_ns if has_ramp and self.answer_ns >= SHORT_NS else 0
 
     def _memory_ns(self, load: float) -> float:
-        """For how long a queue remembers when it is as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
+        """Return the memory of a queue as long as the limit allows: 4 / capacity / (1 - utilisation)²."""
         if not self.goal.is_rate:
             return 0.0
         scales = [
@@ -348,7 +349,7 @@ class _Search:
         ]
         if not scales:
             return 0.0
-        # Latency that stays far from the limit does not come from a queue that long.
+        # Latency far from the limit does not come from a queue that long.
         scale = min([*scales, WAITS * self.answer_ns / NS_PER_S])
         return 4 * load * scale**2 * NS_PER_S
 
@@ -357,13 +358,13 @@ class _Search:
         timed = replace(
             self.level_settings,
             settle_ns=settle_ns,
-            # How long an answer takes is known by now: no request has to be sent alone.
+            # The answer time is known by now: no single request is needed to find it.
             ramp=None if ramp is None else replace(ramp, answer_ns=self.answer_ns or None),
             rule=rule,
             window_ns=max(rule.duration_ns // WINDOWS, SHORTEST_NS),
             window_count=None,
             is_whole=False,
-            finds_warm_up=False,  # a promise covers all requests
+            finds_warm_up=False,  # an SLO covers all requests
         )
         return measure_with_enough_workers(self.instrument, timed, point)
 
@@ -371,12 +372,12 @@ class _Search:
         goal = self.goal
         if not goal.is_rate:
             return LoadPoint("concurrency", load, Closed(int(load)))
-        # Other arrivals in each level: the same ones again would tell nothing new.
+        # Each level draws new arrivals: repeating the same ones would add no information.
         seed = goal.seed + len(self.levels)
         schedule = Poisson(load, seed) if goal.distribution == "poisson" else Constant(load)
         return LoadPoint("request_rate", load, Open(schedule), load)
 
-    # --- what is known
+    # --- results
 
     def finding(self) -> Finding:
         found = self.known()
@@ -401,7 +402,7 @@ class _Search:
         return LEAST * self.goal.duration_ns / NS_PER_S
 
     def _needed_s(self, bracket: Bracket) -> float:
-        """How long a search takes that sees enough requests for the percentile, where this one did not."""
+        """Return how long a search needs to see enough requests for the percentile, if this one did not."""
         seconds_s = sum(run.length_s for run in self.runs)
         requests = sum(run.requests for run in self.runs)
         if not requests or (math.isinf(bracket.high) and bracket.low):
@@ -411,7 +412,7 @@ class _Search:
         return tidy(needed_s) if is_wide and needed_s > self.goal.duration_ns / NS_PER_S else 0.0
 
     def _limit(self, rows: tuple[JudgedLoad, ...], value: float) -> str:
-        """What the lowest load above the value broke."""
+        """Return what the lowest load above the value violated."""
         above = next(
             (row for row in rows if row.load > value and (row.broken or row.verdict == "broken")), None
         )
@@ -427,7 +428,7 @@ class _Search:
         return " and ".join(dict.fromkeys([*above.broken, *spoilt]))
 
     def _knee(self, value: float) -> float:
-        """Of the loads up to the value, the highest whose median latency is less than twice that of the lowest."""
+        """Return the highest load up to the value whose median latency is less than twice that of the lowest load."""
         measured = sorted(
             (level.value, level.measurement.latency.percentile_ns(50))
             for level in self.levels

@@ -1,8 +1,8 @@
-"""Where the limit lies and which load comes next: pure functions of the runs so far.
+"""Estimate the limit and choose the next load: pure functions of the runs so far.
 
-The next load is the median of where the limit may lie, in turn a little above and below it: as many requests as
-possible are measured where they decide, and the two sides tell how steep the curve is. Until a load has missed the SLO
-(or one has met it), loads are doubled (or halved), where the load that saturates the server is not known.
+The next load is the median of the posterior of the limit, alternating slightly above and below it: most requests are
+measured where they decide, and the two sides show how steep the curve is. As long as no load has missed the SLO (or
+none has met it), loads are doubled (or halved), unless the load that saturates the server is known.
 """
 
 import math
@@ -15,17 +15,19 @@ from inferometer.find.keeping import RISE, Judge, LoadRun, beyond_terms, is_far_
 from inferometer.stats.result import JudgedLoad
 from inferometer.stats.slo import Slo
 
-TAIL = 0.025  # on either side of the interval
-OVER = 1.1  # times the low end: the estimate is not above, so that it is not too high by more than that
-LOWEST = 1024  # times less than the first load: lower ones are not tried
-DITHER = 0.8  # by which the logarithm of the share differs on either side of the limit,
-MOST_DITHER = 0.1  # and the logarithm of the load at most
-WIDE = 2.0  # high / low up to which both sides are measured in turn
-STEP_DOWN = 0.75  # times the lowest load so far: one bad run does not lead far below the limit
-DOUBTFUL = 5.0  # misfit from which on proven loads narrow the interval of the fit
-NEAR = 0.02  # share of a load by which those that meet and miss the SLO differ in the end
+TAIL = 0.025  # probability on either side of the interval
+OVER = 1.1  # maximum of the estimate over the low end, so that it is not too high by more than this
+LOWEST = 1024  # largest reduction of the first load
+DITHER = 0.8  # difference in the logarithm of the share on either side of the limit,
+MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
+WIDE = 2.0  # high / low up to which both sides are measured alternately
+STEP_DOWN = (
+    0.75  # smallest step down from the lowest load, so that one bad run does not lead far below the limit
+)
+DOUBTFUL = 5.0  # misfit from which proven loads narrow the interval of the fit
+NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough
 QUEUED = ("latency", "ttft")  # figures that grow with the queue
-ROUNDING = 0.005  # the interval is wider by this at each end, and by the growth of a queue that does not show in a run
+ROUNDING = 0.005  # widens each end of the interval, in addition to queue growth too slow to show in a run
 
 
 @frozen
@@ -36,7 +38,7 @@ class Bracket:
     high: float = math.inf
 
     def is_near(self, precision: float, *, is_whole: bool) -> bool:
-        """Whether the ends are as near to each other as they need be."""
+        """Return whether the ends are close enough to each other."""
         return self.low > 0 and (
             self.high / self.low <= 1 + precision or (is_whole and self.high - self.low <= 1)
         )
@@ -44,19 +46,19 @@ class Bracket:
 
 @frozen
 class Knowledge:
-    """What the runs say together about the limit."""
+    """The joint evidence of all runs about the limit."""
 
     slo: Slo
     runs: tuple[LoadRun, ...]
     posterior: Posterior | None  # None before the first run
-    missed: tuple[tuple[str, ...], ...]  # of each run, the terms that are beyond their limit as measured
+    missed: tuple[tuple[str, ...], ...]  # the terms that each run measured beyond their limit
     is_whole: bool = False  # loads are whole numbers
     is_misfit: bool = False  # the curve does not fit this server
     capacity: Capacity | None = None
 
     @property
     def highest_met(self) -> float:
-        """The highest load within the limits, below all that are not; 0 where there is none."""
+        """The highest load within the limits, below all that are not; 0 if there is none."""
         beyond = self.lowest_missed
         return max((run.load for run in self.runs if run.load < beyond), default=0.0)
 
@@ -77,7 +79,7 @@ class Knowledge:
 
     @property
     def far_within(self) -> float:
-        """The highest load so far below every limit that few requests say so; 0 where there is none."""
+        """The highest load so far below every limit that few requests prove it; 0 if there is none."""
         beyond = self.lowest_missed
         loads = [run.load for run in self.runs if run.load < beyond and is_far_within(self.slo, run)]
         return max(loads, default=0.0)
@@ -89,10 +91,10 @@ class Knowledge:
         return sum(run.requests for run in self.runs) >= max((1 / share for share in shares), default=1.0)
 
     def bracket(self, least_s: float = 0.0) -> Bracket:
-        """The 95 % interval of the limit; open below where no load was within the limits, and above where none was
-        beyond and the load that saturates the server was not seen.
+        """Return the 95 % interval of the limit, open below if no load was within the limits, and open above if none
+        was beyond and saturation was not observed.
 
-        Where the curve fits badly, loads that were measured for `least_s` in all are proven without it.
+        If the curve fits badly, loads measured for `least_s` in total are proven without it.
         """
         if self.posterior is None or not self.has_enough:
             return Bracket()
@@ -100,7 +102,7 @@ class Knowledge:
         if self.is_misfit:
             low, high = self._proven(low, high, least_s)
         elif least_s and (self.posterior.misfit > DOUBTFUL or self.is_whole or not self.is_missed):
-            # The curve is that of an open queue, which by concurrency cannot grow.
+            # The curve describes an open-loop queue, which cannot grow in a closed loop.
             proven = self._proven(0.0, math.inf, least_s)
             low, high = max(low, proven[0]), min(high, proven[1])
         low = max(low, min(self.far_within, high))
@@ -115,14 +117,14 @@ class Knowledge:
 
     @property
     def _unseen_drift(self) -> float:
-        """The share by which a load may exceed the capacity without a queue that shows, at the highest load met."""
+        """The relative excess over the capacity, at the highest load met, that no visible queue would reveal."""
         highest = self.highest_met
         runs = [run for run in self.runs if run.load == highest and run.is_open and len(run.latency_ns)]
         return min((RISE * run.latency_ns.min() / NS_PER_S / run.length_s for run in runs), default=0.0)
 
     @property
     def _is_bounded(self) -> bool:
-        """Whether the load that saturates the server was seen, above which a queue grows beyond any limit."""
+        """Whether saturation was observed, above which a queue grows beyond any limit."""
         return (
             self.capacity is not None
             and self.capacity.is_seen
@@ -130,7 +132,8 @@ class Knowledge:
         )
 
     def _proven(self, low: float, high: float, least_s: float) -> tuple[float, float]:
-        """Loads that are proven to meet and to miss the SLO; where there are none, the wider of fit and figures."""
+        """Return loads proven to meet and to miss the SLO; without proof, the wider of the fit and the measured
+        figures."""
         rows = Judge(self.slo, self.runs, least_s).judgements()
         beyond = min((row.load for row in rows if row.is_beyond), default=math.inf)
         kept = [row.load for row in rows if row.verdict == "kept"]
@@ -144,7 +147,7 @@ class Knowledge:
         )
 
     def estimate(self, found: Bracket) -> float:
-        """The headline: the most likely limit, and not above what is known by more than `OVER`."""
+        """Return the headline figure: the most likely limit, at most `OVER` times the proven load."""
         if self.posterior is None or not self.is_met:
             return 0.0
         if not found.low:
@@ -156,7 +159,7 @@ class Knowledge:
         return max(found.low, float(math.floor(middle))) if self.is_whole else tidy(max(found.low, middle))
 
     def judged(self, found: Bracket) -> tuple[JudgedLoad, ...]:
-        """Each load against the interval: below it, above, or undecided."""
+        """Classify each load as below the interval, above it, or undecided."""
         rows = []
         for load in sorted({run.load for run in self.runs}):
             terms = dict.fromkeys(
@@ -182,7 +185,7 @@ def known(
     is_whole: bool = False,
     is_misfit: bool = False,
 ) -> Knowledge:
-    """The fit of every term, and the least of their limits."""
+    """Fit every term, and take the lowest of their limits."""
     missed = tuple(beyond_terms(slo, run) or (("overload",) if is_growing(run, slo) else ()) for run in runs)
     if not runs:
         return Knowledge(slo, (), None, (), is_whole)
@@ -210,7 +213,7 @@ def _observed(slo: Slo, runs: Sequence[LoadRun], number: int) -> list[Observed]:
 
 
 def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> float | None:
-    """The load to measure next; None where no lower one is worth a try."""
+    """Return the load to measure next; None if no lower load is worth trying."""
     if known.posterior is None:
         return start
     loads = [run.load for run in known.runs]
@@ -232,7 +235,7 @@ def next_load(known: Knowledge, start: float, capacity: Capacity | None) -> floa
 
 
 def _between(known: Knowledge) -> float:
-    """Halve what lies between loads that met the SLO and that missed it, then prove either in turn."""
+    """Bisect between loads that met and missed the SLO, then prove either one alternately."""
     low, high = known.highest_met, known.lowest_missed
     if not low:
         return max(1.0, high // 2) if known.is_whole else tidy(high / 2)
@@ -243,5 +246,5 @@ def _between(known: Knowledge) -> float:
 
 
 def tidy(value: float) -> float:
-    """Four digits are as much as anyone wants to read."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")

@@ -1,11 +1,11 @@
-"""The requests of a level as they come, cut into sections by when they were due: what a promise is judged by.
+"""Requests of a level as they arrive, divided by their due times into sections that an SLO is tested on.
 
-Sections go by the time at which a request was due, not by the time at which it ended: requests that have not ended yet
-are part of their section. Most of them have waited for longer than the limit, and are beyond it: the last requests of a
-run are left out. Where a run is too short for that, as large a part of them counts as beyond the limit as of the
-requests that took as long as they have waited (Kaplan and Meier's estimate). When the first token of a stream came is
-only known at its end: there the longest time from a first token to the end is waited for as well, and where a run is
-too short for that, streams that go on say nothing.
+Sections use the time at which a request was due, not the time at which it ended, so requests in flight belong to their
+section. Most of those have waited for longer than the limit and are beyond it; the most recent requests of a run are
+left out. If a run is too short for that, the share of requests in flight that counts as beyond the limit is that of the
+answered requests with at least the same duration (Kaplan-Meier estimate). The time to first token of a stream is only
+known at its end, so the longest time from a first token to the end is waited for as well; if a run is too short for
+that, unfinished streams are ignored.
 """
 
 import math
@@ -25,15 +25,15 @@ from inferometer.records.records import Records
 from inferometer.stats.slo import Slo, Term, began_ns, durations_ns
 from inferometer.stats.streams import gap_counts, gaps_ns
 
-RECENT = 0.25  # share of a run whose requests are left out at most, because they may not have ended yet
-QUICK = 0.1  # share of requests that are quicker than a quick one
+RECENT = 0.25  # largest share of a run to leave out because its requests may still be in flight
+QUICK = 0.1  # quantile of a quick request
 
 
 @frozen
 class _Piece:
-    """Requests that ended: when they were due or sent, whether they failed, and each figure (-1 where it has none).
+    """Ended requests: when they were due or sent, whether they failed, and each figure (-1 if it has none).
 
-    Gaps are kept request after request, where the promise is about them.
+    Gaps are kept in request order if the SLO limits them.
     """
 
     began_ns: NDArray[np.int64]
@@ -41,24 +41,22 @@ class _Piece:
     failed: NDArray[np.bool_]
     figures: dict[str, NDArray[np.int64]]
     gaps_ns: NDArray[np.int64]
-    gap_counts: NDArray[np.int64]  # of each request
+    gap_counts: NDArray[np.int64]  # per request
 
 
 @dataclass(slots=True)
 class LevelSections:
-    """The sections of one level, while it is measured."""
+    """The sections of one level while it is measured."""
 
     promise: Slo
     load: float
     plan: Open | Closed
     recorded: Recorded
-    settle_ns: int = (
-        0  # at the start, of which requests are left out: the queue is still that of the load before
-    )
+    settle_ns: int = 0  # time left out at the start, while the queue of the previous load drains
     _pieces: list[_Piece] = field(default_factory=list)
 
     def run(self, until_ns: int) -> LoadRun:
-        """What is known at this time."""
+        """Return the evidence available at this time."""
         self._take()
         begun_ns = self._begun_ns()
         cut_ns = until_ns - min(self._horizon_ns(), round(RECENT * max(0, until_ns - begun_ns)))
@@ -76,19 +74,19 @@ class LevelSections:
             missing = np.maximum(missing, 0.0)
         else:
             missing = np.zeros_like(ended)
-            # Each that has not ended since was sent before.
+            # Every request still in flight was sent before the cut.
             missing[-1] = max(0, self.plan.concurrency - late)
         waited_ns = until_ns - (edges[:-1] + edges[1:]) / 2
         if isinstance(self.plan, Closed):
-            waited_ns[-1] = until_ns - cut_ns  # they were sent at any time before, so for that long at least
+            waited_ns[-1] = until_ns - cut_ns  # sent at some time before the cut, so at least this long
         rows = tuple(
-            self._counts(term, whole, edges, missing * self._tells(term, until_ns - cut_ns), waited_ns)
+            self._counts(term, whole, edges, missing * self._shows_beyond(term, until_ns - cut_ns), waited_ns)
             for term in self.promise.terms
         )
         good, took = _figure(whole, "latency")
         count = _histogram(good, edges) + missing
         means = (_histogram(good, edges, took) + missing * waited_ns)[count > 0] / count[count > 0]
-        # Of requests that have not ended only the least they take is known: more than those before them took.
+        # For requests in flight only a lower bound is known: longer than any section before.
         longest = np.maximum.accumulate(means) + np.arange(len(means))
         means = np.where(missing[count > 0] > 0, longest, means)
         length_s = (cut_ns - begun_ns) / NS_PER_S
@@ -97,7 +95,7 @@ class LevelSections:
         )
 
     def _begun_ns(self) -> int:
-        """By concurrency the first requests all come at once, unless users start one after the other."""
+        """Return when the sections begin; in a closed loop, all users start at once unless there is a ramp."""
         begun_ns = self.recorded.begun_ns
         if isinstance(self.plan, Open) or not self._pieces:
             return begun_ns + self.settle_ns
@@ -108,21 +106,21 @@ class LevelSections:
         return max(begun_ns, int(np.partition(ends, first)[first])) if first < len(ends) else begun_ns
 
     def _horizon_ns(self) -> int:
-        """After so long it is known of every request whether it is beyond the limits."""
+        """Return how long it takes until every request is known to be within or beyond the limits."""
         rests = {"latency": 0, "ttft": self._longest_rest_ns()}
         return max(
             (round(term.limit) + rests[term.figure] for term in self.promise.terms if term.figure in rests),
             default=0,
         )
 
-    def _tells(self, term: Term, waited_ns: int) -> bool:
-        """Whether a request that has not ended after so long is beyond the limit."""
+    def _shows_beyond(self, term: Term, waited_ns: int) -> bool:
+        """Return whether a request in flight for this long is beyond the limit."""
         if term.figure == "ttft":
             return waited_ns >= round(term.limit) + self._longest_rest_ns()
         return term.figure not in ("tpot", "gap")
 
     def _longest_rest_ns(self) -> int:
-        """From a first token to the end, as far as was seen."""
+        """Return the longest observed time from a first token to the end."""
         rests = (
             (piece.figures["latency"] - first)[first >= 0]
             for piece in self._pieces
@@ -137,7 +135,7 @@ class LevelSections:
         began, values = _figure(whole, term.figure)
         late = missing
         if term.figure == "latency":
-            # Where none was answered yet, nothing is known of those that wait for less than the limit.
+            # Without any answers, requests that have waited for less than the limit are undecided.
             missing = missing * ((waited_ns >= term.limit) | bool(len(values)))
             late = missing * _late_share(values, term.limit, waited_ns)
         requests, total = _histogram(began, edges), _histogram(began, edges, values)
@@ -162,7 +160,7 @@ class LevelSections:
 
 
 def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
-    records = records.where(records.status != status.WITHDRAWN)  # neither kept nor broken
+    records = records.where(records.status != status.WITHDRAWN)  # neither within nor beyond a limit
     figures = {name: durations_ns(records, name, is_open=is_open) for name in names - {"gap"}}
     has_gaps = "gap" in names
     return _Piece(
@@ -176,7 +174,7 @@ def _piece(records: Records, names: set[str], *, is_open: bool) -> _Piece:
 
 
 def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:
-    """Those that began between the two times."""
+    """Return the requests that began between the two times."""
     if not pieces:
         nothing = np.empty(0, dtype=np.int64)
         return _Piece(nothing, nothing, np.empty(0, dtype=np.bool_), {}, nothing, nothing)
@@ -197,7 +195,7 @@ def _joined(pieces: Sequence[_Piece], begun_ns: int, cut_ns: int) -> _Piece:
 
 
 def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of good requests that have it: when they began, and the figure; of gaps one for each."""
+    """Return start time and figure of each successful request that has it; for gaps, one row per gap."""
     if name == "gap":
         chosen = np.repeat(~whole.failed, whole.gap_counts)
         return np.repeat(whole.began_ns, whole.gap_counts)[chosen], whole.gaps_ns[chosen]
@@ -209,7 +207,7 @@ def _figure(whole: _Piece, name: str) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def _late_share(took: NDArray[np.int64], limit: float, waited_ns: Floats) -> Floats:
-    """The share of the requests that outlasted each wait that missed the limit; 1 if none outlasted it."""
+    """Return the share of requests beyond the limit among those that outlasted each wait; 1 if none did."""
     ordered = np.sort(took)
     longer = len(ordered) - np.searchsorted(ordered, waited_ns)
     beyond = len(ordered) - np.searchsorted(ordered, np.maximum(waited_ns, limit))
@@ -218,7 +216,7 @@ def _late_share(took: NDArray[np.int64], limit: float, waited_ns: Floats) -> Flo
 
 
 def _dispersion(means: Floats, took: NDArray[np.int64]) -> float:
-    """How many times as much the means of sections differ as those of independent requests would."""
+    """Return the variance of section means relative to that of independent requests."""
     if len(means) < 2 or len(took) < 2:
         return 1.0
     if not took.var():
