@@ -178,7 +178,7 @@ def test_where_nobody_knows_how_busy_the_gpu_is_batches_are_still_found_and_inst
     server = replace(launch_bound(random.Random(1).uniform), has_gpu_figures=False)
     found = diagnose(server, trials=1)
     assert found.first.kind == LAUNCH
-    assert "not known" in found.first.sentence
+    assert "unknown" in found.first.sentence
     assert found.case.trials[0].suggestion.change.kind == DYNAMIC_BATCHING
     without = replace(server, models=(replace(server.models[0], max_batch=0),))
     assert diagnose(without).case.trials == ()

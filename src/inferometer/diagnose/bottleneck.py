@@ -1,8 +1,8 @@
-"""Observations -> what limits the pipeline, what would help, and the curve the model draws. Pure.
+"""Derive the bottleneck of a pipeline, suggestions, and the modelled load curve from observations. Pure.
 
-What limits a pipeline is found by asking the fitted model what would happen otherwise: with twice the instances of
-the busiest step, with more cores, with batches. The share of time alone would not tell: a step may take most of the
-time and still have room.
+The bottleneck is found by asking the fitted model what-if questions: with twice the instances of the busiest step, with
+more cores, with batches. The share of time alone is not enough: a step may take most of the time and still have spare
+capacity.
 """
 
 import math
@@ -34,10 +34,12 @@ from inferometer.diagnose.observation import Observation, Step, StepSetup, insid
 from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, with_station
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 
-BUSY_CLIENT = 0.9  # of a core
-UNDISTURBED = 0.1  # of the time its instances are held: a step that waits less for a core has not missed them
-STARVED = 0.25  # of the latency, waiting for a core
-GROWING = 0.1  # of throughput with the load, above which the end is not reached
+BUSY_CLIENT = 0.9  # share of a core
+UNDISTURBED = (
+    0.1  # share of an instance's busy time waiting for a core below which other programs do not matter
+)
+STARVED = 0.25  # share of the latency spent waiting for a core
+GROWING = 0.1  # relative growth of throughput with the load above which it has not saturated
 
 
 _NOTHING = Pipeline(())
@@ -45,22 +47,24 @@ _NOTHING = Pipeline(())
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What follows from the evidence; without statistics, no more than the verdict."""
+    """The conclusions from the evidence; without statistics, only the verdict."""
 
     verdict: Verdict
     table: tuple[StepFigures, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
-    effective_cores: float | None = None  # what all cores together are worth; None when they are not known
+    effective_cores: float | None = (
+        None  # the work that all cores do together; None if the number of cores is unknown
+    )
     pipeline: Pipeline = _NOTHING
 
 
 def conclude(
     sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
 ) -> Conclusion:
-    """The whole diagnosis but for what the shell adds.
+    """Diagnose a sweep.
 
-    The verdict is about the sweep, its last row is the diagnosed level; `extra` only teaches the model.
+    The verdict is about the sweep, whose last row is the diagnosed level; `extra` only helps to fit the model.
     """
     top = sweep[-1]
     if not top.steps:
@@ -72,7 +76,7 @@ def conclude(
     transfer_s = 0.0 if circumstances.is_shared_memory else circumstances.transfer_s
     found = _verdict(sweep, table, pipeline, GpuCase(rows, table, pipeline, transfer_s))
     if found.kind == CPU and found.step is None and top.is_crowded:
-        return Conclusion(found, table)  # what others took from the server is in every figure
+        return Conclusion(found, table)  # every figure includes the effect of other programs
     known = frozenset(row.name for row in table if knows_batches(row.name, rows))
     return Conclusion(
         found,
@@ -85,7 +89,7 @@ def conclude(
 
 
 def _curve_point(row: Observation, pipeline: Pipeline) -> CurvePoint:
-    """The model beside what was measured."""
+    """Return the modelled figures beside the measured ones."""
     expected = predict(replace(pipeline, items=row.items), row.concurrency)
     return CurvePoint(
         row.concurrency,
@@ -97,7 +101,7 @@ def _curve_point(row: Observation, pipeline: Pipeline) -> CurvePoint:
 
 
 def _step_table(rows: Sequence[Observation], pipeline: Pipeline) -> tuple[StepFigures, ...]:
-    """The steps at the last observation."""
+    """Return the figures of each step at the last observation."""
     top, light = rows[-1], lightest(rows)
     stations = {station.name: station for station in pipeline.walk()}
     reached = _reached(rows)
@@ -131,7 +135,7 @@ def _step_table(rows: Sequence[Observation], pipeline: Pipeline) -> tuple[StepFi
 
 
 def _reached(rows: Sequence[Observation]) -> float:
-    """The most that was measured of the pipeline as it is set up now."""
+    """Return the highest throughput measured with the current configuration."""
     return max(row.throughput for row in rows if _setups(row) == _setups(rows[-1]))
 
 
@@ -140,7 +144,7 @@ def _setups(row: Observation) -> list[tuple[str, StepSetup]]:
 
 
 def _bound(step: Step, calls: float, station: Station, items: int) -> float:
-    """What its instances get done when all are busy, with batches as they were formed or as large as they may be."""
+    """Return the capacity of a step with all instances busy, with batches as formed or of the maximum size."""
     most = step.setup.instances * step.batch / (calls * step.service_s)
     full_s = station.service_s(station.max_batch, station.max_batch / items)
     if station.is_batching and not station.members and full_s:
@@ -149,7 +153,7 @@ def _bound(step: Step, calls: float, station: Station, items: int) -> float:
 
 
 def _at_most(bound: float, least: float) -> str:
-    """In three digits; rounded up in four where that were less than what was measured."""
+    """Format a bound with three digits, or rounded up to four if that would be less than was measured."""
     rounded = float(f"{bound:.3g}")
     if rounded < least:
         unit = 10.0 ** (math.floor(math.log10(bound)) - 3)
@@ -158,7 +162,7 @@ def _at_most(bound: float, least: float) -> str:
 
 
 def outside_s(row: Observation) -> tuple[float, float]:
-    """Of the latency: seconds outside the server, and in it but in no step."""
+    """Return the seconds of the latency outside the server, and inside it but outside all steps."""
     if row.server_s is None:
         return row.latency_s, 0.0
     return max(0.0, row.latency_s - row.server_s), max(0.0, row.server_s - inside_s(row.steps))
@@ -170,7 +174,7 @@ def _verdict(
     pipeline: Pipeline,
     gpu_case: GpuCase | None = None,
 ) -> Verdict:
-    """What limits the throughput at the last observation; `pipeline` is what was fitted to them."""
+    """Return what limits the throughput at the last observation; `pipeline` is fitted to the observations."""
     top = rows[-1]
     if top.client_share > BUSY_CLIENT:
         return Verdict(
@@ -210,7 +214,7 @@ def _verdict(
 
 
 def _maybe_held_up(rows: Sequence[Observation], busiest: StepFigures) -> Verdict | None:
-    """Instances that wait for each other, or batches that cost more than their parts."""
+    """Return a verdict if instances wait for each other, or batches cost more than their parts."""
     slow = maybe_slow_batches(rows, busiest.name)
     if slow is not None and busiest.is_batching:
         return Verdict(BATCHING, _slow_words(busiest, slow), busiest.name)

@@ -1,4 +1,4 @@
-"""A whole diagnosis as one value and one file: every report can be made again from it."""
+"""A whole diagnosis as one value and one file, from which every report can be produced again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,25 +13,27 @@ from inferometer.stats.verdict import INCONCLUSIVE, MATTERS_PERCENT, NOT_SHOWN, 
 
 COMMAND = "diagnose"
 
-CLIENT = "client"  # the tool itself was the limit
-NETWORK = "network"  # time passes between client and server
-QUEUE = "queue"  # requests wait though no step is busy: too few arrive to be served at once, or a delay holds them
+CLIENT = "client"  # this tool itself
+NETWORK = "network"  # time between client and server
+QUEUE = (
+    "queue"  # requests wait although no step is busy: they arrive in bursts, or a queue delay holds them back
+)
 COMPUTE = "compute"  # one step's instances are all busy
-BATCHING = "batching"  # the same, and the step could take several requests at once but does not
+BATCHING = "batching"  # the same, and the step supports batches but gets single requests
 CPU = "cpu"  # every core is busy
-OVERHEAD = "overhead"  # the server's own work around the steps
-LIGHT = "light"  # nothing is: more load would bring more throughput
-UNKNOWN = "unknown"  # the server gives no statistics
-SHARED = "shared"  # instances hold each other up, and not on a core: a lock, a queue, a limit elsewhere
+OVERHEAD = "overhead"  # the server's own work outside the steps
+LIGHT = "light"  # nothing is exhausted: throughput would grow with more load
+UNKNOWN = "unknown"  # the server provides no statistics
+SHARED = "shared"  # instances hold each other up, but not on a core: a lock, a queue, an external limit
 GPU = "gpu"  # the GPU is busy all the time
-LAUNCH = "launch"  # it idles between small executions, one after the other
-FEED = "feed"  # it waits for what the CPU does before or beside it
-COPY = "copy"  # it waits for tensors to be copied
-GPU_MEMORY = "gpu memory"  # no other instance fits into its memory
+LAUNCH = "launch"  # the GPU idles between small executions, one after the other
+FEED = "feed"  # the GPU waits for the CPU, in an earlier step or the same one
+COPY = "copy"  # the GPU waits for tensors to be copied
+GPU_MEMORY = "gpu memory"  # no more instances fit into the memory of the GPU
 KINDS = (
     *(CLIENT, NETWORK, QUEUE, COMPUTE, BATCHING, CPU, OVERHEAD, LIGHT, UNKNOWN, SHARED),
     *(GPU, LAUNCH, FEED, COPY, GPU_MEMORY),
-    *(PREFILL, DECODE, KV_CACHE),  # of servers that make text
+    *(PREFILL, DECODE, KV_CACHE),  # of servers that generate text
 )
 
 INSTANCES = "instances"
@@ -41,13 +43,13 @@ CLIENT_BATCH = "client batch"
 THREADS = "server threads"
 CONCURRENCY = "concurrency"
 
-WORSE = -0.05  # a measured loss beyond noise
-DEEPEST = 100  # of steps that call steps; the server itself allows fewer
+WORSE = -0.05  # a measured loss that is more than noise
+DEEPEST = 100  # nested calls of steps; the server itself allows fewer
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What limits the throughput: its kind, the step it is about (if any), and one plain sentence."""
+    """What limits the throughput: the kind of limit, the step (if any), and a sentence."""
 
     kind: str  # one of KINDS
     sentence: str
@@ -56,24 +58,26 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
-    """One step (a model that works) at the diagnosed level."""
+    """One step (a model that is executed) at the diagnosed level."""
 
     name: str
-    depth: int  # 0 for a step of the pipeline, 1 for one that such a step calls, and so on
+    depth: int  # 0 for a step of the pipeline, 1 for a step called by it, and so on
     calls: float  # per request of the top model
-    service_ns: float  # of one execution, whatever its batch
-    queue_ns: float  # waiting, per request of the top model
-    compute_ns: float  # working, per request of the top model
-    latency_share: float  # of the latency the client sees, waiting included
-    light_share: float  # the same at the lightest load of the sweep, where hardly anything waits
-    compute_share: float  # of the work of all steps
+    service_ns: float  # per execution, whatever its batch size
+    queue_ns: float  # queueing, per request of the top model
+    compute_ns: float  # executing, per request of the top model
+    latency_share: float  # of the latency seen by the client, including queueing
+    light_share: float  # the same at the lightest load of the sweep, almost without queueing
+    compute_share: float  # of the execution time of all steps
     instances: int
     device: str  # cpu or gpu
     batch: float  # inferences per execution, as formed
-    max_batch: int  # 0 for a model that takes no batches
+    max_batch: int  # 0 for a model without batching
     is_batching: bool  # the server forms batches for it
-    utilisation: float  # throughput x service time / instances: 1 when all its instances are always busy
-    bound: float | None  # infer/s the pipeline cannot exceed because of this step; None if it was not called
+    utilisation: float  # throughput x service time / instances: 1 if all instances are always busy
+    bound: (
+        float | None
+    )  # highest infer/s of the pipeline with this step as its limit; None if it was not called
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= DEEPEST:
@@ -82,10 +86,10 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing to change. `settings` is what it replaces in the model's configuration; empty when it is not there."""
+    """A change to make. `settings` replaces parts of the model's configuration; empty if the change is not in it."""
 
     kind: str  # instances, dynamic batching, transport, client batch, server threads, concurrency
-    model: str  # whose; the top model for what concerns the client
+    model: str  # the model to change; the top model for changes to the client
     before: str
     after: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -97,29 +101,29 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change with what it is expected to bring, and why."""
+    """A change with its expected effect and the reason."""
 
     change: Change
-    text: str  # what to do, in words
-    concurrency: int  # the load the prediction is for
+    text: str  # the change in words
+    concurrency: int  # the load of the prediction
     throughput: float  # predicted, infer/s
     latency_ns: float  # predicted mean
-    gain: float  # of throughput, as a share: 0.4 is 40 % more
+    gain: float  # relative gain in throughput: 0.4 is 40 % more
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTrial:
-    """A suggestion that was tried: predicted against measured."""
+    """A suggestion that was tried, with predicted and measured figures."""
 
     suggestion: Suggestion
-    throughput: float  # measured, infer/s; 0 when the configuration could not be loaded
+    throughput: float  # measured, infer/s; 0 if the configuration could not be loaded
     latency_ns: float
     gain: float  # measured
     is_kept: bool
-    result: int | None  # its place in the diagnosis's results
-    failure: str = ""  # what the server said when it refused the configuration
-    lesson: str = ""  # where the prediction was off: what the model learned from it
+    result: int | None  # its index in the diagnosis's results
+    failure: str = ""  # the server's error message if it rejected the configuration
+    lesson: str = ""  # what the model learned from a wrong prediction
 
     @property
     def ratio(self) -> float:
@@ -127,7 +131,8 @@ class ChangeTrial:
         return self.throughput / self.suggestion.throughput if self.suggestion.throughput else 0.0
 
     def rules_out(self, change: Change) -> bool:
-        """Whether the change, or less of the same, was tried and did not help; after harm, not even less is tried."""
+        """Return whether the change, or less of it, was tried without success; after a loss, any change in that
+        direction."""
         tried = self.suggestion.change
         if (tried.model, tried.kind) != (change.model, change.kind) or self.is_kept:
             return False
@@ -141,7 +146,7 @@ class ChangeTrial:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What the queueing model says for one load, beside what was measured."""
+    """The figures of the queueing model for one load, beside the measured ones."""
 
     concurrency: int
     throughput: float
@@ -152,18 +157,18 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The host as far as it was seen; None where it was not."""
+    """The server's host as far as it could be observed; None for unknown values."""
 
     cores: int | None
-    effective_cores: float | None  # what so many busy instances really got, when that could be seen
-    cpu_share: float | None  # at the diagnosed level, all cores together
+    effective_cores: float | None  # the work that all cores do together, if known
+    cpu_share: float | None  # at the diagnosed level, over all cores
     gpu_share: float | None  # of the busiest GPU
     gpus: tuple[GpuFigures, ...] = ()  # at the diagnosed level
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis(Answer):
-    """`results` holds the sweep first, then one result for each trial that was measured."""
+    """A diagnosis; `results` holds the sweep first, then one result for each measured trial."""
 
     kind: ClassVar[str] = "diagnosis"
     schema: ClassVar[int] = 1
@@ -178,26 +183,28 @@ class Diagnosis(Answer):
     throughput: float  # measured there
     latency_ns: float
     steps: tuple[StepFigures, ...]
-    client_ns: float  # of the latency: outside the server
-    overhead_ns: float  # of the latency: in the server, but in no step
+    client_ns: float  # of the latency, outside the server
+    overhead_ns: float  # of the latency, in the server but outside all steps
     machine: Machine
     suggestions: tuple[Suggestion, ...]
     curve: tuple[CurvePoint, ...]
     results: tuple[Result, ...]
     trials: tuple[ChangeTrial, ...] = ()
-    after: Verdict | None = None  # once trials were kept: what limits it now
-    is_restored: bool | None = None  # once something was applied: whether the original configuration is back
-    notes: tuple[str, ...] = ()  # what could not be seen, and what that means
-    serving: Serving | None = None  # only of servers that make text
+    after: Verdict | None = None  # the limit after all kept changes
+    is_restored: bool | None = (
+        None  # whether the original configuration was restored, if changes were applied
+    )
+    notes: tuple[str, ...] = ()  # missing information and its consequences
+    serving: Serving | None = None  # only for servers that generate text
 
     @property
     def best(self) -> ChangeTrial | None:
-        """The last trial that was kept."""
+        """The last trial whose change was kept."""
         return next((trial for trial in reversed(self.trials) if trial.is_kept), None)
 
     @property
     def measured_gain(self) -> Estimate | None:
-        """Of throughput by all changes that were kept, in percent; None where nothing was, or it has no interval."""
+        """Throughput gain of all kept changes in percent; None if there are none, or without an interval."""
         best = self.best
         if best is None or best.result is None:
             return None
@@ -212,14 +219,14 @@ class Diagnosis(Answer):
         return Estimate(change, min(low, change), max(high, change))
 
     def _throughput_of(self, place: int) -> Estimate | None:
-        """At the diagnosed level of one of the results."""
+        """Return the throughput of one of the results at the diagnosed level."""
         levels = self.results[place].levels if place < len(self.results) else ()
         rows = (row.measurement for row in levels if row.value == self.concurrency)
         return next((row.infer_per_s for row in rows if row is not None), None)
 
     @property
     def ruling(self) -> Ruling:
-        """Whether the changes that were kept helped; without any, nothing is claimed."""
+        """Whether the kept changes helped; not shown if there are none."""
         if self.best is None:
             return NOT_SHOWN
         gain = self.measured_gain
@@ -227,7 +234,7 @@ class Diagnosis(Answer):
 
     @property
     def untried(self) -> tuple[Suggestion, ...]:
-        """Suggestions that no trial confirmed or disproved."""
+        """Suggestions that no trial has confirmed or refuted."""
         done = {
             (row.suggestion.change.model, row.suggestion.change.kind) for row in self.trials if row.is_kept
         }

@@ -1,9 +1,9 @@
-"""From what was seen to a pipeline that can be asked what would happen otherwise. Pure.
+"""Fit a pipeline to observations, to predict what would happen under other conditions. Pure.
 
-    observations, the machine's cores -> fitted -> Pipeline      (set up as in the last observation)
+    observations, the machine's cores -> fitted -> Pipeline      (configured as in the last observation)
 
-Service times come from the lightest load, where nobody stretches them. Where batches of several sizes were seen, a
-line through them tells what an execution costs whatever its size and what each inference adds.
+Service times come from the lightest load, where nothing stretches them. If batches of several sizes were observed, a
+line through them separates the fixed cost of an execution from the cost per inference.
 """
 
 import math
@@ -17,31 +17,31 @@ from inferometer.diagnose.queueing import Cores, Devices, Pipeline, Station, pre
 from inferometer.stats.measurement import CoreUse, HostUse
 
 GPU_DEVICE = "gpu"
-UNKNOWN_ITEM_SHARE = 0.5  # of an execution, when batches of one size only were seen
-_NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core nearer to none and to all are taken for that
-_VARIATION, _STEADY = 0.1, 0.02  # of service times: when it is not known, and at least
-_LARGER = 1.5  # times as many inferences in an execution: enough to draw a line
-_STRETCHED = 1.2  # an execution that takes so many times as long as alone had to share
+UNKNOWN_ITEM_SHARE = 0.5  # of an execution, if only batches of one size were observed
+_NO_CORE, _WHOLE_CORE = 0.1, 0.9  # shares of a core below and above these count as none and all of it
+_VARIATION, _STEADY = 0.1, 0.02  # of service times: default and minimum
+_LARGER = 1.5  # ratio of batch sizes that is enough to fit a line
+_STRETCHED = 1.2  # ratio of execution times from which an execution had to share
 _LEAST_SCALING = 0.05
 _SEARCH_STEPS = 12
-_INFORMATIVE = 0.05  # by how much the cores must matter for a measurement to tell about them
-_PRIOR = 0.05  # weight of "as fast as before" where a row cannot tell speed from scaling
-_TELLING = 3  # executions of a size; fewer may be the first ones
-_DISTINCT = 0.02  # how unlike requests and inferences of batches must be to tell their costs apart
-_TURN = 0.2  # what it costs a GPU to turn to another execution, where that was not seen
+_INFORMATIVE = 0.05  # relative effect of the cores from which a measurement is informative about them
+_PRIOR = 0.05  # weight of an unchanged speed, if a row cannot separate speed from scaling
+_TELLING = 3  # fewest executions of a size; fewer may be the first ones
+_DISTINCT = 0.02  # how different requests and inferences of batches must be to separate their costs
+_TURN = 0.2  # default cost of switching a GPU to another execution
 _DEAREST_TURN = 20.0
-_LEAST_GPU_S = 1e-9  # an execution that is on a GPU for less is on none
-_ALL_BESIDE = -0.98  # nearly all of them fit beside each other
-_DEAR_TURN = 0.5  # to see whether it makes a difference
+_LEAST_GPU_S = 1e-9  # shortest time on a GPU that counts
+_ALL_BESIDE = -0.98  # nearly all executions run in parallel
+_DEAR_TURN = 0.5  # a high cost, to test for a difference
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_SEVERAL = 1.2  # cores that a step keeps busy: it has more than one thread
-_NEARLY_WHOLE = 0.1  # so near to a whole number of threads it is that number
-_LEAST_CORES = 0.1  # whoever waits gets some time in the end
+_SEVERAL = 1.2  # cores kept busy by a step from which it has several threads
+_NEARLY_WHOLE = 0.1  # relative distance to a whole number of threads that is rounded
+_LEAST_CORES = 0.1  # smallest share of the machine that is left for us
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A pipeline as it was set up, and what was measured of it."""
+    """A pipeline as configured, with its measured throughput."""
 
     pipeline: Pipeline
     concurrency: int
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A step's executions of a size as they would be on an idle machine; `cpu` is the share of it on a core."""
+    """Executions of a step at one batch size on an idle machine; `cpu` is the share of the time on a core."""
 
     batch: float
     alone_s: float
@@ -61,9 +61,9 @@ class _Point:
 
 
 def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
-    """The pipeline as the last row has it, with cores as slow as all rows together say.
+    """Return the pipeline of the last row, with cores calibrated to all rows.
 
-    `cores` is how many the server's machine has; None when nobody knows.
+    `cores` is the number of cores of the server's machine; None if unknown.
     """
     left = Cores() if cores is None else _cores_left(rows, cores)
     plain = fit(rows, left)
@@ -72,12 +72,12 @@ def fitted(rows: Sequence[Observation], cores: float | None) -> Pipeline:
         for row in rows
         if row.items == plain.items and row.steps
     ]
-    # Where it is known how long a GPU is busy, nothing more than that fits into its time.
+    # If the GPU utilisation is known, executions cannot overlap within it.
     return calibrate(measured, plain, -1.0 if rows[-1].gpu_share is None else 0.0)
 
 
 def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
-    """What is there for us of the machine under pressure."""
+    """Return the cores available to us under load."""
     most = max(row.concurrency for row in rows)
     seen = sorted(_ours(row, row.host) for row in rows if row.host and 2 * row.concurrency >= most)
     left = seen[len(seen) // 2] if seen else cores
@@ -85,11 +85,11 @@ def _cores_left(rows: Sequence[Observation], cores: float) -> Cores:
 
 
 def _ours(row: Observation, host: HostUse) -> float:
-    """Cores we could have: those nobody holds, or as good a share of all of them as we got of those we wanted."""
+    """Return the cores available to us: idle ones, or the share of all cores that matches our share of the demand."""
     cores = cores_of(host)
     if host.server is None:
         return cores
-    # A server that is kept to cores of its own shares them with nobody that we know of.
+    # A server pinned to its own cores shares them with no known process.
     used = host.server + (row.client_cores if host.server_cores is None else 0.0)
     wanted = used + sum(use.waiting for use in host.models.values())
     share = used * max(1.0, cores / wanted) if wanted else 0.0
@@ -99,27 +99,26 @@ def _ours(row: Observation, host: HostUse) -> float:
 
 
 def cores_of(host: HostUse) -> float:
-    """Of the machine, for the server."""
+    """Return the number of cores that the server may use."""
     return float(host.cores if host.server_cores is None else host.server_cores)
 
 
 def undisturbed(top: Observation, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with the whole machine for itself: whether a step or the machine is too slow is not up to others."""
+    """Return the pipeline with the whole machine, to judge steps and machine independently of other programs."""
     if top.host is None:
         return pipeline
     return replace(pipeline, cores=replace(pipeline.cores, count=cores_of(top.host)))
 
 
 def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
-    """The pipeline of the last observation."""
+    """Fit the pipeline of the last observation."""
     light = lightest(observations)
     last = observations[-1]
     outside_s = _outside_s(light)
     is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in last.walk())
     if is_on_gpu and last.host is not None and not last.host.is_full:
-        outside_s = max(
-            outside_s, _outside_s(last)
-        )  # threads of the server and of ours that requests wait for
+        # Requests also wait for threads of the server and of the client.
+        outside_s = max(outside_s, _outside_s(last))
     return Pipeline(
         stations=tuple(_station(step, observations, cores) for step in last.steps),
         outside_s=outside_s,
@@ -132,12 +131,12 @@ def fit(observations: Sequence[Observation], cores: Cores) -> Pipeline:
 
 
 def _outside_s(row: Observation) -> float:
-    """Of the latency, what passes in no step."""
+    """Return the part of the latency outside all steps."""
     return max(0.0, row.latency_s - inside_s(row.steps))
 
 
 def _client_core_s(row: Observation) -> float:
-    """Our own core time per request, as far as it is taken from the server's cores."""
+    """Return our own core time per request, if it is taken from the server's cores."""
     is_apart = row.host is not None and row.host.server_cores is not None
     return 0.0 if is_apart else row.client_core_s
 
@@ -147,7 +146,7 @@ def lightest(observations: Sequence[Observation]) -> Observation:
 
 
 def _load(row: Observation) -> tuple[int, int]:
-    """Requests in flight, and how large they are."""
+    """Return the requests in flight and their size, as a sort key."""
     return row.concurrency, row.items
 
 
@@ -180,7 +179,7 @@ def _station(step: Step, rows: Sequence[Observation], cores: Cores) -> Station:
 
 
 def _threads(name: str, rows: Sequence[Observation]) -> float:
-    """Cores that an execution keeps busy at once, where nobody else wants them: its core time over its time."""
+    """Return the cores that an execution keeps busy without contention: its core time over its duration."""
     row, step, _ = _seen(name, rows)[0]
     use = _core_seconds(row).get(name)
     found = use.cores / step.own_s if use is not None and step.own_s else 1.0
@@ -189,7 +188,7 @@ def _threads(name: str, rows: Sequence[Observation]) -> float:
 
 
 def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Step, float]]:
-    """A step in all rows, with its calls; the lightest load first."""
+    """Return a step in all rows with its calls, lightest load first."""
     return [
         (row, step, calls)
         for row in sorted(rows, key=_load)
@@ -199,20 +198,20 @@ def _seen(name: str, rows: Sequence[Observation]) -> list[tuple[Observation, Ste
 
 
 def _is_alone(row: Observation, step: Step) -> bool:
-    """Whether its executions had nobody beside them: a single request, or a single instance on the device."""
+    """Return whether executions ran alone: one request, or one instance on the device."""
     there = [other for other, _, _ in row.walk() if other.setup.device == step.setup.device]
     return row.concurrency == 1 or (step.setup.instances == 1 and len(there) == 1)
 
 
 def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point]:
-    """A step at the lightest load, and wherever batches were clearly larger and nobody stretched them.
+    """Return a step at the lightest load, and at loads with clearly larger batches that nothing stretched.
 
-    On the cores what others took can be told; so if need be batches under load will do, as little as there was.
+    On the cores, the effect of other programs is known; so if necessary, batches under the lightest such load are used.
     """
     seen = _seen(name, rows)
     light = seen[0][1]
     larger = [found for found in seen if _largest(found[1]) > _LARGER * light.batch]
-    # More executions at once than there are cores, and none took longer: they cannot have wanted one each.
+    # More concurrent executions than cores without any slowdown: they cannot have needed a core each.
     is_elsewhere = light.setup.device == GPU_DEVICE or any(
         row.throughput * calls * step.own_s / step.batch > cores.count
         and step.own_s < _STRETCHED * light.own_s
@@ -227,7 +226,7 @@ def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point
         whole = replace(whole, requests=whole.batch / row.items)
         points += [whole] if row is seen[0][0] else _by_size(whole, step, row.items)
     if light.setup.device == GPU_DEVICE:
-        # A smaller batch never takes longer: where it seems to, a GPU was slow with its first requests.
+        # A smaller batch never takes longer: if it seems to, the GPU was slow with its first requests.
         near, *others = points
         least_s = min(point.alone_s for point in points if point.batch >= near.batch)
         return [replace(near, alone_s=least_s), *others]
@@ -235,12 +234,12 @@ def _points(name: str, rows: Sequence[Observation], cores: Cores) -> list[_Point
 
 
 def _largest(step: Step) -> float:
-    """Inferences in a batch, of those that tell."""
+    """Return the largest batch size with enough executions."""
     return max((row.size for row in step.sizes if row.count >= _TELLING), default=step.batch)
 
 
 def _by_size(whole: _Point, step: Step, items: int) -> list[_Point]:
-    """A point for each size of batch that was seen often, in proportion to what is known of them all."""
+    """Return a point for each frequent batch size, scaled to the overall execution time."""
     scale = whole.alone_s / step.service_s / NS_PER_S if step.service_s else 0.0
     return [
         _Point(row.size, row.total_ns * scale, whole.cpu, row.size / items, row.count, whole.copy_s)
@@ -250,10 +249,10 @@ def _by_size(whole: _Point, step: Step, items: int) -> list[_Point]:
 
 
 def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) -> _Point:
-    """How a step would be on an idle machine.
+    """Return a step as it would run on an idle machine.
 
-    Other programs slow it down even when it is the only one of ours. Where its time on a core was seen, what the
-    others took from it is no mystery.
+    Other programs slow it down even if it is the only one of ours. If its core time was observed, the time lost to
+    other programs is known.
     """
     own_s, speed = step.own_s, cores.speed(1.0)
     if use is None:
@@ -265,10 +264,10 @@ def _alone(step: Step, use: CoreUse | None, is_elsewhere: bool, cores: Cores) ->
 
 
 def _line(points: list[_Point]) -> tuple[float, float, float]:
-    """Seconds that are fixed, per inference, and per further request; none is negative.
+    """Return the fixed seconds, and those per inference and per additional request; none is negative.
 
-    The first point is the lightest load, and the line goes through it. Batches that clients made tell nothing of
-    what a request costs, only that it is copied; batches that the server formed do not tell it from an inference.
+    The line goes through the first point, which is the lightest load. Client-side batches do not show the cost of a
+    request, only that it is copied; server-side batches do not separate it from that of an inference.
     """
     near, *others = points
     rows = [
@@ -299,7 +298,7 @@ def _line(points: list[_Point]) -> tuple[float, float, float]:
 
 
 def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
-    """Whether batches of more than one size were seen of a step, so that what they cost is not guessed."""
+    """Return whether batches of several sizes were observed for a step, so that their cost is not a guess."""
     near, *others = _points(name, rows, Cores())
     return any(point.batch > _LARGER * near.batch for point in others)
 
@@ -308,11 +307,11 @@ def knows_batches(name: str, rows: Sequence[Observation]) -> bool:
 
 
 def _gpu_line(name: str, rows: Sequence[Observation], fixed_s: float, item_s: float) -> tuple[float, float]:
-    """Seconds on a GPU of an execution, fixed and per inference: its part of the time they were busy.
+    """Return the fixed and per-inference seconds of an execution on a GPU, from the GPU utilisation.
 
-    Where executions took turns, so did what the turns cost; rows without are better. Steps on the same GPUs share that
-    time as they share the work. Where nobody knows how busy the GPUs are, a step is
-    taken to keep one busy as long as it works.
+    With concurrent executions this includes the cost of switching, so rows without them are preferred. Steps on the
+    same GPUs share the utilisation in proportion to their work. If the utilisation is unknown, a step is assumed to
+    keep a GPU busy while it runs.
     """
     alone = [row for row, step, _ in _seen(name, rows) if row.gpu_share is not None and _is_alone(row, step)]
     points = [found for row in alone or rows if (found := _maybe_gpu_point(name, row)) is not None]
@@ -332,7 +331,7 @@ def _gpu_line(name: str, rows: Sequence[Observation], fixed_s: float, item_s: fl
 
 
 def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] | None:
-    """Batch, seconds on a GPU of an execution, and how much that counts; None where nobody knows."""
+    """Return batch size, seconds on a GPU per execution, and weight; None if unknown."""
     there = {step.name: (step, calls) for step, calls, _ in row.walk() if step.setup.device == GPU_DEVICE}
     share = row.gpu_share
     if name not in there or share is None or not row.throughput:
@@ -350,9 +349,10 @@ def _maybe_gpu_point(name: str, row: Observation) -> tuple[float, float, float] 
 
 
 def _core_seconds(row: Observation) -> dict[str, CoreUse]:
-    """On a core and waiting for one, of each step's execution: seen per process, else the server's rest by time.
+    """Return the core time and waiting time of each step's executions: per process, or else a share of the server's
+    rest.
 
-    With several threads it is on cores for longer than it takes.
+    With several threads, the core time exceeds the duration.
     """
     host, rate = row.host, row.throughput / row.items
     if host is None or not rate:
@@ -377,7 +377,7 @@ def _snapped(share: float) -> float:
 
 
 def _server_core_s(light: Observation) -> float:
-    """Core time of the server per request that no step explains."""
+    """Return the server's core time per request that no step accounts for."""
     rate = light.throughput / light.items
     if light.host is None or light.host.server is None or not rate:
         return 0.0
@@ -393,18 +393,20 @@ def _server_core_s(light: Observation) -> float:
 
 
 def calibrate(rows: Sequence[Measured], pipeline: Pipeline, least_turn: float = -1.0) -> Pipeline:
-    """The pipeline with the scaling of the GPUs, and the speed and scaling of the cores, that explain the rows best.
+    """Return the pipeline with the GPU scaling and the core speed and scaling that explain the rows best.
 
-    Rows in which hardly ever two jobs want a core or a GPU at once tell nothing; then it stays as it is.
+    Rows in which jobs hardly ever compete for a core or a GPU are not informative; without others, nothing changes.
     """
     useful = [row for row in rows if row.throughput > 0]
-    if any(_tells(row, (_turning(row.pipeline, 0.0), _turning(row.pipeline, _DEAR_TURN))) for row in useful):
+    if any(
+        _separates(row, (_turning(row.pipeline, 0.0), _turning(row.pipeline, _DEAR_TURN))) for row in useful
+    ):
         span = math.log(2 + least_turn), math.log(2 + _DEAREST_TURN)
         place = _minimum(lambda value: _misfit(useful, partial(_turning, turn=math.exp(value) - 2))[0], span)
         turn = math.exp(place) - 2
         pipeline = _turning(pipeline, turn)
         useful = [replace(row, pipeline=_turning(row.pipeline, turn)) for row in useful]
-    if not any(_tells(row, (_scaled(row.pipeline, 1.0), _scaled(row.pipeline, 0.5))) for row in useful):
+    if not any(_separates(row, (_scaled(row.pipeline, 1.0), _scaled(row.pipeline, 0.5))) for row in useful):
         return pipeline
     scaling = _minimum(
         lambda value: _misfit(useful, partial(_scaled, scaling=value))[0], (_LEAST_SCALING, 1.0)
@@ -415,14 +417,14 @@ def calibrate(rows: Sequence[Measured], pipeline: Pipeline, least_turn: float = 
     return _scaled(replace(pipeline, stations=stations), scaling)
 
 
-def _tells(row: Measured, otherwise: tuple[Pipeline, Pipeline]) -> bool:
-    """Whether it makes a difference for a row which of two it is."""
+def _separates(row: Measured, otherwise: tuple[Pipeline, Pipeline]) -> bool:
+    """Return whether the throughput of a row depends on which of two pipelines applies."""
     free, tight = (predict(pipeline, row.concurrency).throughput for pipeline in otherwise)
     return tight < free * (1 - _INFORMATIVE)
 
 
 def _misfit(rows: Sequence[Measured], changed: Callable[[Pipeline], Pipeline]) -> tuple[float, float]:
-    """How badly changed pipelines explain the rows once a common speed is taken out, and the logarithm of that."""
+    """Return how badly changed pipelines explain the rows after removing a common speed, and its logarithm."""
     errors = [
         math.log(predict(changed(row.pipeline), row.concurrency).throughput / row.throughput) for row in rows
     ]
@@ -452,7 +454,7 @@ def _slowed(station: Station, factor: float) -> Station:
 
 
 def _minimum(function: Callable[[float], float], span: tuple[float, float]) -> float:
-    """Golden section."""
+    """Minimize by golden-section search."""
     low, high = span
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)

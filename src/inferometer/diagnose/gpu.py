@@ -1,4 +1,4 @@
-"""What limits a pipeline that works on GPUs, as far as it is the GPUs, their memory, or what feeds them. Pure."""
+"""Find limits of a pipeline that are GPUs, their memory, or the work that feeds them. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -10,25 +10,25 @@ from inferometer.diagnose.fit import GPU_DEVICE, knows_batches, lightest
 from inferometer.diagnose.observation import Observation
 from inferometer.diagnose.queueing import Devices, Pipeline, Station, predict, with_station
 
-EXHAUSTED = 0.85  # of the time: a GPU so busy has no room
-NEARLY = 0.7  # the same where executions are hardly anything but work on it
-IDLE = 0.7  # below that it waits for something
-BUSY_STEP = 0.8  # of the time of its instances
-WORTHWHILE = 0.1  # gain below which a change is taken for none
-COPYING = 0.4  # of a request's time
-BANDWIDTH = 0.6  # of the time reading or writing memory: that is what the work is made of
+EXHAUSTED = 0.85  # share of time at which a GPU has no capacity left
+NEARLY = 0.7  # the same if executions consist almost only of work on the GPU
+IDLE = 0.7  # share of time below which the GPU waits for something
+BUSY_STEP = 0.8  # share of the time of its instances
+WORTHWHILE = 0.1  # smallest gain that counts
+COPYING = 0.4  # share of a request's time
+BANDWIDTH = 0.6  # share of time reading or writing memory from which bandwidth is the limit
 GIB = 1 << 30
-_FORMED = 1.5  # times as many inferences as in a request
+_FORMED = 1.5  # ratio of inferences per execution to inferences per request
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCase:
-    """The diagnosed level with what is known of the GPUs."""
+    """The diagnosed level with the available GPU data."""
 
-    rows: Sequence[Observation]  # that the pipeline was fitted to; the last is the diagnosed one
+    rows: Sequence[Observation]  # fitted observations; the last one is the diagnosed level
     table: Sequence[StepFigures]
     pipeline: Pipeline
-    transfer_s: float = 0.0  # of a request on our side; 0 with shared memory
+    transfer_s: float = 0.0  # per request on the client; 0 with shared memory
 
     @property
     def top(self) -> Observation:
@@ -38,13 +38,13 @@ class GpuCase:
         return next(row for row in self.table if row.name == name)
 
     def gain(self, pipeline: Pipeline) -> float:
-        """Of throughput at the diagnosed load, if it were so."""
+        """Return the predicted throughput gain of another pipeline at the diagnosed load."""
         now = predict(self.pipeline, self.top.concurrency).throughput
         return predict(pipeline, self.top.concurrency).throughput / now - 1
 
 
 def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
-    """Of the time of a GPU, the part of each step that uses it, as the model has it."""
+    """Return the modelled share of GPU time of each step that uses a GPU."""
     stations = {station.name: station for station in pipeline.walk()}
     return {
         step.name: top.throughput * calls / step.batch * stations[step.name].gpu_s(step.batch)
@@ -54,10 +54,10 @@ def gpu_shares(top: Observation, pipeline: Pipeline) -> dict[str, float]:
 
 
 def room_for_instances(top: Observation) -> int | None:
-    """How many more instances fit into the memory of the GPU; None where nobody knows.
+    """Return how many more instances fit into the memory of the GPU; None if unknown.
 
-    One is taken to need as much as those there have on average. Where it is not known what the server holds of the
-    memory, that is all of what is in use: the most that it can be.
+    An instance is assumed to need the average of the existing ones. If the memory held by the server is unknown, all
+    used memory is attributed to it, which is the upper bound.
     """
     each = instance_bytes(top)
     gpu = top.gpu
@@ -77,9 +77,9 @@ def instance_bytes(top: Observation) -> float | None:
 
 
 def maybe_gpu_verdict(case: GpuCase) -> Verdict | None:
-    """None where no step works on a GPU, or where neither a GPU nor what feeds it is the limit."""
+    """Return None if no step runs on a GPU, or if neither a GPU nor the work that feeds it is the limit."""
     stations = {station.name: station for station in case.pipeline.walk()}
-    # A step that only calls others has no time of its own.
+    # A step that only calls others has no execution time of its own.
     on_gpu = [row for row in case.table if row.device == GPU_DEVICE and stations[row.name].service_s(1)]
     if not on_gpu:
         return None
@@ -117,20 +117,20 @@ def _batching_gain(case: GpuCase, station: Station) -> float:
 
 
 def _gain_of_another(case: GpuCase, station: Station) -> float:
-    """Of one more instance, if all fitted beside each other without loss."""
+    """Return the gain of one more instance if all instances ran in parallel without loss."""
     free = replace(case.pipeline, devices=Devices(case.pipeline.devices.count))
     return case.gain(with_station(free, station.name, instances=station.instances + 1))
 
 
 def _is_fed_by_cpu(station: Station, batch: float, items: int) -> bool:
-    """Whether most of what an execution spends beside the GPU grows with its batch: no launches, but work on data."""
+    """Return whether most time outside the GPU grows with the batch, which is work on data and not launch overhead."""
     requests = max(1.0, batch / items)
     beside_s = station.service_s(batch, requests) - station.gpu_s(batch)
     growing_s = batch * max(0.0, station.item_s - station.gpu_item_s) + (requests - 1) * station.request_s
     return beside_s > station.gpu_s(batch) and growing_s > beside_s / 2
 
 
-# --- in words
+# --- sentences
 
 
 def _exhausted(case: GpuCase, busy: float) -> Verdict:

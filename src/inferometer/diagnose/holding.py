@@ -1,7 +1,7 @@
-"""Executions that hold each other up without a core or a GPU being the reason. Pure.
+"""Detect executions that hold each other up although neither a core nor a GPU is the reason. Pure.
 
-Two things are told from the time of an execution alone, at the lightest load and under pressure: instances that take
-longer the more of them work, though they hardly use a core, and batches that take longer than their parts in turn.
+Two cases are recognized by comparing execution times at the lightest load and under pressure: instances that get slower
+the more of them run, although they hardly use a core, and batches that take longer than their parts in sequence.
 """
 
 import math
@@ -12,40 +12,38 @@ from inferometer.base.units import NS_PER_S
 from inferometer.diagnose.fit import GPU_DEVICE
 from inferometer.diagnose.observation import Observation, Step
 
-_ALONE = 1.2  # executions at a time: hardly anything to wait for
-_SEVERAL = 1.8  # executions at a time that could hold each other up
-_STRETCHED = (
-    1.5  # execution time relative to that of a request alone, from which on instances hold each other up
-)
+_ALONE = 1.2  # concurrent executions that count as one
+_SEVERAL = 1.8  # concurrent executions that could hold each other up
+_STRETCHED = 1.5  # execution time relative to a single request, from which instances hold each other up
 _SAME_BATCH = 0.25
-_ON_CORES = 0.5  # of an execution on a core or waiting for one: the cores may be the reason
-_BATCH = 1.5  # inferences in an execution that is a batch
+_ON_CORES = 0.5  # share of an execution on a core or waiting for one from which the cores may be the reason
+_BATCH = 1.5  # inferences per execution from which it is a batch
 _DEARER = 1.2  # cost per inference in a batch, relative to a batch of one
-_SPARE = 0.2  # of an instance, which is not worth another one
-_TELLING = 3  # executions of a size; fewer may be the first ones
+_SPARE = 0.2  # fraction of an instance that does not justify another one
+_TELLING = 3  # fewest executions of a size; fewer may be the first ones
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """Instances that wait for each other: how many are in service, and how many of them get work done."""
+    """Instances that wait for each other: the number in service, and the number doing useful work."""
 
     in_service: float
     working: float
-    cores: float  # that they use
+    cores: float  # used by them
 
     @property
     def instances(self) -> int:
-        """As many as get work done."""
+        """The number of instances that do useful work."""
         return instances_for(self.working)
 
 
 @dataclass(frozen=True, slots=True)
 class SlowBatches:
-    """An execution of a batch beside one of a single request."""
+    """Execution time of a batch beside that of a single request."""
 
     batch: float
     batch_s: float
-    items: int  # in the single request
+    items: int  # inferences in the single request
     one_s: float
 
 
@@ -62,7 +60,7 @@ def service_alone_s(rows: Sequence[Observation], name: str) -> float | None:
 
 
 def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
-    """None where instances do not slow each other down, or the cores may be why."""
+    """Return None if instances do not slow each other down, or if the cores may be the reason."""
     seen = list(_seen(rows, name))
     alone = min((row for row in seen if row[2] <= _ALONE), key=lambda row: row[1].service_s, default=None)
     if alone is None:
@@ -86,7 +84,7 @@ def maybe_shared(rows: Sequence[Observation], name: str) -> SharedLimit | None:
 
 
 def _maybe_cores(row: Observation, name: str) -> float | None:
-    """Cores that the step's executions hold or wait for; None where that is not known."""
+    """Return the cores that the step's executions hold or wait for; None if unknown."""
     host = row.host
     if host is None:
         return None
@@ -97,7 +95,7 @@ def _maybe_cores(row: Observation, name: str) -> float | None:
 
 
 def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | None:
-    """None where batches cost no more than their parts, or the cores may be why."""
+    """Return None if batches cost no more than their parts, or if the cores may be the reason."""
     sized = list(_sizes(rows, name))
     items = min((size for size, _, _ in sized), default=0.0)
     ones = [one_s for size, one_s, _ in sized if size <= items * 1.05]
@@ -114,7 +112,7 @@ def maybe_slow_batches(rows: Sequence[Observation], name: str) -> SlowBatches | 
 
 
 def _sizes(rows: Sequence[Observation], name: str) -> Iterator[tuple[float, float, bool]]:
-    """Inferences in an execution, its seconds, and whether nothing else can have slowed it down."""
+    """Yield inferences and seconds of an execution, and whether nothing else can have slowed it down."""
     for row, step, count in _seen(rows, name):
         cores = _maybe_cores(row, name)
         is_quiet = count <= _ALONE or (cores is not None and cores <= _ON_CORES * count)
@@ -129,7 +127,7 @@ def _sizes(rows: Sequence[Observation], name: str) -> Iterator[tuple[float, floa
 
 
 def _seen(rows: Sequence[Observation], name: str) -> Iterator[tuple[Observation, Step, float]]:
-    """The step in every row that has it, with its executions in service at a time."""
+    """Yield the step in every row that has it, with its number of concurrent executions."""
     for row in rows:
         for step, calls, _ in row.walk():
             if step.name == name and step.service_s and step.batch:

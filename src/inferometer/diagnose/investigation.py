@@ -1,4 +1,4 @@
-"""The evidence of a diagnosis as it grows: what to measure for it, what to try next, and what a trial teaches. Pure."""
+"""The growing evidence of a diagnosis: what to measure, what to try next, and what a trial teaches. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from inferometer.diagnose.suggest import Circumstances
 
 ENOUGH = 0.05  # predicted gain below which nothing more is tried
 BETTER = 0.02  # measured gain from which a change is kept
-NEAR_BEST = 0.97  # of the best throughput: fewer instances that reach it are preferred
-MOST_NOISE = 0.1  # within which a gain or a loss may be chance; wider intervals are those of short trials
+NEAR_BEST = 0.97  # share of the best throughput that is enough to prefer fewer instances
+MOST_NOISE = 0.1  # upper bound of the noise of a gain; wider intervals come from short trials
 MOST_TRIMS = 2  # trials of fewer instances
-SURE = 0.15  # predicted gain below which nothing is tried after such a loss
-OFF = 0.15  # of the measured throughput, from which a prediction was wrong
+SURE = 0.15  # smallest predicted gain to try after a loss
+OFF = 0.15  # relative error from which a prediction was wrong
 PROBES = (8,)
 GPU_PROBES = (4, 8, 32)
-_LEARNED = 0.1  # by how much what the model has of something must change to be a lesson
-_WORDS = 0.03  # the same of a scaling
+_LEARNED = 0.1  # smallest relative change in a parameter that is a lesson
+_WORDS = 0.03  # the same for a scaling
 
 
 def probe_batches(rows: Sequence[Observation], max_batch: int) -> tuple[int, ...]:
-    """How many inferences to put into a request, one request at a time, to see what a batch costs."""
+    """Return the client batch sizes to probe, one request at a time, to learn the cost of a batch."""
     top = rows[-1]
     unknown = [
         step for step, _, _ in top.walk() if step.setup.max_batch > 1 and not knows_batches(step.name, rows)
@@ -39,7 +39,7 @@ def probe_batches(rows: Sequence[Observation], max_batch: int) -> tuple[int, ...
 
 
 class Investigation:
-    """The sweep, whose last row is as the server is set up now, and `extra`, which only teaches the model."""
+    """The sweep, whose last row is the current configuration, and `extra`, which only helps to fit the model."""
 
     def __init__(
         self, sweep: Sequence[Observation], circumstances: Circumstances, extra: Sequence[Observation] = ()
@@ -59,7 +59,7 @@ class Investigation:
         return conclude(self._sweep, self._circumstances, self._extra)
 
     def next(self) -> Suggestion | None:
-        """What to try: nothing that was a mistake, and nothing that promises less than the model was wrong by."""
+        """Return the suggestion to try next, without failed changes or gains smaller than the model's error."""
         return self._fewer_instances() or next(
             (
                 row
@@ -73,12 +73,12 @@ class Investigation:
 
     @property
     def _enough(self) -> float:
-        """Once something made it worse, the model has to be surer."""
+        """The smallest gain to try, which is larger after a change made things worse."""
         has_failed = any(trial.gain < WORSE and trial.suggestion.gain > 0 for trial in self.trials)
         return (SURE if has_failed else ENOUGH) + self._doubt
 
     def _fewer_instances(self) -> Suggestion | None:
-        """After more instances were kept: a number that may do as well, judged by how many of them got work done."""
+        """Suggest fewer instances after more were kept, judged by how many do useful work."""
         span = _span(self.trials)
         if span is None or span.trims >= MOST_TRIMS or span.high - span.low < 2:
             return None
@@ -108,7 +108,7 @@ class Investigation:
         return (*self._extra, *self._sweep)
 
     def refused(self, suggestion: Suggestion, failure: str, result: int | None = None) -> ChangeTrial:
-        """It could not be loaded or gave no answers."""
+        """Record a suggestion that could not be loaded or got no answers."""
         trial = ChangeTrial(suggestion, 0.0, 0.0, 0.0, False, result, failure)
         self.trials = (*self.trials, trial)
         return trial
@@ -116,7 +116,7 @@ class Investigation:
     def learn(
         self, suggestion: Suggestion, row: Observation, *, is_whole: bool = True, result: int | None = None
     ) -> ChangeTrial:
-        """From what was measured with the suggestion in place; half a measurement proves nothing."""
+        """Learn from a measurement of the suggestion; an incomplete measurement proves nothing."""
         gain = row.throughput / self.top.throughput - 1
         noise = min(math.hypot(row.noise, self.top.noise), MOST_NOISE)
         least = max(BETTER, noise) if suggestion.gain > 0 else -max(1 - NEAR_BEST, noise)
@@ -131,7 +131,7 @@ class Investigation:
         return trial
 
     def _lesson(self, trial: ChangeTrial, row: Observation, before: Pipeline) -> str:
-        """What the model has otherwise now; what it still cannot explain makes it careful."""
+        """Return what changed in the model; an unexplained rest makes later suggestions more cautious."""
         after, name = self.found.pipeline, trial.suggestion.change.model
         told = "; ".join(_learned(name, row, as_set_up(before, row), as_set_up(after, row)))
         explained = predict(as_set_up(after, row), row.concurrency).throughput
@@ -147,7 +147,7 @@ class Investigation:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Numbers of instances of a model: `low` is known to be too few, `high` enough."""
+    """Instance counts of a model: `low` is known to be too few, `high` to be enough."""
 
     model: str
     low: int
@@ -156,7 +156,7 @@ class _Span:
 
 
 def _span(trials: Sequence[ChangeTrial]) -> _Span | None:
-    """What the trials say about the instances that were last raised."""
+    """Return the range that trials imply for the last raised number of instances."""
     span: _Span | None = None
     for trial in trials:
         change = trial.suggestion.change
@@ -172,7 +172,7 @@ def _span(trials: Sequence[ChangeTrial]) -> _Span | None:
 
 
 def as_set_up(pipeline: Pipeline, row: Observation) -> Pipeline:
-    """The pipeline with its stations as they were configured in a row."""
+    """Return the pipeline with its stations configured as in a row."""
     for step, _, _ in row.walk():
         setup = step.setup
         pipeline = with_station(

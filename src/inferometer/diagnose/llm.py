@@ -1,21 +1,21 @@
-"""What limits a server that makes text: figures of a few loads in, verdict and predictions out. Pure.
+"""Find the limit of a server that generates text from the figures of a few loads. Pure.
 
 Such a server computes for all its requests together. A prompt costs the time `prefill`, once; after that every step
-makes one token for each of the n requests in service, and takes longer the more there are. A request therefore costs
-the server
+generates one token for each of the n requests in service, and takes longer the more there are. A request therefore
+costs the server
 
     1 / throughput = per_request + shared / n
 
-where `per_request` is what no batch makes cheaper (the prefill, and the part of a step that grows with n), and
-`shared` what all requests in service have in common. The two are fitted to the loads that were measured. Then
+where `per_request` is the cost that batching does not reduce (the prefill, and the part of a step that grows with n),
+and `shared` the cost that all requests in service share. Both are fitted to the measured loads. Then
 
-* the lightest load shows the prefill: what the server's metrics say it took, or else the time to the first token that
-  one in ten requests stays below, less one step. Other programs on the machine make some first tokens late, and hardly
-  any early. Throughput x prefill is the share of the server's time that prompts take (the utilisation law), and
-  1 / prefill the throughput they allow;
-* when the number in service stops growing while the load does, requests wait outside. That limits only if more in
-  service would bring more by the fit. What stops it is the KV cache where that is full, else a setting;
-* requests that wait inside the server have been sent: where its metrics tell of some, the client is not the limit.
+* the lightest load shows the prefill: as reported by the server's metrics, or else the 10th percentile of the time to
+  first token, minus one step. Other programs on the machine delay some first tokens, but hardly ever make one early.
+  Throughput x prefill is the share of the server's time spent on prompts (utilisation law), and 1 / prefill is the
+  throughput they allow;
+* if the number in service stops growing while the load grows, requests queue. That is the limit only if the fit
+  predicts more throughput with more in service. The cause is the KV cache if it is full, and a setting otherwise;
+* requests that queue in the server have been sent: if its metrics show any, the client is not the limit.
 """
 
 import math
@@ -48,12 +48,12 @@ from inferometer.diagnose.serving import (
 )
 from inferometer.observe.llm_metrics import LLAMA_CPP, SGLANG, TENSORRT_LLM, VLLM
 
-WORTH = 0.1  # predicted gain from which waiting is what limits
-WAITING = 0.1  # of the load in the server's queue, from which requests wait
-FULL = 0.9  # of the KV cache in use at some moment
-HALF = 0.5  # of the server's time, from which the prompts are what limits
-FALLING = 0.2  # of throughput from one load to the next, which is told
-LIGHTEST = 2  # requests at once, up to which hardly any waits for another
+WORTH = 0.1  # predicted gain from which queueing is the limit
+WAITING = 0.1  # share of the load in the server's queue from which requests count as queueing
+FULL = 0.9  # share of the KV cache in use at any moment
+HALF = 0.5  # share of the server's time from which prompts are the limit
+FALLING = 0.2  # relative drop in throughput between loads from which a note is made
+LIGHTEST = 2  # requests at once up to which there is hardly any queueing
 
 _SETTINGS = {
     VLLM: "--max-num-seqs",
@@ -71,7 +71,7 @@ _MEMORY = {
 
 @dataclass(frozen=True, slots=True)
 class LlmConclusion:
-    """What the figures of a sweep say."""
+    """The conclusions from the figures of a sweep."""
 
     verdict: Verdict
     serving: Serving
@@ -82,7 +82,7 @@ class LlmConclusion:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """Of a request to the server, by how many are in service."""
+    """Cost of a request to the server as a function of the number in service."""
 
     per_request_s: float
     shared_s: float
@@ -94,20 +94,20 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """Everything that verdicts, checks and suggestions are made of."""
+    """The evidence behind verdicts, checks and suggestions."""
 
     model: str
     levels: tuple[ServingLevel, ...]
-    client: str | None  # why the client was the limit
+    client: str | None  # why the client was the limit, if it was
     cost: RequestCost
     prefill_s: float | None
     at_once: (
         float | None
-    )  # requests in service at the top, when others wait; None when none do or it is not known
-    is_told: bool  # by the server's metrics, not only by what the client sees
+    )  # requests in service at the top load if others queue; None if none do, or if unknown
+    is_told: bool  # reported by the server's metrics, not only observed by the client
     kv_is_full: bool | None
     fitting: int | None
-    growth: float | None  # of throughput, for a doubled load
+    growth: float | None  # relative gain in throughput per doubling of the load
 
     @property
     def top(self) -> ServingLevel:
@@ -130,18 +130,18 @@ class _Evidence:
         return None if self.prefill_s is None else min(1.0, self.top.requests_per_s * self.prefill_s)
 
     def with_in_service(self, in_service: float) -> float:
-        """Throughput that the fit expects, as a factor on what was measured at the top."""
+        """Return the throughput expected by the fit, scaled to the measurement at the top load."""
         assert self.at_once is not None
         return self.best * max(1.0, self.cost.throughput(in_service) / self.cost.throughput(self.at_once))
 
     @property
     def gain_of_more(self) -> float:
-        """Of twice as many in service."""
+        """Throughput gain from doubling the requests in service."""
         return 0.0 if self.at_once is None else self.with_in_service(2 * self.at_once) / self.best - 1
 
 
 def conclude_llm(levels: Sequence[ServingLevel], model: str, client: str | None = None) -> LlmConclusion:
-    """Of at least one load that was measured; `client` says why this tool was the limit at the top, if it was."""
+    """Diagnose one or more measured loads; `client` says why this tool was the limit at the top load, if it was."""
     found = _evidence(tuple(sorted(levels, key=lambda level: level.concurrency)), model, client)
     verdict = _verdict(found)
     checks = tuple(_checks(found, verdict.kind))
@@ -163,8 +163,8 @@ def conclude_llm(levels: Sequence[ServingLevel], model: str, client: str | None 
 def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) -> _Evidence:
     top, best = levels[-1], max(level.requests_per_s for level in levels)
     prefill_s = _maybe_prefill_s(levels, best)
-    told = _told_at_once(top)
-    at_once = told if told is not None else _seen_at_once(levels, prefill_s)
+    reported = _told_at_once(top)
+    at_once = reported if reported is not None else _seen_at_once(levels, prefill_s)
     return _Evidence(
         model=model,
         levels=levels,
@@ -172,7 +172,7 @@ def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) 
         cost=_fit([(_in_service(level, levels), level.requests_per_s) for level in levels], prefill_s),
         prefill_s=prefill_s,
         at_once=at_once,
-        is_told=told is not None,
+        is_told=reported is not None,
         kv_is_full=_kv_is_full(top),
         fitting=_maybe_fitting(levels),
         growth=_growth(levels),
@@ -180,8 +180,8 @@ def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) 
 
 
 def _maybe_prefill_s(levels: Sequence[ServingLevel], best: float) -> float | None:
-    """What a prompt costs the server, off the lightest load. Several prompts may be read together, or be cached: it is
-    never so much that the measured throughput would be impossible."""
+    """Return the cost of a prompt from the lightest load. Prompts may be read together or be cached, so it is limited
+    to what the measured throughput allows."""
     light = levels[0]
     if light.concurrency > LIGHTEST:
         return None
@@ -194,16 +194,16 @@ def _maybe_prefill_s(levels: Sequence[ServingLevel], best: float) -> float | Non
 
 
 def _told_at_once(top: ServingLevel) -> float | None:
-    """By the server: how many run while others wait."""
+    """Return how many requests run while others queue, as reported by the server."""
     server = top.server
     if server is None or server.running_mean is None or not server.running_max or not waits_inside(top):
         return None
-    # A full KV cache holds now more sequences, now fewer; of slots all are taken but for moments.
+    # The number of sequences in a full KV cache varies; slots are almost always all taken.
     return max(1.0, server.running_mean) if _kv_is_full(top) else server.running_max
 
 
 def waits_inside(level: ServingLevel) -> bool:
-    """Whether requests wait in the server's queue, by its metrics: it has them, so the client did send them."""
+    """Return whether requests wait in the server's queue according to its metrics, so that the client did send them."""
     server = level.server
     if server is None:
         return False
@@ -214,10 +214,10 @@ def waits_inside(level: ServingLevel) -> bool:
 
 
 def _seen_at_once(levels: Sequence[ServingLevel], prefill_s: float | None) -> float | None:
-    """By the client: streams that get tokens at once (Little's law), when twice the load makes them no more, nor
-    slower, although prompts leave the server time."""
+    """Return the concurrent token streams seen by the client (Little's law), if twice the load makes them neither more
+    nor slower although prompts leave the server time."""
     if len(levels) < 2 or (levels[-1].server is not None and levels[-1].server.waiting_mean is not None):
-        return None  # the server says that none wait
+        return None  # the server reports that none wait
     before, top = levels[-2:]
     was, now = _streams(before), _streams(top)
     if was is None or now is None or before.between_ns is None or top.between_ns is None:
@@ -236,7 +236,7 @@ def _streams(level: ServingLevel) -> float | None:
 
 
 def _in_service(level: ServingLevel, levels: Sequence[ServingLevel]) -> float:
-    """Requests that the server computes for; all of them as long as it is not known that some wait."""
+    """Return the requests in service; all of them unless some are known to wait."""
     server = level.server
     if server is not None and server.running_mean is not None:
         return min(float(level.concurrency), max(1.0, server.running_mean))
@@ -246,13 +246,13 @@ def _in_service(level: ServingLevel, levels: Sequence[ServingLevel]) -> float:
 
 
 def _fit(points: Sequence[tuple[float, float]], prefill_s: float | None) -> RequestCost:
-    """Least squares of the relative error, with neither part below zero and prompts never cheaper than seen."""
+    """Fit by least squares of the relative error, with both parts non-negative and prompts no cheaper than observed."""
     rows = [(1 / n, 1 / throughput, throughput**2) for n, throughput in points]  # 1/n, cost, weight
     whole = sum(weight for *_, weight in rows)
     mean_x = sum(x * weight for x, _, weight in rows) / whole
     mean_y = sum(y * weight for _, y, weight in rows) / whole
     spread = sum(weight * (x - mean_x) ** 2 for x, _, weight in rows) / whole
-    if spread < 1e-12:  # one load: nothing is known of what is shared
+    if spread < 1e-12:  # one load: the shared cost is unknown
         return RequestCost(mean_y, 0.0)
     slope = sum(weight * (x - mean_x) * (y - mean_y) for x, y, weight in rows) / whole / spread
     per_request_s = min(max(mean_y - slope * mean_x, prefill_s or 0.0), mean_y)
@@ -267,7 +267,7 @@ def _kv_is_full(top: ServingLevel) -> bool | None:
 
 
 def _maybe_fitting(levels: Sequence[ServingLevel]) -> int | None:
-    """Sequences of this length that fit into the KV cache: by its size, or by how much those that run take of it."""
+    """Return how many sequences of this length fit into the KV cache, by its size or by the usage of running ones."""
     top = levels[-1]
     server = top.server
     if server is None:
@@ -328,7 +328,7 @@ def _verdict(found: _Evidence) -> Verdict:
 
 
 def _outside(found: _Evidence, at_once: float) -> Verdict:
-    """Requests wait although the server would make more of them at once."""
+    """Return the verdict for requests that queue although the server could serve more at once."""
     number = f"{round(at_once):,}"
     if found.kv_is_full:
         fits = "" if found.fitting is None else f"; {found.fitting:,} sequences of this length fit"
@@ -365,7 +365,7 @@ def _token_words(found: _Evidence) -> str:
     )
 
 
-# --- each limit by itself
+# --- each limit on its own
 
 
 def _checks(found: _Evidence, verdict: str) -> Iterator[LimitCheck]:
@@ -465,7 +465,7 @@ def _suggestions(found: _Evidence, verdict: str) -> Iterator[Suggestion]:
 
 
 def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
-    """Twice as many; of slots no more than fit into the KV cache."""
+    """Suggest twice as many; for slots, no more than fit into the KV cache."""
     before, after = round(at_once), 2 * round(at_once)
     if verdict == QUEUE and found.kv_is_full is False and found.fitting is not None:
         after = min(after, max(found.fitting, before))
@@ -493,7 +493,7 @@ def _more_at_once(found: _Evidence, verdict: str, at_once: float) -> Suggestion:
 
 
 def _shorter(found: _Evidence, what: str, tokens: float, cost_s: float) -> Suggestion:
-    """With half of them. Where half of the time is spent on something, half of that is won."""
+    """Suggest half as many tokens, which halves the time spent on them."""
     expected = 1 / (1 / found.best - cost_s / 2)
     change = Change(what, found.model, quantity(tokens), quantity(tokens / 2))
     way = "or half of each from the prefix cache" if what == "prompt tokens" else "or two tokens per step"
@@ -512,7 +512,7 @@ def _suggestion(
 
 
 def _advice(found: _Evidence, verdict: str) -> Iterator[str]:
-    """Without a prediction: nothing that was measured tells how much it brings."""
+    """Yield advice without a prediction, since no measurement shows its effect."""
     if verdict == PREFILL:
         yield "Prefix caching if prompts share a prefix; prefill on separate GPUs; more tensor parallelism."
     elif verdict == DECODE:

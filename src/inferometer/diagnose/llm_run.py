@@ -1,4 +1,4 @@
-"""Measure a server that makes text at a few loads, read what it says of itself meanwhile, and conclude."""
+"""Measure a server that generates text at a few loads, read its metrics at the same time, and conclude."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,14 +23,14 @@ from inferometer.stats.result import Result
 from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 
-MOST = 256  # an unasked sweep goes no further
-LOOKS_MS = 200  # between two looks at the server's metrics
-WAVES = 4  # a load is measured for at least so many answers after each other
+MOST = 256  # highest load of a default sweep
+LOOKS_MS = 200  # between two reads of the server's metrics
+WAVES = 4  # fewest consecutive answers per load
 LONGEST_NS = 60 * NS_PER_S  # unless the user asks for more
 
 
 def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -> Diagnosis:
-    """`setup` knows what the server is; `wanted` are the loads, None lets the sweep find its end."""
+    """Diagnose the server of `setup` at the given loads; None lets the sweep find its end."""
     most = MOST if wanted is None else max(wanted)
     setup = prepare(_asking(setup.options, most), command=COMMAND)
     setup, blind = _with_metrics(setup)
@@ -63,7 +63,7 @@ def diagnose_llm(setup: Setup, wanted: Sequence[int] | None, watcher: Watcher) -
 
 
 def _crowded(result: Result) -> Iterator[str]:
-    """That other programs took the machine's time, with the most that they did."""
+    """Yield a note if other programs used the machine, with the maximum."""
     rows = [level.host for level in result.levels if level.host is not None and level.host.is_crowded]
     if rows:
         host = max(rows, key=lambda row: row.others or 0.0)
@@ -74,7 +74,7 @@ def _crowded(result: Result) -> Iterator[str]:
 
 
 def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
-    """What can be asked of a diagnosis, but not of one of a server that makes text."""
+    """Reject options of `diagnose` that do not apply to a server that generates text."""
     if is_applied:
         raise UsageError(
             "--apply loads a model with another configuration, which OpenAI-compatible servers do not support",
@@ -85,7 +85,7 @@ def refuse_changes(*, is_applied: bool, cores: float | None) -> None:
 
 
 def _asking(options: Options, most: int) -> Options:
-    """Streamed, so that the first token is seen; with looks at the metrics that a short load has enough of."""
+    """Enable streaming, to observe the first token, and read the metrics often enough for short loads."""
     fields: dict[str, object] = {"concurrency": Range(1, most), "streaming": True}
     if "metrics_interval_ms" not in options.given:
         return replace(changed(options, **fields), metrics_interval_ms=LOOKS_MS)
@@ -93,7 +93,7 @@ def _asking(options: Options, most: int) -> Options:
 
 
 def _with_metrics(setup: Setup) -> tuple[Setup, tuple[str, ...]]:
-    """The server's metrics, where it has any; if they were asked for, `prepare` has read them already."""
+    """Add the server's metrics if available; if requested, `prepare` has already read them."""
     if setup.metrics is not None:
         return setup, ()
     metrics = metrics_endpoint(setup.options, setup.traffic.wiring.endpoint)
@@ -115,12 +115,12 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watcher)
         for concurrency in planned(wanted, MOST, lambda: [row.requests_per_s for row in rows]):
-            load.apply(Closed(0))  # the first requests after a change are not in the level
+            load.apply(Closed(0))  # exclude the first requests after a change
             began_ns = instrument.clock()
             warm_up(instrument, Closed(concurrency, count=concurrency))
             wave_ns = instrument.clock() - began_ns
             if wave_ns < SHORT_NS:
-                # The load goes on into the level: with a queue the first answers are quicker than all later ones.
+                # Keep the load running into the level: with a queue, the first answers are faster than all later ones.
                 warm_up(instrument, Closed(concurrency), longest_ns=wave_ns)
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
             level = measure_level(instrument, _level_settings(setup, wave_ns), point)
@@ -134,12 +134,12 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
 
 
 def _level_settings(setup: Setup, wave_ns: int) -> LevelSettings:
-    """Users of long answers start one after the other: in lockstep, all prompts are read at once."""
+    """Start users of long answers one after the other: in lockstep, all prompts are read at once."""
     return replace(_long_enough(setup, wave_ns), ramp=Ramp(answer_ns=wave_ns))
 
 
 def _long_enough(setup: Setup, wave_ns: int) -> LevelSettings:
-    """A time that the user did not give is stretched, so that answers come several times in a row."""
+    """Extend a default duration to cover several consecutive answers."""
     settings = setup.level_settings
     if not isinstance(settings.rule, Precision) or "duration_s" in setup.options.given:
         return settings

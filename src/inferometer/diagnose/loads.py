@@ -1,4 +1,4 @@
-"""The loads of a diagnosis, and what is said before and after them, whatever kind of server it is of."""
+"""The loads of a diagnosis, for any kind of server."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from inferometer.stats.watcher import Watcher
 
 LEVELS = (1, 2, 4, 8)
-GROWING = 0.1  # of throughput when the load doubles, from which more load still brings more
+GROWING = 0.1  # relative growth of throughput per doubling from which it has not saturated
 
 
 def planned(wanted: Sequence[int] | None, most: int, rates: Callable[[], Sequence[float]]) -> Iterator[int]:
-    """The loads that are wanted; else doubled ones while `rates`, what was measured so far, still grow."""
+    """Yield the given loads, or doubled ones as long as `rates`, the measured throughputs, still grow."""
     if wanted is not None:
         yield from wanted
         return

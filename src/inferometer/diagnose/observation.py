@@ -1,4 +1,4 @@
-"""What was seen of a pipeline under one load: per step how often it is called, how long it works, how it is set up."""
+"""Observation of a pipeline under one load: calls, execution times and configuration of each step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ US_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StepSetup:
-    """How a step is configured at the server."""
+    """The configuration of a step on the server."""
 
     instances: int = 1
     device: str = "cpu"
@@ -23,12 +23,12 @@ class StepSetup:
     preferred: tuple[int, ...] = ()
     delay_s: float = 0.0
     is_sequence: bool = False
-    gpus: int = 1  # that it runs on, where it runs on any
+    gpus: int = 1  # number of GPUs it runs on, if any
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step as seen. Its members, if it calls any, are in `service_s` but not in `own_s`."""
+    """One observed step. `service_s` includes the steps that it calls, `own_s` does not."""
 
     name: str
     calls: float  # per call of the caller
@@ -38,12 +38,12 @@ class Step:
     batch: float = 1.0  # inferences per execution
     setup: StepSetup = StepSetup()
     members: tuple["Step", ...] = ()
-    copy_s: float = 0.0  # of an execution: moving its tensors in and out
-    sizes: tuple[Executions, ...] = ()  # by the size of their batches, where the server tells
+    copy_s: float = 0.0  # per execution, moving its tensors in and out
+    sizes: tuple[Executions, ...] = ()  # by batch size, if the server reports them
 
     @property
     def spent_s(self) -> float:
-        """Mean per request: of a large execution more requests are part."""
+        """Mean execution time per request; a large execution serves more requests."""
         items = sum(row.count * row.size for row in self.sizes)
         if not items:
             return self.service_s
@@ -52,24 +52,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A level with everything that explains it."""
+    """A level with all data that explains it."""
 
     concurrency: int
-    items: int  # inferences in a request
+    items: int  # inferences per request
     throughput: float  # infer/s
     latency_s: float
     steps: tuple[Step, ...]
-    server_s: float | None = None  # of the latency, in the server
-    client_share: float = 0.0  # of a core, the busiest worker of ours
+    server_s: float | None = None  # part of the latency spent in the server
+    client_share: float = 0.0  # share of a core used by our busiest worker
     client_core_s: float = 0.0  # our own core time per request
     host: HostUse | None = None
-    variation: float | None = None  # of the latency: standard deviation over mean
-    gpus: tuple[GpuFigures, ...] = ()  # as the server's metrics say, or NVML where it runs here
-    noise: float = 0.0  # half of the throughput's 95 % interval, relative to it; 0 where it is not known
+    variation: float | None = None  # coefficient of variation of the latency
+    gpus: tuple[GpuFigures, ...] = ()  # from the server's metrics, or from NVML on this machine
+    noise: float = 0.0  # relative half-width of the throughput's 95 % interval; 0 if unknown
 
     @property
     def gpu(self) -> GpuFigures | None:
-        """The busiest one whose utilisation is known."""
+        """The busiest GPU with known utilisation."""
         known = [gpu for gpu in self.gpus if gpu.utilization is not None]
         return max(known, key=lambda gpu: gpu.utilization or 0.0, default=None)
 
@@ -79,19 +79,19 @@ class Observation:
 
     @property
     def client_cores(self) -> float:
-        """Cores that we keep busy ourselves."""
+        """Cores that we use ourselves."""
         return self.throughput / self.items * self.client_core_s
 
     @property
     def other_cores(self) -> float | None:
-        """Cores that other programs kept busy; None where the server's processes were not seen."""
+        """Cores used by other programs; None if the server's processes were not observed."""
         if self.host is None or self.host.server is None:
             return None
         return max(0.0, self.host.busy - self.host.server - max(self.client_cores, self.host.ours.cores))
 
     @property
     def is_crowded(self) -> bool:
-        """No core is free, and other programs hold many of them."""
+        """Whether no core is free and other programs use many of them."""
         others = self.other_cores
         return (
             self.host is not None
@@ -101,7 +101,7 @@ class Observation:
         )
 
     def walk(self) -> Iterator[tuple[Step, float, int]]:
-        """Every step with its calls per request and its depth, members after their caller."""
+        """Yield every step with its calls per request and its depth, members after their caller."""
         return _walk(self.steps, 1.0, 0)
 
 
@@ -112,12 +112,12 @@ def _walk(steps: tuple[Step, ...], calls: float, depth: int) -> Iterator[tuple[S
 
 
 def inside_s(steps: tuple[Step, ...]) -> float:
-    """How long their caller waits for them and for what they call."""
+    """Return how long the caller waits for these steps and the steps they call."""
     return sum(step.calls * (step.wait_s + step.spent_s) for step in steps)
 
 
 def step_setup(config: Mapping[str, Any]) -> StepSetup:
-    """What a model's configuration says, in the server's own JSON form."""
+    """Read the setup from a model's configuration in the server's JSON form."""
     groups = config.get("instance_group", ())
     batching = config.get("dynamic_batching")
     return StepSetup(
@@ -138,13 +138,13 @@ def _instances(group: Mapping[str, Any]) -> int:
 
 
 Sizes = Mapping[tuple[str, str], tuple[Executions, ...]]
-"""Executions by the size of their batches, of each (model, version)."""
+"""Executions by batch size, for each (model, version)."""
 
 
 def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> Observation | None:
-    """What a level of a sweep shows; None when no request ended well. Without statistics it has no steps.
+    """Return the observation of a level; None if no request succeeded. Without statistics it has no steps.
 
-    `sizes` are used in place of those in the level's statistics.
+    `sizes` replaces the batch sizes in the level's statistics.
     """
     found = level.measurement
     if found is None or not found.request_count:
@@ -169,12 +169,12 @@ def observation(level: Level, model: ModelSpec, sizes: Sizes | None = None) -> O
 
 
 def _steps(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Iterator[Step]:
-    """Those that work; `calls` is how often the model is called by what calls it."""
+    """Yield the steps that are executed; `calls` is the number of calls of the model by its caller."""
     if not (model.is_ensemble and model.composing):
         if stats.counters.compute_infer_count:
             yield _step(model, stats, calls, sizes)
         return
-    seen: set[tuple[str, str]] = set()  # the server counts per model, not per place in an ensemble
+    seen: set[tuple[str, str]] = set()  # the server counts per model, not per position in an ensemble
     for member, member_stats, places in _in_order(model, stats):
         if (member.name, member_stats.version) not in seen:
             seen.add((member.name, member_stats.version))
@@ -182,7 +182,8 @@ def _steps(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes)
 
 
 def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec, ModelStatistics, int]]:
-    """The members as an ensemble lists its steps, with how often it does: exact, unlike counts of a short time."""
+    """Return the members in the order of the ensemble's steps, with their number of steps: exact, unlike short
+    counts."""
     listed = [step.get("model_name") for step in model.config.get("ensemble_scheduling", {}).get("step", ())]
     found = [
         (member, member_stats, max(1, listed.count(member.name)))
@@ -192,7 +193,8 @@ def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec,
 
 
 def _step(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Step:
-    """Times are of executions. Without their sizes they are of requests, of which a large batch has more."""
+    """Return the step. Times are per execution; without batch sizes they are per request, which weights large
+    batches."""
     counters = stats.counters
     count = counters.compute_infer_count
     seen = sizes.get((model.name, stats.version), ()) or counters.executions
@@ -211,7 +213,7 @@ def _step(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) 
     )
     return Step(
         name=model.name,
-        calls=calls * count / max(count, counters.success_count),  # what the cache answers is no work
+        calls=calls * count / max(count, counters.success_count),  # cached answers are not executions
         service_s=service_s,
         own_s=max(0.0, service_s - inside_s(members)),
         wait_s=counters.queue_ns / counters.queue_count / NS_PER_S if counters.queue_count else 0.0,

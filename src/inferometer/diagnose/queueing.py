@@ -1,12 +1,12 @@
-"""What a pipeline does with so many requests in flight.
+"""Prediction of a pipeline's throughput and latency at a concurrency.
 
 pipeline, concurrency -> predict -> Prediction
 
-Why not formulas: service times of models hardly vary, batches form from whoever waits, a step that calls others holds
-its instance meanwhile, and all of them slow each other down on the same cores. Mean-value formulas assume the first
-away and have no place for the rest. A few hundred simulated requests settle it in milliseconds.
+Formulas are not enough: service times of models hardly vary, batches form from waiting requests, a step that calls
+others holds its instance meanwhile, and all steps slow each other down on shared cores. Mean-value analysis assumes
+exponential service times and cannot model the rest. A few hundred simulated requests take milliseconds.
 
-Nothing is random to the outside: the same pipeline gives the same figures.
+The result is deterministic: the same pipeline gives the same figures.
 """
 
 from dataclasses import dataclass
@@ -17,26 +17,26 @@ from inferometer.diagnose.simulation import SimulatedTraffic, Simulation
 
 __all__ = ["Cores", "Devices", "Pipeline", "Prediction", "Station", "predict", "with_station"]
 
-REQUESTS = 300  # watched at least; more with many in flight
-_ROUNDS = 12  # watched per request in flight
-_SETTLING = 4  # rounds before that
+REQUESTS = 300  # observed at least; more with many in flight
+_ROUNDS = 12  # observed per request in flight
+_SETTLING = 4  # rounds before the observation
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is expected of a pipeline under one load."""
+    """Expected figures of a pipeline under one load."""
 
     throughput: float  # infer/s
     latency_s: float  # mean
-    batches: dict[str, float]  # of each station: inferences per execution
+    batches: dict[str, float]  # inferences per execution of each station
 
 
 def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) -> Prediction:
-    """With so many requests in flight at any time.
+    """Predict the pipeline with a constant number of requests in flight.
 
-    They begin all at once, as a load does, or one after the other. That makes a difference where a batcher waits for
-    less time than an execution takes: requests that came together stay together, but those that once fell apart never
-    meet again, as the first of them has waited long enough whenever an instance is free.
+    Requests start all at once, as a load does, or one after the other. The difference matters if the queue delay of a
+    batcher is shorter than an execution: requests that arrived together stay together, but once separated they never
+    meet again, because the first has waited long enough whenever an instance becomes free.
     """
     if concurrency < 1:
         raise ValueError(f"concurrency is {concurrency}, but must be at least 1")
@@ -45,8 +45,8 @@ def predict(pipeline: Pipeline, concurrency: int, *, is_in_step: bool = True) ->
 
 @lru_cache(maxsize=1024)
 def _predicted(pipeline: Pipeline, concurrency: int, is_in_step: bool) -> Prediction:
-    """A fit and the suggestions after it ask the same again, and again with the next observation."""
-    # Means of one model hardly depend on which of its requests gets which core.
+    """Cached, because a fit and its suggestions repeat predictions, and so does the next observation."""
+    # The means of one model hardly depend on which request gets which core.
     traffic = SimulatedTraffic(pipeline, concurrency, is_in_step=is_in_step)
     simulation = Simulation((traffic,), is_even=True)
     simulation.advance(max(_SETTLING * concurrency, 20))

@@ -1,4 +1,4 @@
-"""Other configurations for models of a running server, and the way back, also for a run that is killed."""
+"""Change the configuration of models on a running server, and restore it, even after a killed run."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,11 +15,11 @@ Config = Mapping[str, Any]
 
 
 class FixedModelsError(PeerError):
-    """The server does not let its models be changed."""
+    """The server does not allow changing its models."""
 
 
 class Reconfiguration:
-    """While this is open models may be changed; when it is left they are as they were, unless `keep` is set."""
+    """A context in which models may be changed; on exit they are restored, unless `keep` is set."""
 
     def __init__(self, control: ModelControl, originals: Originals) -> None:
         self._control = control
@@ -27,7 +27,7 @@ class Reconfiguration:
         self._before: dict[str, Config] = {}
         self._current: dict[str, Config] = {}
         self.keep = False
-        self.is_restored: bool | None = None  # None as long as nothing was changed
+        self.is_restored: bool | None = None  # None if nothing was changed
 
     def __enter__(self) -> Self:
         self._originals.open()
@@ -41,14 +41,14 @@ class Reconfiguration:
 
     @property
     def changed(self) -> dict[str, Config]:
-        """The models that are not as they were, with their configurations."""
+        """The models whose configuration differs from the original, with their configurations."""
         return {name: config for name, config in self._current.items() if config != self._before[name]}
 
     def config(self, name: str) -> Config:
         return self._control.config(name, "")
 
     def change(self, name: str, config: Config) -> None:
-        """Load a model with another configuration; one that is refused leaves it as it was before the call."""
+        """Load a model with another configuration; if rejected, the previous one is restored."""
         before = self.config(name)
         self._originals.note([name])
         self._before.setdefault(name, before)
@@ -56,7 +56,7 @@ class Reconfiguration:
         try:
             self._control.load_model(name, config)
         except PeerError as error:
-            with suppress(PeerError):  # what the server refused matters more; it is tried again at the end
+            with suppress(PeerError):  # the server's rejection matters more; restoring is retried at the end
                 if self.config(name) != before:
                     self._control.load_model(name, before)
             raise _explained(name, error) from error
@@ -72,11 +72,11 @@ def _explained(name: str, error: PeerError) -> PeerError:
     return PeerError(f"cannot load '{name}': {error.message}", remedy=error.remedy)
 
 
-# --- a suggestion's settings in a model's configuration, and the configuration as a file
+# --- applying a suggestion to a configuration, and writing configurations
 
 
 def changed_config(config: Config, change: Change) -> dict[str, Any]:
-    """The configuration with the change in it, without the fields that it sets to None; everything else stays."""
+    """Apply the change to the configuration, removing the fields that it sets to None."""
     made = {name: value for name, value in {**config, **change.settings}.items() if value is not None}
     if "instance_group" in change.settings:
         made["instance_group"] = [_group(config, change.settings["instance_group"][0])]
@@ -84,7 +84,7 @@ def changed_config(config: Config, change: Change) -> dict[str, Any]:
 
 
 def _group(config: Config, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The first group with another count. On several GPUs a group's count is per GPU."""
+    """Return the first group with another count. On several GPUs the count is per GPU."""
     groups = config.get("instance_group") or [{}]
     first = groups[0]
     places = len(first.get("gpus", ())) if first.get("kind") == "KIND_GPU" else 1
@@ -92,7 +92,7 @@ def _group(config: Config, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_text(config: Config) -> str:
-    """As `config.pbtxt`, written by the official message."""
+    """Return the text of `config.pbtxt`, written by the official protobuf message."""
     from google.protobuf.json_format import ParseDict, ParseError
     from google.protobuf.text_format import MessageToString
 
@@ -101,7 +101,7 @@ def config_text(config: Config) -> str:
     message = type(load_messages().ModelConfigResponse().config)()
     try:
         ParseDict(dict(config), message, ignore_unknown_fields=True)
-    except (ParseError, SystemError) as error:  # a list in place of a member of an enum is the latter
+    except (ParseError, SystemError) as error:  # SystemError: a list in place of an enum value
         raise PeerError(
             f"cannot serialize the server's configuration of '{config.get('name')}': {error}"
         ) from error
@@ -109,7 +109,7 @@ def config_text(config: Config) -> str:
 
 
 def write_configs(configs: Mapping[str, Config], folder: Path) -> tuple[Path, ...]:
-    """`FOLDER/MODEL/config.pbtxt` for each model."""
+    """Write `FOLDER/MODEL/config.pbtxt` for each model."""
     written = []
     for name, config in configs.items():
         path = folder / name / "config.pbtxt"

@@ -1,4 +1,4 @@
-"""Measure a short sweep, watch the machine at the same time, and conclude; if asked, try the suggestions out."""
+"""Measure a short sweep, observe the machine at the same time, and conclude; optionally try the suggestions."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,26 +33,26 @@ from inferometer.stats.measurement import CROWDED
 from inferometer.stats.result import Result
 from inferometer.stats.watcher import Watcher, until
 
-MOST = 64  # an unasked sweep goes no further
+MOST = 64  # highest load of a default sweep
 _PROBE_S = 1.0
-# A trial that runs when the budget is spent may end, so that it counts, unless it takes longer than this.
+# A trial in progress when the budget runs out may finish, unless it takes longer than this.
 LATE_NS = NS_PER_S
 LATEST_S = LATE_NS / NS_PER_S + CALL_LAST_S
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseRequest:
-    """What the user wants to know."""
+    """The inputs of a diagnosis."""
 
     options: Options
-    cores: float | None = None  # of the server's machine, when the user tells
-    budget_s: float | None = None  # for trying the suggestions out; None does not try any
-    keep: bool = False  # what was found, in place of the original configuration
+    cores: float | None = None  # of the server's machine, if given by the user
+    budget_s: float | None = None  # for trying the suggestions; None tries none
+    keep: bool = False  # the best configuration, instead of restoring the original
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The diagnosis with its trials, the configurations that won, and what ended the trials early, if anything did."""
+    """The diagnosis with its trials, the best configurations, and the error that ended the trials early, if any."""
 
     diagnosis: Diagnosis
     configs: Mapping[str, Config] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class Outcome:
 
 
 def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
-    """Examine, diagnose, and with a budget for it try the suggestions out.
+    """Diagnose the model, and with a budget try the suggestions.
 
-    Whatever happens, the server has its original configurations again afterwards, unless it is to keep others.
+    Afterwards the server always has its original configurations, unless it is to keep the best ones.
     """
     trials = _examine(asked, watcher)
     if isinstance(trials, Diagnosis):
@@ -103,14 +103,15 @@ def diagnose_model(asked: DiagnoseRequest, watcher: Watcher) -> Outcome:
 
 
 def another_fits(now_ns: int, longest_ns: int, end_ns: int) -> bool:
-    """Whether a trial as long as the longest so far ends within the budget. The first is made however short that is."""
+    """Return whether a trial as long as the longest so far fits into the budget. The first trial always does."""
     return not longest_ns or now_ns + longest_ns < end_ns
 
 
 def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
-    """Measure the sweep, and once a batch where batches are possible but not seen; no change is tried yet.
+    """Measure the sweep, and probe batches if they are possible but not observed; try no change yet.
 
-    The diagnosis itself where no change can be tried: of a server that makes text."""
+    For a server that generates text, whose configuration cannot be changed, return the diagnosis itself.
+    """
     options = asked.options
     if options.request_rate is not None or options.request_intervals is not None:
         raise UsageError(
@@ -118,7 +119,7 @@ def _examine(asked: DiagnoseRequest, watcher: Watcher) -> "_Trials | Diagnosis":
             remedy="give --concurrency-range, or leave the load out",
         )
     wanted = _levels(options.concurrency)
-    most = MOST if wanted is None else max(wanted)  # workers are made once for as much load as may come
+    most = MOST if wanted is None else max(wanted)  # workers are created once, for the highest load
     asking = changed(options, concurrency=Range(1, most))
     setup = prepare(asking, command=COMMAND)
     if KINDS[setup.options.service_kind].has_tokens:
@@ -146,7 +147,7 @@ def _originals(setup: Setup, control: ModelControl, watcher: Watcher) -> Origina
 def _diagnosis(
     top: Observation, circumstances: Circumstances, found: Conclusion, result: Result
 ) -> Diagnosis:
-    """What was found, as the value every report is made of."""
+    """Build the diagnosis from the conclusion."""
     client_s, overhead_s = outside_s(top)
     host, cores = top.host, circumstances.cores
     return Diagnosis(
@@ -175,7 +176,7 @@ def _diagnosis(
 
 
 def _levels(span: Range | None) -> tuple[int, ...] | None:
-    """The asked range in doubling steps, or in its own; None lets the sweep find its end."""
+    """Return the requested range in doubling steps, or in its own; None lets the sweep find its end."""
     if span is None:
         return None
     start, end = int(span.start), int(span.end or span.start)
@@ -198,7 +199,7 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
     with start_workers(setup) as load:
         instrument = make_instrument(setup, load, watcher)
         for concurrency in planned(wanted, MOST, lambda: [row.throughput for row in rows]):
-            load.apply(Closed(0))  # the first requests after a change are not in the level
+            load.apply(Closed(0))  # exclude the first requests after a change
             warm_up(instrument, Closed(concurrency, count=options.warmup_request_count or 2 * concurrency))
             point = LoadPoint("concurrency", concurrency, Closed(concurrency))
             before = _batch_counters(setup)
@@ -213,7 +214,7 @@ def _sweep(setup: Setup, watcher: Watcher, wanted: Sequence[int] | None) -> tupl
 
 
 def _batch_counters(setup: Setup) -> BatchCounters:
-    """What executions cost by the size of their batches; a server that does not tell is no reason to end."""
+    """Return the cost of executions by batch size, or nothing if the server does not report it."""
     if not setup.has_statistics:
         return {}
     try:
@@ -225,7 +226,7 @@ def _batch_counters(setup: Setup) -> BatchCounters:
 def _probe(
     asked: DiagnoseRequest, setup: Setup, rows: Sequence[Observation], watcher: Watcher
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """One request with several inferences at a time: it shows what a batch costs before the server forms any."""
+    """Send single requests with several inferences, to learn the cost of a batch before the server forms any."""
     model = setup.model
     seen: list[Observation] = []
     for size in () if model.any_sequence else probe_batches(rows, model.max_batch_size):
@@ -240,7 +241,7 @@ def _probe(
     return seen, ()
 
 
-# --- what is known besides
+# --- circumstances
 
 
 def _circumstances(setup: Setup, asked: DiagnoseRequest, result: Result) -> Circumstances:
@@ -296,12 +297,12 @@ def _blind_spots(asked: DiagnoseRequest, top: Observation) -> Iterator[str]:
         )
 
 
-# --- trying the suggestions out
+# --- trying the suggestions
 
 
 @dataclass(slots=True)
 class _Trials:
-    """The diagnosis with its trials as they are made."""
+    """The diagnosis and its trials so far."""
 
     asked: DiagnoseRequest
     watcher: Watcher
@@ -336,7 +337,7 @@ class _Trials:
 
     def _note(self, trial: ChangeTrial) -> None:
         self.diagnosis = replace(self.diagnosis, trials=self.investigation.trials)
-        if self.diagnosis.best is None:  # what the trials taught is about the server as it is
+        if self.diagnosis.best is None:  # the lessons apply to the unchanged server
             found = self.investigation.found
             self.diagnosis = replace(self.diagnosis, verdict=found.verdict, suggestions=found.suggestions)
         if self.diagnosis.best is not None:

@@ -1,10 +1,11 @@
-"""Cores with a queue each, as an operating system has them: who works where, how fast, and who is next to end.
+"""Cores with a run queue each, as in an operating system.
 
-Work that begins goes to the core where it was last, unless another one has less to do; a core with two jobs less than
-another takes one over. So who hardly ever leaves its core keeps it, while those that come and go share what is left:
-of three jobs on two cores, one may have a whole core for good. Jobs on the same core take turns, too short to matter.
+A job starts on the core where it last ran, unless another core has less to do; a core with two jobs fewer than another
+one takes one over. A job that hardly ever leaves its core therefore keeps it, while jobs that come and go share the
+rest: of three jobs on two cores, one may have a whole core permanently. Jobs on the same core take turns, in slices too
+short to matter.
 
-All cores have one clock, which goes slower the more of them are busy. On a core with n jobs each gets 1/n of it.
+All cores have one clock, which is slower the more of them are busy. On a core with n jobs each job gets 1/n of it.
 """
 
 import math
@@ -14,24 +15,24 @@ from typing import Generic, TypeVar
 
 from inferometer.diagnose.pipeline import Cores
 
-_SLIGHTLY = 1e-6  # more than a whole number of cores is no further core
+_SLIGHTLY = 1e-6  # excess over a whole number of cores that is ignored
 Work = TypeVar("Work")
 
 
 class Core(Generic[Work]):
-    """One of them; jobs end when its own clock says so."""
+    """A core, whose jobs end by its own clock."""
 
     __slots__ = ("jobs", "now_s", "seen_s", "version")
 
     def __init__(self) -> None:
         self.jobs: list[tuple[float, int, Work]] = []
         self.now_s = 0.0
-        self.seen_s = 0.0  # by the clock of all cores, when this one was looked at last
+        self.seen_s = 0.0  # time on the common clock of the last update
         self.version = 0
 
 
 class RunQueues(Generic[Work]):
-    """Of so many cores; with `is_even` all jobs share all of them evenly, as if there were one that is faster."""
+    """Run queues of all cores; with `is_even` all jobs share them evenly, as if there were a single faster core."""
 
     def __init__(self, cores: Cores, *, is_even: bool = False) -> None:
         self._cores: list[Core[Work]] = []
@@ -42,7 +43,7 @@ class RunQueues(Generic[Work]):
         )
         self._is_even = is_even
         self._speed_of = cache(cores.work if is_even else cores.speed)
-        self._ends: list[tuple[float, int, int, Core[Work]]] = []  # some of them out of date
+        self._ends: list[tuple[float, int, int, Core[Work]]] = []  # may contain outdated entries
         self._busy = 0
         self._now_s = 0.0
         self._pushed = 0
@@ -50,7 +51,7 @@ class RunQueues(Generic[Work]):
         self.speed = self._speed_of(1)
 
     def next_s(self) -> float:
-        """Real time until the first job ends, if nothing comes in between."""
+        """Return the real time until the first job ends, if nothing happens before."""
         ends = self._ends
         while ends and ends[0][1] != ends[0][3].version:
             heappop(ends)
@@ -60,7 +61,7 @@ class RunQueues(Generic[Work]):
         self._now_s += seconds * self.speed
 
     def push(self, job: Work, seconds: float, home: Core[Work] | None) -> Core[Work]:
-        """Tells where it works."""
+        """Start a job and return its core."""
         core = self._choice(home)
         self._look_at(core)
         self._pushed += 1
@@ -71,7 +72,8 @@ class RunQueues(Generic[Work]):
         return core
 
     def pop(self) -> tuple[Work, Core[Work]]:
-        """The job that ends now, and where it worked. Call `balance` once what follows from it is known."""
+        """Remove the job that ends now, and return it with its core. Call `balance` after its consequences are
+        known."""
         core = self._ends[0][3]
         self._look_at(core)
         job = heappop(core.jobs)[2]
@@ -81,7 +83,7 @@ class RunQueues(Generic[Work]):
         return job, core
 
     def balance(self, core: Core[Work]) -> None:
-        """A core that has got less to do takes over from the fullest."""
+        """Let a core that has less to do take over a job from the busiest core."""
         if self.jobs <= self._busy:
             return
         fullest = max(self._cores, key=lambda row: len(row.jobs))
@@ -89,7 +91,7 @@ class RunQueues(Generic[Work]):
             return
         self._look_at(fullest)
         self._look_at(core)
-        moved = max(fullest.jobs, key=lambda row: row[1])  # that came last
+        moved = max(fullest.jobs, key=lambda row: row[1])  # the most recent arrival
         fullest.jobs = sorted(row for row in fullest.jobs if row is not moved)
         heappush(core.jobs, (core.now_s + moved[0] - fullest.now_s, *moved[1:]))
         self._count(len(core.jobs) == 1)

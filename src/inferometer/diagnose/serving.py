@@ -1,4 +1,4 @@
-"""What a diagnosis knows of a server that makes text: its loads, and each thing that can limit it with the evidence."""
+"""Diagnosis data of a server that generates text: its loads, and each possible limit with the evidence."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,31 +7,29 @@ from inferometer.base.units import NS_PER_S
 from inferometer.stats.measurement import Distribution, Level, LlmServerFigures
 
 PREFILL = "prefill"  # reading prompts takes the server's time
-DECODE = "decode"  # making tokens does
+DECODE = "decode"  # generating tokens takes it
 KV_CACHE = "kv cache"  # no more sequences fit into the KV cache
 QUICK = 10  # percentile
-SLOTS = "slots"  # to change: how many requests the server runs at once
+SLOTS = "slots"  # a change: how many requests the server runs at once
 
 State = Literal["limits", "has room", "not known"]
 
 
 @dataclass(frozen=True, slots=True)
 class ServingLevel:
-    """One load of an endpoint that makes text; None is what was not seen."""
+    """One load of an endpoint that generates text; None for figures that were not observed."""
 
     concurrency: int
     requests_per_s: float
     latency_ns: float
     output_per_s: float | None = None  # tokens
     prompt_per_s: float | None = None
-    answer_tokens: float | None = None  # mean of the answers
+    answer_tokens: float | None = None  # mean per answer
     prompt_tokens: float | None = None
-    first_ns: float | None = None  # mean time to the first token
-    between_ns: float | None = None  # mean time from one token to the next
-    quick_first_ns: float | None = (
-        None  # time to the first token that one in ten stays below: hardly disturbed
-    )
-    quick_between_ns: float | None = None  # the same of the time from one token to the next
+    first_ns: float | None = None  # mean time to first token
+    between_ns: float | None = None  # mean time between tokens
+    quick_first_ns: float | None = None  # 10th percentile of the time to first token: hardly disturbed
+    quick_between_ns: float | None = None  # the same for the time between tokens
     server: LlmServerFigures | None = None
 
     @property
@@ -49,25 +47,25 @@ class ServingLevel:
 
 @dataclass(frozen=True, slots=True)
 class LimitCheck:
-    """One thing that can limit, and what speaks for or against it."""
+    """A possible limit, with the evidence for or against it."""
 
     kind: str  # prefill, decode, kv cache, queue or client
     state: State
     evidence: str
-    used: float | None = None  # how much of it is in use, as a share
-    bound: float | None = None  # requests/s that it allows by itself; never below what was measured
+    used: float | None = None  # share in use
+    bound: float | None = None  # requests/s that this limit allows on its own; never below the measured rate
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The evidence of a diagnosis of a server that makes text."""
+    """The evidence in the diagnosis of a server that generates text."""
 
     levels: tuple[ServingLevel, ...]
     checks: tuple[LimitCheck, ...]
-    server: str | None = None  # that gave metrics of its own
-    at_once: int | None = None  # most requests that it ran at once, where there were more
+    server: str | None = None  # kind of server that provided metrics
+    at_once: int | None = None  # most requests that it ran at once, if more were in flight
     fitting: int | None = None  # sequences of this length that fit into its KV cache
-    advice: tuple[str, ...] = ()  # what would help, without a prediction
+    advice: tuple[str, ...] = ()  # further advice, without a prediction
 
 
 def _quick_ns(times: Distribution) -> float | None:
@@ -75,14 +73,14 @@ def _quick_ns(times: Distribution) -> float | None:
 
 
 def maybe_serving_level(level: Level) -> ServingLevel | None:
-    """What the diagnosis needs of a measured level; None where nothing ended well."""
+    """Return the figures that a diagnosis needs from a level; None if no request succeeded."""
     found = level.measurement
     if found is None or not found.request_count:
         return None
     tokens, streaming = found.tokens, found.streaming
     counted_per_s = found.infer_per_s.value / found.batch
-    # Requests of one load often end in waves, of which a short time has one more or one less. Their latency does not
-    # depend on that, and where a closed loop answers all, load / latency is its throughput (Little's law).
+    # Requests of one load often end in waves, and a short measurement may contain one more or less. Their latency is
+    # not affected, and if a closed loop answers all requests, load / latency is its throughput (Little's law).
     is_all_good = not found.failed_count and not found.empty_count and found.latency.mean_ns
     per_s = level.value * NS_PER_S / found.latency.mean_ns if is_all_good else counted_per_s
     waves = per_s / counted_per_s if counted_per_s else 1.0

@@ -1,11 +1,10 @@
-"""Requests on their way through a server, event by event: pipelines under load that share its cores and GPUs.
+"""Event-driven simulation of requests in a server: pipelines under load that share its cores and GPUs.
 
-Time has three clocks. Waiting and work elsewhere (a sleep, the network) run on the real one. Work on the cores runs
-on virtual ones that go slower the more cores are busy and the more jobs share one (see `run_queues`). Work on the GPUs
-has another such clock, the same for all; so a job there ends at a fixed virtual time, whatever comes and goes until
-then.
+There are three clocks. Waiting and work elsewhere (a sleep, the network) use real time. Work on the cores uses virtual
+clocks that are slower the more cores are busy and the more jobs share one (see `run_queues`). Work on the GPUs uses
+another virtual clock, common to all, so a job there ends at a fixed virtual time, whatever starts or ends before.
 
-Traffic of several kinds may go at once. A model that several of them call has one queue and one set of instances.
+Several kinds of traffic may run at once. A model that several of them call has one queue and one set of instances.
 """
 
 import math
@@ -21,23 +20,23 @@ from inferometer.diagnose.pipeline import Pipeline, Station
 from inferometer.diagnose.run_queues import Core, RunQueues
 
 _SEED = 20
-_SPREAD = 0.8  # of the time outside the stations: up to so much more or less
-_LEAST_S = 1e-9  # no request takes no time at all
+_SPREAD = 0.8  # relative variation of the time outside the stations
+_LEAST_S = 1e-9  # shortest time of a request
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTraffic:
-    """Requests of one kind: so many in flight at any time, or else those that are due at certain times."""
+    """Requests of one kind: a constant number in flight, or arrivals at given times."""
 
     pipeline: Pipeline
     concurrency: int = 0
-    due_s: Sequence[float] = ()  # in order
-    is_in_step: bool = True  # those in flight begin all at once
+    due_s: Sequence[float] = ()  # ascending
+    is_in_step: bool = True  # requests in flight start all at once
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRequest:
-    """A request that is over; `kind` is the place of its traffic."""
+    """A completed request; `kind` is the index of its traffic."""
 
     kind: int
     ended_s: float
@@ -45,27 +44,27 @@ class EndedRequest:
 
 
 class _Place:
-    """A station with its queue, and what happened at it while it was watched."""
+    """A station with its queue and its counters."""
 
     def __init__(self, station: Station, items: int, members: "tuple[_Place, ...]") -> None:
         self.station = station
         self.members = members
         self.free = station.instances
-        self.homes: list[Core[_Job]] = []  # where free instances worked last
+        self.homes: list[Core[_Job]] = []  # cores on which free instances last ran
         self.queue: deque[tuple[_Token, float]] = deque()
-        # Requests in an execution. One that calls others keeps its instance until its own are back.
+        # Requests per execution. A step that calls others keeps its instance until they return.
         forms_batches = station.is_batching and not station.members
         self.most = max(1, station.max_batch // items) if forms_batches else 1
         self.wanted = sorted(
             {max(1, size // items) for size in station.preferred if size // items <= self.most}
         )
         if self.wanted:
-            self.most = self.wanted[-1]  # the server sends a preferred batch rather than let it grow past it
+            self.most = self.wanted[-1]  # the server prefers a preferred batch size over a larger batch
         self.timer_s = -1.0
         self.watch()
 
     def watch(self) -> None:
-        """From now on."""
+        """Reset the counters."""
         self.executions = 0
         self.items = 0
 
@@ -81,47 +80,46 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class _Visit:
     place: _Place
-    is_entering: bool  # else it gives back the instance it held
+    is_entering: bool  # otherwise it releases the instance it held
 
 
 class _Kind:
-    """Traffic with its way through the places."""
+    """Traffic with its path through the places."""
 
     def __init__(self, number: int, traffic: SimulatedTraffic, roots: list[_Place]) -> None:
         self.number = number
         self.traffic = traffic
         self.pipeline = traffic.pipeline
         self.roots = roots
-        self.plain: tuple[_Visit, ...] | None = None  # the one path of all requests, if they do not differ
+        self.plain: tuple[_Visit, ...] | None = None  # the common path of all requests, if they do not differ
         self.sent = 0
-        self.lag = 0.0  # by how much its work scales worse than that of others
+        self.lag = 0.0  # how much worse its work scales on the cores than that of others
 
 
 @dataclass(slots=True)
 class _Token:
-    """A request on its way."""
+    """A request in progress."""
 
     kind: _Kind
     path: tuple[_Visit, ...]
     began_s: float
-    luck: float = 1.0  # of all its times
+    luck: float = 1.0  # factor of all its times
     position: int = 0
 
 
 @dataclass(slots=True)
 class _Job:
-    """Work under way: first elsewhere, then on a core, then on a GPU. `place` is None for what is outside the
-    stations."""
+    """Work in progress: first elsewhere, then on a core, then on a GPU. `place` is None outside the stations."""
 
     tokens: list[_Token]
     place: _Place | None
-    core_s: float  # of each thread
+    core_s: float  # per thread
     gpu_s: float
-    threads: int = 1  # that are still to end
+    threads: int = 1  # not finished yet
 
 
 class _Shared:
-    """What several jobs work on at once, each the slower the more there are: its clock, and when they end by it."""
+    """A resource shared by several jobs, each slower the more there are: its clock, and their end times on it."""
 
     __slots__ = ("_speed_of", "jobs", "now_s", "speed")
 
@@ -129,7 +127,7 @@ class _Shared:
         self._speed_of = cache(speed)
         self.now_s = 0.0
         self.jobs: list[tuple[float, int, _Job]] = []
-        self.speed = speed(0)  # of each now
+        self.speed = speed(0)  # of each job, at present
 
     def push(self, job: _Job, seconds: float, order: int) -> None:
         heappush(self.jobs, (self.now_s + seconds, order, job))
@@ -142,10 +140,10 @@ class _Shared:
 
 
 class Simulation:
-    """Pipelines with requests in them; the number of their cores and their GPUs are those of the first.
+    """Pipelines with requests in them; the first pipeline determines the number of cores and GPUs.
 
-    Cores scale as well as for those that scale best. The work of others is so much more as the cores are busy when it
-    begins. With `is_even` all jobs get the same of the cores, else as an operating system would share them.
+    The cores scale as for the traffic that scales best; the work of other traffic grows with the number of busy cores
+    when it starts. With `is_even` all jobs share the cores evenly; otherwise as in an operating system.
     """
 
     def __init__(
@@ -155,7 +153,7 @@ class Simulation:
         self._by_name: dict[str, _Place] = {}
         self._kinds = [_Kind(number, row, self._roots(row.pipeline)) for number, row in enumerate(traffic)]
         self.now_s = 0.0
-        self._order = count()  # of events at the same time
+        self._order = count()  # tie-breaker of simultaneous events
         self._real: list[tuple[float, int, _Job | _Place | _Kind]] = []
         best = max(row.pipeline.cores.scaling for row in traffic)
         cores = replace(traffic[0].pipeline.cores, scaling=best)
@@ -171,7 +169,7 @@ class Simulation:
             self._start(kind)
 
     def _roots(self, pipeline: Pipeline) -> list[_Place]:
-        """Of one traffic; a model that another one calls as well is the same place."""
+        """Return the places of one traffic; a model called by several kinds of traffic is one place."""
         known = dict(self._by_name)
         roots = [self._place(station, pipeline.items, known) for station in pipeline.stations]
         for root in roots:
@@ -193,10 +191,10 @@ class Simulation:
         if traffic.due_s:
             self._push_real(traffic.due_s[0], kind)
 
-    # --- from outside
+    # --- public operations
 
     def advance(self, requests: int) -> list[EndedRequest]:
-        """So many requests end, or a few more that end together, or all that are due."""
+        """Run until this many requests have ended, or a few more that end together, or all that are due."""
         ended: list[EndedRequest] = []
         while len(ended) < requests and self._step():
             if self._ended:
@@ -204,7 +202,7 @@ class Simulation:
         return ended
 
     def advance_to(self, at_s: float) -> list[EndedRequest]:
-        """All that end until then."""
+        """Run until this time, and return the requests that ended."""
         ended: list[EndedRequest] = []
         while self.now_s < at_s and self._step():
             if self._ended:
@@ -212,20 +210,20 @@ class Simulation:
         return ended
 
     def watch(self) -> None:
-        """Batches are counted from now on."""
+        """Start counting batches."""
         for place in self._places():
             place.watch()
 
     def batches(self) -> dict[str, float]:
-        """Of each station: inferences per execution."""
-        # A step may be in several places; the first of them speaks for it.
+        """Return the inferences per execution of each station."""
+        # A step may be in several places; the first one is used.
         return {place.station.name: place.batch() for place in reversed(self._places())}
 
     def _places(self) -> list[_Place]:
         return [place for kind in self._kinds for root in kind.roots for place in root.walk()]
 
     def _begin_again(self) -> list[EndedRequest]:
-        """What has ended; whoever is to be in flight at any time begins anew."""
+        """Return the ended requests, and start new ones to keep the concurrency constant."""
         ended = []
         for token in self._ended:
             ended.append(EndedRequest(token.kind.number, self.now_s, self.now_s - token.began_s))
@@ -237,9 +235,9 @@ class Simulation:
     # --- events
 
     def _step(self) -> bool:
-        """The next event; False where there is none."""
+        """Process the next event; return False if there is none."""
         real, cores, gpus = self._real, self._cores, self._gpus
-        # Real time until the next one ends in each of the three, if nothing comes in between.
+        # Real time until the next end on each clock, if nothing happens before.
         real_s = real[0][0] - self.now_s if real else math.inf
         core_s = cores.next_s()
         gpu_s = (gpus.jobs[0][0] - gpus.now_s) / gpus.speed if gpus.jobs else math.inf
@@ -261,7 +259,7 @@ class Simulation:
             job.threads -= 1
             if not job.threads:
                 self._after_cores(job)
-            cores.balance(core)  # after what its instance does next: a core it goes on with is not idle
+            cores.balance(core)  # after the instance's next step: a core that it continues to use is not idle
         else:
             self._happen(heappop(real)[2])
         return True
@@ -317,7 +315,7 @@ class Simulation:
             token.luck = self._random.choice(pipeline.spread)
             total_s, core_s = total_s * token.luck, core_s * token.luck
         elif pipeline.variation:
-            # Replies of a batch are sent, read and asked for again one after the other.
+            # Replies of a batch are sent, read and followed by new requests one after the other.
             total_s *= self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
         total_s += late_s
         self._work(_Job([token], None, min(core_s, total_s), 0.0), total_s)
@@ -334,7 +332,7 @@ class Simulation:
         self._ended.append(token)
 
     def _finish(self, job: _Job) -> None:
-        if job.place is not None and not job.place.station.members:  # a caller holds its instance
+        if job.place is not None and not job.place.station.members:  # a caller keeps its instance
             self._release(job.place)
         for token in job.tokens:
             self._go_on(token)
@@ -353,7 +351,7 @@ class Simulation:
             self._execute(place, taken)
 
     def _batch(self, place: _Place) -> int:
-        """How many requests go into the next execution; 0 to wait for more."""
+        """Return the number of requests in the next execution; 0 to wait for more."""
         waiting = len(place.queue)
         if waiting >= place.most:
             return place.most
@@ -391,7 +389,7 @@ class Simulation:
     # --- paths
 
     def _whole_path(self, kind: _Kind) -> tuple[_Visit, ...] | None:
-        """The one path of all requests; None where a fraction of a call makes them differ."""
+        """Return the common path of all requests; None if fractional calls make them differ."""
         is_whole = all(station.calls == int(station.calls) for station in kind.pipeline.walk())
         return self._drawn_path(kind) if is_whole else None
 

@@ -1,4 +1,4 @@
-"""Pipeline -> ranked suggestions, each with its prediction. Pure."""
+"""Ranked suggestions for a pipeline, each with its prediction. Pure."""
 
 import math
 from collections.abc import Iterator
@@ -25,53 +25,53 @@ from inferometer.diagnose.holding import maybe_shared, maybe_slow_batches
 from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
-WORTH_SAYING = 0.02  # gains below this are noise
-_CHANCE = 2 / 3  # of the difference between the last level and all of them
-_NEAR_BEST = 0.97  # a smaller change that gets so near is preferred
-_ROOM = 0.5  # utilisation below which a step needs nothing
+WORTH_SAYING = 0.02  # smaller gains are noise
+_CHANCE = 2 / 3  # share of the difference between the last level and all levels that is chance
+_NEAR_BEST = 0.97  # share of the best gain at which a smaller change is preferred
+_ROOM = 0.5  # utilisation below which a step needs no change
 _FACTORS = (2, 3, 4, 6, 8)
 _MOST_INSTANCES = 32
 _MOST_BATCH = 64
-_PATIENT = (
-    1.25  # executions that a batcher waits: one that waits less does not bring together what fell apart
-)
+_PATIENT = 1.25  # executions that a batcher waits: a shorter delay does not rejoin separated requests
 _LONGEST_DELAY_S = 0.1
-_HTTP_THREADS = 8  # the server's own default
-_TRANSPORT_SHARE = 0.1  # of the latency, below which the way of the tensors does not matter
+_HTTP_THREADS = 8  # the server's default
+_TRANSPORT_SHARE = 0.1  # share of the latency below which the transport of tensors does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known besides the measurements."""
+    """Facts known apart from the measurements."""
 
     model: str  # the top model
     max_batch: int  # of the top model
-    cores: float | None  # of the server's machine; None when nobody knows
+    cores: float | None  # of the server's machine; None if unknown
     is_shared_memory: bool = False
     is_json: bool = False
     is_http: bool = True
     is_local: bool = False
-    transfer_s: float = 0.0  # handing a request to the system, and its reply's way from first to last byte
+    transfer_s: float = (
+        0.0  # sending a request to the system, and receiving its reply from first to last byte
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a suggestion can build on."""
+    """The input of all suggestions."""
 
     top: Observation
     table: tuple[StepFigures, ...]
     pipeline: Pipeline
     verdict: Verdict
-    known_batches: frozenset[str]  # steps of which batches of several sizes were seen
+    known_batches: frozenset[str]  # steps for which batches of several sizes were observed
     given: Circumstances
-    rows: tuple[Observation, ...] = ()  # everything that was measured
+    rows: tuple[Observation, ...] = ()  # all observations
 
     def predict(self, pipeline: Pipeline) -> Prediction:
-        """At the diagnosed load."""
+        """Predict at the diagnosed load."""
         return predict(pipeline, self.top.concurrency)
 
     def busy_stations(self) -> Iterator[tuple[StepFigures, Station]]:
-        """Those that need something, the busiest first."""
+        """Yield the steps that need a change, busiest first."""
         by_name = {station.name: station for station in self.pipeline.walk()}
         for row in sorted(self.table, key=lambda row: -row.utilisation):
             if row.name in by_name and row.utilisation >= _ROOM:
@@ -80,19 +80,19 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class _Idea:
-    """A change with what is predicted of it. It is suggested from a gain of `least` on."""
+    """A change with its prediction. It is suggested if the gain exceeds `least`."""
 
     change: Change
     text: str
     why: str
     found: Prediction
-    before: Prediction | None = None  # what it is compared with, if not with the pipeline as it is
+    before: Prediction | None = None  # baseline, if not the current pipeline
     least: float = WORTH_SAYING
-    concurrency: int | None = None  # if it is not the diagnosed one
+    concurrency: int | None = None  # if different from the diagnosed load
 
 
 def suggestions(situation: Situation) -> tuple[Suggestion, ...]:
-    """The most promising first."""
+    """Return suggestions in descending order of gain."""
     now = situation.predict(situation.pipeline)
     is_on_gpu = any(row.device == GPU_DEVICE for row in situation.table)
     found = []
@@ -114,10 +114,10 @@ def suggestions(situation: Situation) -> tuple[Suggestion, ...]:
 
 
 def _suggestion(idea: _Idea, now: Prediction, top: Observation, is_on_gpu: bool) -> Suggestion:
-    """What the model predicts, in proportion to what was measured: its own bias is then in neither.
+    """Scale the prediction to the measurement, so that the model's bias cancels out.
 
-    Where executions on a GPU are launched from a core whose speed comes and goes, the last level was faster or slower
-    than the others by chance, too. A great change is predicted more from them all than from the last.
+    If GPU executions are launched from a core with varying speed, the last level was faster or slower than the others
+    by chance as well. The larger the change, the more the prediction relies on all levels and not only on the last.
     """
     before = now if idea.before is None else idea.before
     change = math.log(idea.found.throughput / before.throughput)
@@ -142,7 +142,7 @@ def _suggestion(idea: _Idea, now: Prediction, top: Observation, is_on_gpu: bool)
 def _instances(situation: Situation) -> Iterator[_Idea]:
     for row, station in situation.busy_stations():
         if station.is_batching and maybe_slow_batches(situation.rows, row.name) is not None:
-            continue  # its batches are the limit, and more instances would form them, too
+            continue  # its batches are the limit, and more instances would form them as well
         found = {
             count: situation.predict(with_station(situation.pipeline, station.name, instances=count))
             for count in _counts(situation, station)
@@ -155,7 +155,7 @@ def _instances(situation: Situation) -> Iterator[_Idea]:
 
 
 def _counts(situation: Situation, station: Station) -> list[int]:
-    """More than now, no more than requests in flight, and not more busy ones than there are cores."""
+    """Return larger counts, up to the requests in flight and the cores that busy instances can use."""
     cores = situation.pipeline.cores.count
     most = min(_MOST_INSTANCES, situation.top.concurrency)
     shared = maybe_shared(situation.rows, station.name)
@@ -171,12 +171,12 @@ def _counts(situation: Situation, station: Station) -> list[int]:
         room = 0
     if room is not None:
         most = min(most, station.instances + room)
-    wanted |= {1, station.instances // 2, most}  # fewer of them may leave each other alone
+    wanted |= {1, station.instances // 2, most}  # fewer instances may disturb each other less
     return sorted(count for count in wanted if 0 < count <= most and count != station.instances)
 
 
 def _fewer(situation: Situation) -> Iterator[_Idea]:
-    """Where the cores are exhausted, or instances wait for each other, more of them only cost memory."""
+    """Suggest fewer instances if the cores are exhausted or instances wait for each other: more only cost memory."""
     for row in situation.table:
         shared = maybe_shared(situation.rows, row.name)
         if shared is not None and row.instances > (enough := shared.instances):
@@ -223,7 +223,7 @@ def _sharing_words(pipeline: Pipeline, station: Station, count: int) -> str:
 
 
 def _no_batching(situation: Situation) -> Iterator[_Idea]:
-    """Where an execution of a batch takes longer than its parts one after the other."""
+    """Suggest no batching if a batch takes longer than its parts in sequence."""
     items = situation.pipeline.items
     for row, station in situation.busy_stations():
         slow = maybe_slow_batches(situation.rows, row.name)
@@ -348,7 +348,7 @@ def _threads(situation: Situation) -> Iterator[_Idea]:
 
 
 def _more_load(situation: Situation) -> Iterator[_Idea]:
-    """Where nothing is busy yet."""
+    """Suggest more load if no step is busy."""
     if any(row.utilisation >= _ROOM for row in situation.table):
         return
     now, concurrency = situation.top.concurrency, 2 * situation.top.concurrency

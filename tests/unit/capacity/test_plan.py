@@ -106,13 +106,13 @@ def test_options_are_called_like_their_files():
         ({"price": {"other": 2.0}}, "--price names 'other'"),
         ({"price": "cheap"}, "cheap"),
         ({"scale_on": "heat:5"}, "is not a scaling rule"),
-        ({"scale_on": "utilisation:150%"}, "up to 100 %"),
+        ({"scale_on": "utilisation:150%"}, "at most 100 %"),
         ({"scale_on": "queue:5%"}, "a number of requests"),
         ({"scale_on": "queue:5"}, "--scale-on .* '10/s' never changes"),
         ({"startup_s": 5}, "--startup .* '10/s' never changes"),
         ({"stretch_s": 5}, "--stretch applies to traces only, and '10/s' is a rate"),
         ({"balancer": "best"}, "best"),
-        ({"traffic": "0/s"}, "no traffic"),
+        ({"traffic": "0/s"}, "is not above 0"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(more, complaint):

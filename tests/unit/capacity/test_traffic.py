@@ -88,14 +88,14 @@ def test_stretches_hold_every_request_once(file):
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("curve.csv", "time,rate\n08:00,many\n", "the rate is 'many'"),
-        ("curve.csv", "time,rate\n08:00,-1\n", "the rate is '-1'"),
-        ("curve.csv", "time,rate\nnoon,1\n", "the time is 'noon'"),
+        ("curve.csv", "time,rate\n08:00,many\n", "the rate 'many' is not valid"),
+        ("curve.csv", "time,rate\n08:00,-1\n", "the rate '-1' is not valid"),
+        ("curve.csv", "time,rate\nnoon,1\n", "the time 'noon' is not valid"),
         ("curve.csv", "time,rate\n08:00\n", "has 1 cells"),
         ("curve.csv", "time,rate\n08:00,1\n07:00,1\n", "line 3 .* is not later than"),
         ("curve.csv", "time,rate\n08:00,0\n", "no traffic"),
         ("curve.csv", "time,rate\n", "no rows"),
-        ("trace.jsonl", trace(5), "no two requests"),
+        ("trace.jsonl", trace(5), "fewer than two distinct request times"),
         ("trace.jsonl", "hello\n", "is not JSON"),
     ],
 )

@@ -200,7 +200,7 @@ def test_where_cores_are_exhausted_instances_beyond_them_are_called_useless():
 def test_a_guess_about_batches_is_called_one():
     found = conclude(ONE_BY_ONE, HERE).suggestions
     batching = next(row for row in found if row.change.kind == DYNAMIC_BATCHING)
-    assert "guess" in batching.why
+    assert "(not measured)" in batching.why
 
 
 def test_sequences_are_never_batched():

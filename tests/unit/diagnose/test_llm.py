@@ -82,10 +82,10 @@ def test_without_metrics_the_client_names_it_as_far_as_it_can_be_seen(name: str,
     seen = {KV_CACHE: (QUEUE, DECODE)}.get(kind, (kind,))
     assert found.verdict.kind in seen, found.verdict.sentence
     if kind in (KV_CACHE, QUEUE, DECODE):
-        assert "the server does not say" in found.verdict.sentence
+        assert "the server does not report" in found.verdict.sentence
     states = {row.kind: row.state for row in found.serving.checks}
     assert states[KV_CACHE] == "not known"
-    assert any("metrics are not known" in note for note in found.notes)
+    assert any("metrics are unavailable" in note for note in found.notes)
 
 
 @pytest.mark.sampled
@@ -230,7 +230,7 @@ def test_one_load_says_nothing_without_metrics_and_the_queue_with_them() -> None
     found = conclude_llm([told], "tiny")
     assert found.verdict.kind == UNKNOWN  # whether more slots would bring more takes a second load
     assert next(row for row in found.serving.checks if row.kind == QUEUE).evidence.startswith(
-        "4 run and 12 wait"
+        "of 16 requests, 4 run and 12 wait"
     )
 
 

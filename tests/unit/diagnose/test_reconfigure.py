@@ -85,7 +85,7 @@ def test_what_is_to_be_kept_stays(server, opened):
 def test_a_refused_configuration_leaves_the_one_before(server, opened):
     with opened() as change:
         change.change("a", {"name": "a", "count": 2})
-        with pytest.raises(PeerError, match="'a' could not be loaded: out of memory"):
+        with pytest.raises(PeerError, match="cannot load 'a': out of memory"):
             change.change("a", {"name": "a", "count": 5})
         assert counts(server) == (2, 1)
     assert counts(server) == (1, 1)

@@ -70,7 +70,7 @@ def test_an_objective_without_sense_is_refused(text):
 
 @pytest.mark.parametrize("slo", ["gpu memory<8", "gpu memory>8GB", "gpu<8GB", "gpu power<5GB"])
 def test_a_limit_without_sense_is_refused(slo):
-    with pytest.raises(UsageError, match="no limit of a GPU"):
+    with pytest.raises(UsageError, match="is not a GPU limit"):
         constraints(slo)
 
 
@@ -103,7 +103,7 @@ def test_a_search_goes_on_where_the_figures_are_known_or_nothing_was_measured():
 def test_a_search_ends_where_nobody_tells():
     steps = with_gpu_figures(search(), [GOAL])
     steps.send(None)
-    with pytest.raises(UsageError, match="GPU Memory Usage is unknown here") as refused:
+    with pytest.raises(UsageError, match="GPU Memory Usage cannot be limited") as refused:
         steps.send(trial(gpu_power_usage=70.0))
     assert "inferometer[gpu]" in refused.value.remedy
 

@@ -98,7 +98,7 @@ def test_a_file_that_is_no_journal_is_named(tmp_path, content):
 
 
 def test_no_journal_to_read_is_said(tmp_path):
-    with pytest.raises(UsageError, match="no journal"), journals.read(tmp_path / "none.sqlite"):
+    with pytest.raises(UsageError, match="does not exist"), journals.read(tmp_path / "none.sqlite"):
         pass
 
 
@@ -106,7 +106,7 @@ def test_a_full_disk_is_said_with_the_journals_name(tmp_path):
     with journals.opened(tmp_path / "journal") as journal:
         (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
         journal._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(LocalError, match=r"journal' could not be written: .*full"):
+        with pytest.raises(LocalError, match=r"cannot write the journal .*/journal': .*full"):
             journal.remember("much", "x" * 100_000)
 
 
@@ -175,7 +175,7 @@ def test_the_lock_is_written_through_no_link(tmp_path):
     victim.write_text("precious")
     (tmp_path / "journal.sqlite.lock").symlink_to(victim)
     with (
-        pytest.raises(UsageError, match="cannot be written: Too many levels of symbolic links"),
+        pytest.raises(UsageError, match=r"cannot write the journal .*: Too many levels of symbolic links"),
         journals.opened(tmp_path / "journal.sqlite"),
     ):
         pass

@@ -55,7 +55,7 @@ def test_weights_are_above_zero_and_those_of_a_list_are_alike():
     listed = objectives([THROUGHPUT, LATENCY_P99], "here")
     assert len({weight for _, weight in listed}) == 1
     for weight in (0, -1):
-        with pytest.raises(UsageError, match=f"has weight {weight}"):
+        with pytest.raises(UsageError, match=f"has the weight {weight}"):
             objectives({THROUGHPUT: weight}, "here")
 
 

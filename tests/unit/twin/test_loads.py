@@ -45,7 +45,7 @@ def test_a_setting_is_for_the_models_that_have_the_step() -> None:
         (("a:0",), "the weight '0' is not a number above 0"),
         (("a:x",), "the weight 'x' is not a number above 0"),
         (("a", "a:2"), "'a' is given twice"),
-        (("a:9", "other:1"), "of 2 requests in flight 'other' would get none"),
+        (("a:9", "other:1"), "'other' would get none of 2 requests in flight"),
     ],
 )
 def test_mixes_that_cannot_be(models: tuple[str, ...], sentence: str) -> None:
