@@ -66,9 +66,7 @@ class PlannedOption:
     server: str
     replica: ReplicaFigures
     price_per_h: float | None
-    fewest: FleetFigures | None = (
-        None  # fewest replicas that meet the SLO, as left after losing the spare ones
-    )
+    fewest: FleetFigures | None = None  # fewest replicas that meet the SLO, without the spare ones
     whole: FleetFigures | None = None  # including spare replicas
     over_time: tuple[int, ...] = ()  # for each stretch, including spare replicas
     over_time_basis: Basis = "interpolated"
@@ -104,9 +102,7 @@ class CapacityPlan(Answer):
     spare: int
     seed: int
     options: tuple[PlannedOption, ...]
-    best: (
-        int | None
-    )  # index of the cheapest option, or of the one with the fewest replicas if a price is missing
+    best: int | None  # index of the cheapest option; with the fewest replicas if a price is missing
 
     @property
     def peak(self) -> int:

@@ -35,9 +35,7 @@ from inferometer.diagnose.queueing import Cores, Pipeline, Station, predict, wit
 from inferometer.diagnose.suggest import Circumstances, Situation, suggestions
 
 BUSY_CLIENT = 0.9  # share of a core
-UNDISTURBED = (
-    0.1  # share of an instance's busy time waiting for a core below which other programs do not matter
-)
+UNDISTURBED = 0.1  # share of busy time waiting for a core below which other programs do not matter
 STARVED = 0.25  # share of the latency spent waiting for a core
 GROWING = 0.1  # relative growth of throughput with the load above which it has not saturated
 
@@ -53,9 +51,7 @@ class Conclusion:
     table: tuple[StepFigures, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
-    effective_cores: float | None = (
-        None  # the work that all cores do together; None if the number of cores is unknown
-    )
+    effective_cores: float | None = None  # the work that all cores do together; None if unknown
     pipeline: Pipeline = _NOTHING
 
 

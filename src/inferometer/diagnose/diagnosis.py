@@ -15,9 +15,7 @@ COMMAND = "diagnose"
 
 CLIENT = "client"  # this tool itself
 NETWORK = "network"  # time between client and server
-QUEUE = (
-    "queue"  # requests wait although no step is busy: they arrive in bursts, or a queue delay holds them back
-)
+QUEUE = "queue"  # requests wait although no step is busy: bursts, or a queue delay
 COMPUTE = "compute"  # one step's instances are all busy
 BATCHING = "batching"  # the same, and the step supports batches but gets single requests
 CPU = "cpu"  # every core is busy
@@ -75,9 +73,7 @@ class StepFigures:
     max_batch: int  # 0 for a model without batching
     is_batching: bool  # the server forms batches for it
     utilisation: float  # throughput x service time / instances: 1 if all instances are always busy
-    bound: (
-        float | None
-    )  # highest infer/s of the pipeline with this step as its limit; None if it was not called
+    bound: float | None  # highest infer/s that this step allows the pipeline; None if it was not called
 
     def __post_init__(self) -> None:
         if not 0 <= self.depth <= DEEPEST:
@@ -191,9 +187,7 @@ class Diagnosis(Answer):
     results: tuple[Result, ...]
     trials: tuple[ChangeTrial, ...] = ()
     after: Verdict | None = None  # the limit after all kept changes
-    is_restored: bool | None = (
-        None  # whether the original configuration was restored, if changes were applied
-    )
+    is_restored: bool | None = None  # whether the original configuration is back, after changes
     notes: tuple[str, ...] = ()  # missing information and its consequences
     serving: Serving | None = None  # only for servers that generate text
 

@@ -101,9 +101,7 @@ class _Evidence:
     client: str | None  # why the client was the limit, if it was
     cost: RequestCost
     prefill_s: float | None
-    at_once: (
-        float | None
-    )  # requests in service at the top load if others queue; None if none do, or if unknown
+    at_once: float | None  # requests in service at the top load if others queue; None if none do or unknown
     is_told: bool  # reported by the server's metrics, not only observed by the client
     kv_is_full: bool | None
     fitting: int | None

@@ -49,9 +49,7 @@ class Circumstances:
     is_json: bool = False
     is_http: bool = True
     is_local: bool = False
-    transfer_s: float = (
-        0.0  # sending a request to the system, and receiving its reply from first to last byte
-    )
+    transfer_s: float = 0.0  # of a request to the system, and of its reply from first to last byte
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,9 +120,7 @@ class Posterior:
     weights: Floats  # sum to 1
     slope: float = USUAL_SLOPE
     dispersion: float = FIRST_DISPERSION
-    misfit: float = (
-        1.0  # variance of runs about the curve, relative to the variance expected from their sections
-    )
+    misfit: float = 1.0  # variance of runs about the curve, relative to that expected from sections
 
     def below(self, places: Floats) -> Floats:
         """Return the probability that the limit is below each place."""

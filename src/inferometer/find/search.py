@@ -21,9 +21,7 @@ LOWEST = 1024  # largest reduction of the first load
 DITHER = 0.8  # difference in the logarithm of the share on either side of the limit,
 MOST_DITHER = 0.1  # up to this difference in the logarithm of the load
 WIDE = 2.0  # high / low up to which both sides are measured alternately
-STEP_DOWN = (
-    0.75  # smallest step down from the lowest load, so that one bad run does not lead far below the limit
-)
+STEP_DOWN = 0.75  # smallest step below the lowest load, so that one bad run does not lead far down
 DOUBTFUL = 5.0  # misfit from which proven loads narrow the interval of the fit
 NEAR = 0.02  # relative distance at which loads that meet and miss the SLO are close enough
 QUEUED = ("latency", "ttft")  # figures that grow with the queue

@@ -1,4 +1,4 @@
-"""One attempt to measure a proposal on one server: its variants are loaded, the load is put on them."""
+"""One attempt to measure a proposal on a server: load its variants and apply the load."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,16 +13,16 @@ from inferometer.tune.trial import Status, Trial
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of it: figures, or the reason why there are none."""
+    """The outcome of an attempt: figures, or the reason why there are none."""
 
     figures: TrialFigures | None
     loading_s: float = 0.0
     reason: str = ""
-    mistake: UsageError | None = None  # of the user, which may be the reason
-    is_running: bool = True  # the server, afterwards
+    mistake: UsageError | None = None  # the user's mistake, if it may be the reason
+    is_running: bool = True  # whether the server is still running
 
     def trial(self, proposal: Proposal, number: int) -> Trial:
-        """Without its cost and key."""
+        """Return the trial, without its cost and key."""
         if self.figures is None:
             return replace(proposal.trial(number, Status.FAILED, self.reason), loading_s=self.loading_s)
         bare = proposal.trial(number, Status.MEASURED)
@@ -32,7 +32,7 @@ class Attempt:
         return replace(bare, parts=parts, gpus=self.figures.gpus, loading_s=self.loading_s)
 
     def check_mistake(self, proposal: Proposal) -> None:
-        """Raises it, with the models."""
+        """Raise the user's mistake, if any, naming the models."""
         if self.mistake is not None:
             models = ", ".join(variant.model for variant in proposal.variants)
             raise UsageError(
@@ -43,7 +43,7 @@ class Attempt:
 def attempted(
     proposal: Proposal, deployment: Deployment, meter: Meter, say: Callable[[str], None] = lambda text: None
 ) -> Attempt:
-    """Restarts the server first where it died."""
+    """Make one attempt, restarting the server first if it died."""
     loading_s = 0.0
     try:
         if deployment.revive():

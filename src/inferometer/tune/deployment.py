@@ -1,4 +1,4 @@
-"""Where the variants of a trial are loaded: in a server, or in the workers themselves."""
+"""Where the variants of a trial are loaded: in a server, or in the workers."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from inferometer.tune.variant import ModelVariant
 
 
 def open_deployment(launch: LaunchSettings, say: Say = lambda text: None) -> "Deployment":
-    """Not started yet; enter it. `say` is told what becomes of a server that is not ours."""
+    """Create a deployment to be entered; `say` gets messages about a server that is not ours."""
     if launch.mode == IN_PROCESS:
         return InProcessDeployment(launch)
     originals = None
@@ -30,12 +30,12 @@ def open_deployment(launch: LaunchSettings, say: Say = lambda text: None) -> "De
 
 
 class Deployment(Protocol):
-    """Loads the variants of a trial. Use it as a context manager: what it started ends with it.
+    """Loads the variants of a trial. As a context manager it stops everything it started.
 
-    What is said here is the answer of a deployment that has no server.
+    The defaults here are those of a deployment without a server.
     """
 
-    is_special: bool = False  # made for one model's server flags
+    is_special: bool = False  # started with the server flags of one model
 
     @property
     def addresses(self) -> Addresses:
@@ -43,7 +43,7 @@ class Deployment(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Of the server, where it is a process of this machine."""
+        """Process id of the server, if it runs on this machine."""
         return None
 
     def __enter__(self) -> Self:
@@ -53,37 +53,37 @@ class Deployment(Protocol):
         self.close()
 
     def close(self) -> None:
-        """May be called twice."""
+        """Stop everything; may be called twice."""
         return
 
     def is_running(self) -> bool: ...
 
     def end_words(self) -> str:
-        """Once it does not run: how it ended."""
+        """Describe how the server ended."""
         return "ended"
 
     def revive(self) -> bool:
-        """Restart what died; whether anything had."""
+        """Restart everything that died; return whether anything had."""
 
     def base_config(self, model: str) -> Fields:
-        """What the server makes of the model's own configuration."""
+        """Return the server's view of the model's own configuration."""
 
     def others(self, models: Sequence[str]) -> tuple[str, ...]:
-        """Models that others have loaded, besides these and those they call."""
+        """Return loaded models other than these and those they call."""
         return ()
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
-        """Load exactly these; whether anything changed."""
+        """Load exactly these variants; return whether anything changed."""
 
     def host(self, model: str) -> Host | None:
-        """How a worker is to load the model itself; None where a server does."""
+        """Return how a worker loads the model itself; None if a server does."""
         return None
 
 
 class ServerDeployment(Deployment):
-    """Loads variants in place of each other, under the model's own name; the server is restarted only when it died.
+    """Replaces variants under the model's own name; restarts the server only if it died.
 
-    Models that were loaded before are restored at the end, with the configuration they had.
+    Models that were loaded before are restored at the end, with their configuration.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class ServerDeployment(Deployment):
         self._may_load = launch.may_load
         self._originals = originals
         self._say = say
-        self._loaded: dict[str, str] = {}  # model -> key of the variant that is in its place
+        self._loaded: dict[str, str] = {}  # model -> key of the loaded variant
         self._is_open = False
 
-    # --- life
+    # --- life cycle
 
     def __enter__(self) -> Self:
         self._is_open = True
@@ -112,14 +112,14 @@ class ServerDeployment(Deployment):
         return self
 
     def close(self) -> None:
-        """Restore what was loaded before, and end our server."""
+        """Restore previously loaded models, and stop our server."""
         if not self._is_open:
             return
         self._is_open = False
         try:
             if self._originals is not None:
                 self._originals.close()
-        except PeerError as error:  # the server may be gone; the search's result stands
+        except PeerError as error:  # the server may be gone; the result of the search remains valid
             self._say(f"The server could not be restored to its previous state: {error}")
         finally:
             self._server.stop()
@@ -186,7 +186,7 @@ class ServerDeployment(Deployment):
         return tuple(sorted(ready - called - set(models)))
 
     def apply(self, variants: Sequence[ModelVariant]) -> bool:
-        """Load exactly these, members before their callers; whether anything had to be loaded."""
+        """Load exactly these variants, members before their callers; return whether anything had to be loaded."""
         wanted = [part for variant in variants for part in variant.with_members]
         stale = [variant for variant in wanted if self._loaded.get(variant.model) != variant.key]
         if not stale:
@@ -199,7 +199,7 @@ class ServerDeployment(Deployment):
             return False
         self._note([variant.model for variant in wanted])
         if any(variant.composing for variant in variants):
-            # An ensemble keeps the members it was loaded with, so everything is loaded again when one changes.
+            # An ensemble keeps the members it was loaded with, so everything is loaded again if one of them changes.
             stale = wanted
         with self._while_it_runs():
             for variant in stale:
@@ -209,13 +209,13 @@ class ServerDeployment(Deployment):
         return True
 
     def _while_it_runs(self) -> contextlib.AbstractContextManager[None]:
-        """Calls in this context end with a server of ours: processes that it started may keep its connections open."""
+        """Abort calls in this context when our server ends, because its child processes may keep connections open."""
         if not self._is_ours:
             return contextlib.nullcontext()
         return ending(End("the server ended", check=lambda: not self._server.is_running()))
 
     def _note(self, models: Sequence[str]) -> None:
-        """What was there before, where that is somebody else's."""
+        """Record the previous state of models on a server that is not ours."""
         if self._originals is not None:
             self._originals.note(models)
 
@@ -238,21 +238,21 @@ def _load(known: ModelControl, model: str, config: Fields | None) -> None:
 
 
 def _without_frames(message: str) -> str:
-    """Of a traceback of a python model only the place where it began."""
+    """Reduce the traceback of a Python model to its first frame."""
     reason, is_found, frames = message.partition("\nAt:\n")
     return f"{reason.strip()} at {frames.strip().splitlines()[0]}" if is_found and frames.strip() else message
 
 
 def _loaded_config(known: ModelControl, model: str) -> Fields:
-    """The configuration of a loaded model, in a form it can be loaded with again: servers also report empty fields,
-    and refuse some of them. Fields of newer servers that our messages lack are left out."""
+    """Return the configuration of a loaded model in a form that can be loaded again: servers also report empty fields,
+    and reject some of them. Fields of newer servers that our messages lack are left out."""
     names = model_config.message().DESCRIPTOR.fields_by_name
     fields = known.config(model)
     return model_config.normal({name: value for name, value in fields.items() if name in names})
 
 
 def _without_completed(fields: Fields) -> Fields:
-    """Without the preferred batch sizes that the server filled in: they would hold for every variant."""
+    """Remove the preferred batch sizes filled in by the server, which would apply to every variant."""
     batching = fields.get("dynamic_batching")
     if batching is None:
         return fields
@@ -261,9 +261,9 @@ def _without_completed(fields: Fields) -> Fields:
 
 
 class InProcessDeployment(Deployment):
-    """No server: each worker loads the variant it puts under load, under the model's own name.
+    """No server: each worker loads its variant under the model's own name.
 
-    A worker gets a repository of its own: links to the model's files, and the configuration of the variant.
+    A worker gets its own repository: links to the model's files, and the configuration of the variant.
     """
 
     def __init__(self, launch: LaunchSettings) -> None:
@@ -275,11 +275,11 @@ class InProcessDeployment(Deployment):
         self._hosts: dict[str, Host] = {}  # the last one of each model
 
     def is_running(self) -> bool:
-        """No worker that came up has died."""
+        """Return whether no started worker has died."""
         return not any(host.has_died() for host in self._hosts.values())
 
     def revive(self) -> bool:
-        """The next trial starts new workers."""
+        """Return whether a worker died; the next trial starts new ones."""
         if self.is_running():
             return False
         self._variants = {}
@@ -318,7 +318,7 @@ class InProcessDeployment(Deployment):
         return host
 
     def _with_called(self, configs: dict[str, Fields]) -> dict[str, Fields]:
-        """With the configurations of all models that ensembles among them call."""
+        """Add the configurations of all models that ensembles among them call."""
         waiting = list(configs)
         while waiting:
             for name in model_config.members(configs[waiting.pop()]):

@@ -1,7 +1,7 @@
-"""The journal of a search: every trial in SQLite as soon as it has ended.
+"""The journal of a search: every trial in SQLite as soon as it ends.
 
-One transaction per trial: whatever kills the tool, what was measured is kept, and the search resumes from it. A lock
-beside the file keeps a second tuner out; it is released when its process ends.
+One transaction per trial: however the tool ends, all measurements are kept, and the search resumes from them. A lock
+file keeps a second tuner out; it is released when its process ends.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from inferometer.tune.variant import ModelVariant
 SCHEMA = 1
 T = TypeVar("T")
 _OTHER = "move it away, or give another file"
-_BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # messages about a damaged file may be damaged too
+_BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # messages about a damaged file may be damaged as well
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS variants (name TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -36,7 +36,7 @@ CREATE INDEX IF NOT EXISTS trials_by_key ON trials (key);
 
 
 class Journal:
-    """Open it with `opened` (to write, alone) or `read`."""
+    """A journal; use `opened` (exclusive, to write) or `read`."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _saving(self) -> Iterator[None]:
-        """One transaction."""
+        """Wrap one transaction."""
         try:
             with self._db:
                 yield
@@ -57,7 +57,7 @@ class Journal:
     # --- trials
 
     def add(self, trial: Trial, variants: tuple[ModelVariant, ...], *, study: str) -> None:
-        """Trial and variants in one transaction."""
+        """Add the trial and its variants in one transaction."""
         parts = [part for variant in variants for part in variant.with_members]
         with self._saving():
             self._db.executemany(
@@ -70,20 +70,20 @@ class Journal:
             )
 
     def find(self, key: str, *, with_failed: bool) -> Trial | None:
-        """The last trial with this key; a failed one only if it need not be tried again."""
+        """Return the last trial with this key; a failed one only if it need not be retried."""
         rows = self._rows("SELECT document FROM trials WHERE key = ? ORDER BY number DESC", key)
         trials = [self._trial(document) for (document,) in rows]
         measured = [trial for trial in trials if trial.is_measured]
         return next(iter(measured or (trials if with_failed else [])), None)
 
     def trials(self, study: str | None = None) -> tuple[Trial, ...]:
-        """In order; of one study, or all."""
+        """Return the trials of one study, or all, in order."""
         rows = self._rows("SELECT document, study FROM trials ORDER BY number")
         return tuple(self._trial(document) for document, name in rows if study in (None, name))
 
     @property
     def has_measured(self) -> bool:
-        """A journal without a measured trial holds nothing of use."""
+        """Whether any trial was measured; otherwise the journal is of no use."""
         return any(trial.is_measured for trial in self.trials())
 
     def next_number(self) -> int:
@@ -91,7 +91,7 @@ class Journal:
         return 0 if last is None else int(last) + 1
 
     def variants(self) -> tuple[ModelVariant, ...]:
-        """In the order they were made."""
+        """Return the variants in order of creation."""
         rows = self._rows("SELECT document FROM variants ORDER BY rowid")
         return tuple(self.value(ModelVariant, self._document(text)) for (text,) in rows)
 
@@ -99,7 +99,7 @@ class Journal:
         return self.value(Trial, self._document(text))
 
     def value(self, kind: type[T], document: Any) -> T:
-        """What was kept of a value, as that value again."""
+        """Restore a value from its saved document."""
         return validated(kind, document, f"'{self.path}' cannot be used", "search again")
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
@@ -110,21 +110,21 @@ class Journal:
         with _reading(self.path, (TypeError, ValueError, RecursionError)):
             return json.loads(text)
 
-    # --- other facts
+    # --- facts
 
     def remember(self, name: str, value: Any) -> None:
         with self._saving():
             self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def recall(self, name: str) -> Any:
-        """None when it was never remembered."""
+        """Return a fact; None if it was never stored."""
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return self._document(rows[0][0]) if rows else None
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Journal]:
-    """A journal to write into, made if there is none; held by one process at a time."""
+    """Open a journal for writing, creating it if necessary; only one process at a time may hold it."""
     _check_file(path)
     if path.exists():
         check_file(path, DATA, "the journal", remedy=_OTHER)
@@ -133,7 +133,7 @@ def opened(path: Path) -> Iterator[Journal]:
 
 
 def remove(path: Path) -> None:
-    """Forget what a journal holds, also one that cannot be read; held by another tuner it stays."""
+    """Delete a journal, even an unreadable one, unless another tuner holds it."""
     if not path.exists():
         return
     _check_file(path)
@@ -144,7 +144,7 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def read(path: Path) -> Iterator[Journal]:
-    """A journal to read, also while a search writes it; the file and its folder stay as they are."""
+    """Open a journal for reading, even while a search writes it; the file and its folder are not modified."""
     if not path.exists():
         raise UsageError(
             f"the journal '{path}' does not exist", remedy="run a search first, or check the path"
@@ -177,8 +177,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Read-only; an empty file is read as an empty journal."""
-    # Without a write-ahead log nobody is writing; `immutable` keeps SQLite from creating files of its own.
+    """Connect read-only; an empty file is an empty journal."""
+    # Without a write-ahead log there is no writer; `immutable` keeps SQLite from creating files.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with _reading(path):
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", timeout=10, uri=True)
@@ -207,7 +207,7 @@ def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading(path: Path, broken: tuple[type[Exception], ...] = _BROKEN) -> Iterator[None]:
-    """What a damaged file causes becomes a sentence."""
+    """Convert errors caused by a damaged file into a message."""
     try:
         yield
     except broken as error:

@@ -1,4 +1,4 @@
-"""The machines of several servers: which are alike, so that figures of one may be compared with those of another."""
+"""The machines of several servers, and whether their figures are comparable."""
 
 import hashlib
 from collections import Counter
@@ -11,9 +11,9 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class ServerMachine:
-    """Where a server runs, and what it has there for itself."""
+    """The node of a server and the resources reserved for the server."""
 
-    place: str  # the address of its node
+    place: str  # address of the node
     processor: str
     cores: tuple[int, ...]
     memory_bytes: int
@@ -21,7 +21,7 @@ class ServerMachine:
 
     @property
     def kind(self) -> str:
-        """Equal for machines that are alike: processor, cores, memory and GPUs, in words."""
+        """Processor, cores, memory and GPUs in words; equal for comparable machines."""
         names = Counter(str(gpu["name"]) for gpu in self.gpus.values())
         parts = [
             f"{len(self.cores)} x {self.processor}",
@@ -36,12 +36,12 @@ class ServerMachine:
 
 
 def _rounded(value: float) -> int:
-    """To two digits: machines of one kind differ in how much of their memory the system keeps."""
+    """Round to two digits: the usable memory of identical machines differs slightly."""
     return int(round(value, 2 - len(str(int(value)))))
 
 
 def most_alike(machines: Sequence[ServerMachine]) -> list[int]:
-    """The numbers of those of the kind that most are of; of two that are as many, the kind of the first."""
+    """Return the indices of the machines of the most common kind; in a tie, the kind of the first machine."""
     counts = Counter(machine.kind for machine in machines)
     kind = max(counts, key=counts.__getitem__)
     return [number for number, machine in enumerate(machines) if machine.kind == kind]

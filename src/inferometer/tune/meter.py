@@ -1,4 +1,4 @@
-"""Puts the load of one trial on the models that are loaded, and returns the figures."""
+"""Apply the load of one trial to the loaded models, and return the figures."""
 
 import contextlib
 import hashlib
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
     import psutil
 
 
-ROUNDS = 4  # a trial of a text model lasts at least as long as this many rounds of requests
-SLICES = 20  # windows per trial, at most
-_SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself says how the server ended
-PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # with a trial that runs when the user wants to end
-MOST_WARM = 64  # requests to warm up with
-HURRIED_NS = NS_PER_S // 2  # the same where the search has to end
-QUIET_NS = 2 * NS_PER_S  # when a load has ended, replies are waited for as long as some come in this time
-LEAVING_S = 2.0  # that processes of the variant before may take to end
+ROUNDS = 4  # fewest rounds of requests in a trial of a text model
+SLICES = 20  # maximum of windows per trial
+_SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself reports how the server ended
+PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # for the running trial, after the user interrupts
+MOST_WARM = 64  # maximum of warm-up requests
+HURRIED_NS = NS_PER_S // 2  # the same if the search has to end
+QUIET_NS = 2 * NS_PER_S  # replies are awaited as long as some arrive within this time after the load ended
+LEAVING_S = 2.0  # for processes of the previous variant to exit
 _POLL_S = 0.02
-MOST_FAILED = 0.5  # a trial with a larger share of failed requests has no figures
+MOST_FAILED = 0.5  # largest share of failed requests with which a trial has figures
 
 
 @dataclass(slots=True)
 class _Patience:
-    """When the user wants to end, a trial that runs is finished, so that it counts; unless it takes long."""
+    """After an interruption, the running trial is finished so that it counts, unless it takes too long."""
 
     is_asked: Callable[[], bool]
     since_ns: int | None = None
@@ -75,12 +75,12 @@ class _Patience:
 
 
 class TrialError(Exception):
-    """A trial gave no figures; the text says why."""
+    """A trial without figures; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialFigures:
-    """What one trial gave: figures per part, and per GPU of the server."""
+    """The figures of a trial, per part and per GPU of the server."""
 
     parts: tuple[Figures, ...]
     gpus: tuple[tuple[str, Figures], ...] = ()
@@ -90,20 +90,20 @@ class Meter(Protocol):
     """The load generator."""
 
     def fingerprint(self, models: Sequence[str]) -> str:
-        """Identifies what is sent to these models: only trials with the same one are comparable."""
+        """Return a digest of the requests to these models: trials are only comparable if it is equal."""
 
     def measure(self, proposal: Proposal, deployment: Deployment, *, is_fresh: bool) -> TrialFigures:
-        """Figures, or a TrialError; `is_fresh` when the models were just loaded."""
+        """Return figures or raise TrialError; `is_fresh` if the models were just loaded."""
 
     def forget(self) -> None:
-        """The server was started anew."""
+        """Forget all connections after a server restart."""
 
     def close(self) -> None: ...
 
 
 @dataclass(slots=True)
 class _Client:
-    """Worker processes with their requests, for one model and one client batch size."""
+    """Worker processes with their requests for one model and one client batch size."""
 
     setup: Setup
     instrument: Instrument
@@ -111,9 +111,9 @@ class _Client:
 
 
 class EngineMeter:
-    """Our own engine. Workers and their requests are kept while variants replace each other under the same name.
+    """Our own load generator. Workers and requests are kept while variants replace each other under the same name.
 
-    Workers that hold the model themselves end with it; only the requests are kept.
+    Workers that load the model themselves end with it; only the requests are kept.
     """
 
     def __init__(
@@ -124,21 +124,21 @@ class EngineMeter:
         watcher: Watcher | None = None,
     ) -> None:
         self._options = options  # by model: what to send and how to judge it
-        self._prompts = prompts  # of models that make text; None where the options have their data
-        self._inputs: dict[str, frozenset[str]] = {}  # of those, their names
-        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of files of prompts
-        self._round_s: dict[str, float] = {}  # how long one round of requests took such a model
+        self._prompts = prompts  # of models that generate text; None if the options have their data
+        self._inputs: dict[str, frozenset[str]] = {}  # input names of those models
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # for prompt files
+        self._round_s: dict[str, float] = {}  # duration of one round of requests to such a model
         self._effort = effort
-        # Of several models under load at the same time nobody could tell the figures apart.
-        told = SimpleNamespace()
+        # With several models under load, progress figures could not be told apart.
+        hooks = SimpleNamespace()
         if watcher is not None:
-            told.is_interrupted = _Patience(watcher.is_interrupted).is_over
+            hooks.is_interrupted = _Patience(watcher.is_interrupted).is_over
         if watcher is not None and len(options) == 1:
-            told.progressed = watcher.progressed
-        self._watcher = completed(told)
+            hooks.progressed = watcher.progressed
+        self._watcher = completed(hooks)
         self._clients: dict[tuple[str, int], _Client] = {}
-        self._setups: dict[tuple[str, int], Setup] = {}  # of workers that hold their model
-        self._gpus = 0  # that were seen in the trial before
+        self._setups: dict[tuple[str, int], Setup] = {}  # of workers that load their model
+        self._gpus = 0  # number seen in the previous trial
 
     def fingerprint(self, models: Sequence[str]) -> str:
         return fingerprint(
@@ -164,8 +164,8 @@ class EngineMeter:
         return TrialFigures(tuple(_figures(level, here, instances) for level in levels), gpus)
 
     def _levels(self, proposal: Proposal, deployment: Deployment) -> list[Level]:
-        """One for each model. Of several under load at the same time none stops early, or the others would have the
-        server to themselves."""
+        """Measure each model. Of several models under load, none stops early, so that the others do not get the server
+        to themselves."""
 
         def measure(effort: Effort | None, part: tuple[ModelVariant, ClientLoad]) -> Level:
             variant, load = part
@@ -191,7 +191,7 @@ class EngineMeter:
             self._round_s[model] = (monotonic_ns() - begun_ns) / NS_PER_S
 
     def _level(self, model: str, load: ClientLoad, deployment: Deployment, effort: Effort | None) -> Level:
-        """One model under one load."""
+        """Measure one model under one load."""
         client = self._client(model, load.batch, deployment)
         plan = _plan(load, client.setup.options)
         with self._failing(model, load):
@@ -199,7 +199,7 @@ class EngineMeter:
             for remark in level.remarks:
                 if remark.note is Note.WORKER_LOST:
                     raise LocalError(remark.text)
-            silent = drained(client.instrument, level)  # so that no load disturbs loading the next variant
+            silent = drained(client.instrument, level)  # no load may disturb loading the next variant
             if silent:
                 lost = "1 request was" if silent == 1 else f"{silent:,} requests were"
                 text = f"{lost} never answered at {load}"
@@ -209,7 +209,7 @@ class EngineMeter:
 
     @contextlib.contextmanager
     def _failing(self, model: str, load: ClientLoad) -> Iterator[None]:
-        """Errors become a TrialError. Workers that were lost are started again for the next trial."""
+        """Convert errors to TrialError. Lost workers are restarted for the next trial."""
         key = model, load.batch
         try:
             yield
@@ -217,7 +217,7 @@ class EngineMeter:
             raise TrialError(str(error)) from error
         except LocalError as error:
             host = self._clients[key].setup.host
-            if host is not None:  # the deployment will notice that it died
+            if host is not None:  # the deployment detects that it died
                 raise TrialError(f"{error.message}: {host.end()}") from error
             self._end([key])
             raise TrialError(str(error)) from error
@@ -253,7 +253,7 @@ class EngineMeter:
         except UsageError as error:
             if setup.host is None:
                 raise
-            reason = " ".join(error.message.split())  # may hold the traceback of a python model
+            reason = " ".join(error.message.split())  # may contain the traceback of a Python model
             raise TrialError(reason) from error
         return _Client(setup, make_instrument(setup, workers, self._watcher), stack)
 
@@ -272,13 +272,13 @@ class EngineMeter:
             if model in self._prompts and options.streaming:
                 setup = replace(setup, level_settings=replace(setup.level_settings, has_tokens=True))
             return setup
-        self._end([key for key in self._clients if key[0] == model])  # only one worker holds a model
+        self._end([key for key in self._clients if key[0] == model])  # only one worker can hold a model
         if (model, batch) not in self._setups:
             self._setups[model, batch] = prepare_held(options, host)
         return moved(self._setups[model, batch], host)
 
     def _asking(self, options: Options) -> Options:
-        """With the prompts of a model that makes text, in a file."""
+        """Write the prompts of a model that generates text to a file."""
         prompts = self._prompts.get(options.model)
         if prompts is None:
             return options
@@ -305,7 +305,7 @@ class EngineMeter:
 
 
 def _prepared(options: Options) -> Setup:
-    """Metrics that cannot be read end it only if the user asked for them: limits of a GPU may be known without."""
+    """Ignore unreadable metrics unless the user asked for them: GPU limits may be checked without them."""
     try:
         return prepare(options, command="tune")
     except PeerError:
@@ -315,11 +315,11 @@ def _prepared(options: Options) -> Setup:
 
 
 def prepare_held(options: Options, host: Host) -> Setup:
-    """For a worker that holds the model: there is no server with metrics, so those of this host are collected."""
+    """Prepare a worker that loads the model: without a server's metrics, those of this host are collected."""
     asked = changed(
         options,
         service_kind=options.service_kind,
-        model_repository=".",  # the host has one of its own
+        model_repository=".",  # the host has its own
         collect_metrics=None,
         metrics_interval_ms=None,
     )
@@ -334,13 +334,13 @@ def prepare_held(options: Options, host: Host) -> Setup:
 
 
 def _rows(prompts: Prompts) -> Iterator[Mapping[str, Any]]:
-    """A line for each; lengths of answers that are all the same are an option."""
+    """Yield one row per prompt; a constant answer length is an option instead."""
     texts = prompts.texts()
     for text, length in zip(texts, prompts.output_lengths(len(texts)), strict=True):
         yield {"prompt": text, "max_tokens": length} if prompts.output_deviation else {"prompt": text}
 
 
-# The options that decide which requests are sent. How long they are measured is not among them.
+# Options that determine the requests. The duration of the measurement is not among them.
 _LATER = (
     "prompt_column",
     "tokenizer",
@@ -372,8 +372,8 @@ _SENT = (
 
 
 def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | None]) -> str:
-    """A digest of what is sent to each model, as far as it is not the default. The journal keeps it, so the text that
-    it is made of must not change."""
+    """Return a digest of the requests to each model, without defaults. The journal stores it, so the digested text must
+    not change."""
     plain = Options(model="")
     rows = [
         f"{model} {name} {_written(getattr(asked, name))}"
@@ -387,7 +387,7 @@ def fingerprint(options: Mapping[str, Options], prompts: Mapping[str, Prompts | 
 
 
 def _written(value: object) -> str:
-    """As the first version wrote it: fields of data that came later stand there only where they are set."""
+    """Write the value as the first version did: fields of DataOptions added later only appear if set."""
     if not isinstance(value, DataOptions):
         return repr(value)
     plain = DataOptions()
@@ -400,25 +400,26 @@ def _written(value: object) -> str:
 
 
 def _has_own_rule(options: Options) -> bool:
-    """Whether the user said how long to measure or when to stop."""
+    """Return whether the user set the duration or a stopping rule."""
     return options.duration_s is not None or not STABILITY_OPTIONS.isdisjoint(options.given)
 
 
 def _warm(load: ClientLoad) -> int:
-    """Requests to warm up with: a round of the load, as the first request to an instance may be slow."""
+    """Return the number of warm-up requests: one round of the load, because the first request to an instance may be
+    slow."""
     return min(load.concurrency or 8, MOST_WARM)
 
 
 def drained(instrument: Instrument, level: Level) -> int:
-    """End the load and wait for its replies, as long as some come; how many requests get none."""
+    """End the load and wait for replies as long as some arrive; return the number of unanswered requests."""
     longest = 0 if level.measurement is None else level.measurement.latency.max_ns
     patience_ns = max(QUIET_NS, 3 * longest)
-    instrument.load.apply(Closed(0, 0))  # the count of 0 says that nothing is waited for
+    instrument.load.apply(Closed(0, 0))  # a count of 0 means that nothing is waited for
     heard_ns = begun_ns = instrument.clock()
     while True:
         collected = instrument.load.collect(instrument.clock() + FAR_NS)
         if instrument.watcher.is_interrupted() and collected.seen_ns - begun_ns > HURRIED_NS:
-            return 0  # no other variant follows that they would disturb
+            return 0  # no other variant follows that they could disturb
         if collected.is_finished or collected.seen_ns - heard_ns > patience_ns:
             return collected.outstanding
         if len(collected.records):
@@ -451,7 +452,7 @@ def _check(level: Level) -> None:
 
 
 def _figures(level: Level, pids: Sequence[int], instances: Mapping[str, int]) -> Figures:
-    """A level in the catalogue's tags and units; memory is that of the processes that hold models."""
+    """Return a level in the catalogue's tags and units; memory is that of the processes that hold models."""
     found = level.measurement
     assert found is not None
     host = ((tag, Estimate(value)) for tag, value in _host(found, pids, instances))
@@ -481,7 +482,7 @@ def _host(found: Measurement, pids: Sequence[int], instances: Mapping[str, int])
 
 
 def _instances(proposal: Proposal, gpus: int) -> Mapping[str, int]:
-    """How many each model has, where the configuration tells: one for the GPUs is one on each of them."""
+    """Return the configured instances of each model, if known; a group without listed GPUs runs on each GPU."""
     found = {}
     for part in (part for variant in proposal.variants for part in variant.with_members):
         groups = part.config.get("instance_group", ())
@@ -492,8 +493,8 @@ def _instances(proposal: Proposal, gpus: int) -> Mapping[str, int]:
 
 
 def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None:
-    """Memory of the server and everything it started, the python backend's processes included, but for those of the
-    variant before."""
+    """Return the memory of the server and its child processes, including those of the Python backend, without those of
+    the previous variant."""
     import psutil
 
     try:
@@ -510,8 +511,8 @@ def resident(pid: int, instances: Mapping[str, int] | None = None) -> int | None
 
 
 def _leavers(family: "Sequence[psutil.Process]", instances: Mapping[str, int]) -> "set[psutil.Process]":
-    """Processes of the variant before: of a model with so many instances all but the youngest so many. An ensemble
-    keeps those of the members that it had until its next requests."""
+    """Return processes of the previous variant: all but the youngest n of a model with n instances. An ensemble keeps
+    those of its former members until its next requests."""
     import psutil
 
     from inferometer.measure.host import maybe_stub
@@ -530,7 +531,7 @@ def _leavers(family: "Sequence[psutil.Process]", instances: Mapping[str, int]) -
 
 
 def _await_leavers(pids: Sequence[int], instances: Mapping[str, int]) -> None:
-    """Until the processes of the variant before have left the memory of the GPUs, or take too long for it."""
+    """Wait until the processes of the previous variant have released GPU memory, up to a time limit."""
     import psutil
 
     deadline_ns = monotonic_ns() + round(LEAVING_S * NS_PER_S)
@@ -543,21 +544,22 @@ def _await_leavers(pids: Sequence[int], instances: Mapping[str, int]) -> None:
 
 
 def _gpus(level: Level) -> tuple[tuple[str, Figures], ...]:
-    """Of this host where the server runs on it, since its own metrics may be older than the variant; else of those."""
+    """Return the GPU figures: of this host if the server runs on it, since the server's metrics may predate the
+    variant."""
     metrics = None if level.measurement is None else level.measurement.metrics
-    told = () if metrics is None else metrics.gpus
+    reported = () if metrics is None else metrics.gpus
     seen = level.host.gpus if level.host is not None and level.host.is_local else ()
     if not seen and metrics is not None and metrics.host is not None:
         seen = metrics.host.gpus
-    used = {gpu.uuid for gpu in told or seen}
-    return _by_gpu([gpu for gpu in seen if gpu.uuid in used] or told)
+    used = {gpu.uuid for gpu in reported or seen}
+    return _by_gpu([gpu for gpu in seen if gpu.uuid in used] or reported)
 
 
 def _by_gpu(rows: Sequence[GpuFigures]) -> tuple[tuple[str, Figures], ...]:
     return tuple((gpu.uuid, _of(Source.GPU, gpu)) for gpu in rows)
 
 
-# --- the GPUs while the server holds no model: what it takes by itself
+# --- GPUs of an idle server without models
 
 Read = Callable[[], Mapping[str, Gpu]]
 
@@ -565,7 +567,7 @@ Read = Callable[[], Mapping[str, Gpu]]
 def watch_idle(
     read: Read, duration_s: float, interval_s: float, wait: Callable[[float], None] = time.sleep
 ) -> Trial:
-    """A trial without models, of at least one sample: memory at its highest, utilization and power on average."""
+    """Return a trial without models and with at least one sample: peak memory, mean utilisation and power."""
     samples = [read()]
     for _ in range(int(duration_s / interval_s)):
         wait(interval_s)

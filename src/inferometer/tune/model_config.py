@@ -1,7 +1,7 @@
 """A model's configuration as a plain document of Triton's official ModelConfig message.
 
-Reading and writing go through the message itself, so whatever the server accepts is kept. The document has the
-message's own field names; 64-bit numbers may be text, as in the JSON form of every protobuf message.
+Reading and writing use the message itself, so everything that the server accepts is preserved. The document uses the
+message's own field names; 64-bit numbers may be strings, as in the JSON form of every protobuf message.
 """
 
 import json
@@ -16,20 +16,20 @@ Fields = Mapping[str, Any]
 
 
 def message() -> Any:
-    """An empty ModelConfig."""
+    """Return an empty ModelConfig."""
     from inferometer.services.kserve import load_messages
 
     return load_messages().model__config__pb2.ModelConfig()
 
 
 def parse_text(text: str, origin: str) -> Fields:
-    """The document of a `config.pbtxt`."""
+    """Return the document of a `config.pbtxt`."""
     from google.protobuf import text_format
 
     config = message()
     try:
         text_format.Parse(text, config)
-    except (text_format.ParseError, ValueError) as error:  # the latter of a number that no field can hold
+    except (text_format.ParseError, ValueError) as error:  # ValueError: a number that no field can hold
         raise UsageError(
             f"'{origin}' is not a model configuration: {error}", remedy="fix it, or leave it to the server"
         ) from error
@@ -42,7 +42,7 @@ def read_file(path: Path) -> Fields:
 
 
 def read_model(folders: Sequence[Path], model: str) -> Fields | None:
-    """The model's own configuration; None where these repositories have none."""
+    """Return the model's own configuration; None if these repositories have none."""
     folder = find_model(folders, model)
     if folder is None or not (folder / "config.pbtxt").is_file():
         return None
@@ -50,7 +50,7 @@ def read_model(folders: Sequence[Path], model: str) -> Fields | None:
 
 
 def find_model(folders: Sequence[Path], model: str) -> Path | None:
-    """The folder of a model, in the first of these repositories that has it."""
+    """Return the folder of a model in the first of these repositories that has it."""
     return next((folder / model for folder in folders if (folder / model).is_dir()), None)
 
 
@@ -62,29 +62,29 @@ def document(config: Any) -> Fields:
 
 
 def from_document(fields: Fields, origin: str = "the configuration") -> Any:
-    """The message of a document."""
+    """Return the message of a document."""
     from google.protobuf import json_format
 
     try:
         return json_format.ParseDict(dict(fields), message())
-    except (json_format.ParseError, SystemError) as error:  # the latter: a list in place of an enum's member
+    except (json_format.ParseError, SystemError) as error:  # SystemError: a list in place of an enum value
         raise UsageError(f"{origin} is not a model configuration: {error}") from error
 
 
 def to_text(fields: Fields) -> str:
-    """A `config.pbtxt`."""
+    """Return the text of a `config.pbtxt`."""
     from google.protobuf import text_format
 
     return str(text_format.MessageToString(from_document(fields)))
 
 
 def normal(fields: Fields) -> Fields:
-    """The same configuration in its one spelling, so that equal ones are equal documents."""
+    """Return the configuration in canonical form, so that equal configurations are equal documents."""
     return document(from_document(fields))
 
 
 def key(fields: Fields) -> str:
-    """Equal for equal configurations in their `normal` form, whatever they are called."""
+    """Return a key that is equal for equal configurations in `normal` form, regardless of their names."""
     return json.dumps(
         {name: value for name, value in fields.items() if name != "name"},
         sort_keys=True,
@@ -93,7 +93,7 @@ def key(fields: Fields) -> str:
 
 
 def merge(base: Fields, overrides: Fields) -> Fields:
-    """Mappings are merged key by key, everything else is replaced; None leaves the field as it is."""
+    """Merge mappings key by key and replace everything else; None leaves the field unchanged."""
     merged = dict(base)
     for name, value in overrides.items():
         if value is None:
@@ -105,16 +105,16 @@ def merge(base: Fields, overrides: Fields) -> Fields:
     return merged
 
 
-# --- what the tuner needs to know of one
+# --- properties used by the tuner
 
 
 def max_batch_size(fields: Fields) -> int:
-    """0 when the model does not batch."""
+    """Return the maximum batch size; 0 if the model does not batch."""
     return int(fields.get("max_batch_size", 0))
 
 
 def instance_counts(fields: Fields) -> tuple[tuple[str, int], ...]:
-    """(CPU or GPU, how many) by group; a configuration without groups has one instance of the server's choice."""
+    """Return (CPU or GPU, count) per group; without groups there is one instance of the server's choice."""
     found = []
     for group in fields.get("instance_group", ()):
         kind = str(group.get("kind", "KIND_AUTO")).removeprefix("KIND_")
@@ -136,7 +136,7 @@ def is_sequence(fields: Fields) -> bool:
 
 
 def members(fields: Fields) -> tuple[str, ...]:
-    """The models an ensemble calls, each once."""
+    """Return the models that an ensemble calls, each once."""
     steps = fields.get("ensemble_scheduling", {}).get("step", ())
     return tuple(dict.fromkeys(str(step["model_name"]) for step in steps))
 

@@ -1,10 +1,10 @@
-"""A search on several servers at once: each measures one trial at a time, and the search is told of them as they end.
+"""A search on several servers at once: each measures one trial at a time, and the search gets the trials as they end.
 
-Only servers on machines of one kind take part, so all trials can be compared. The search says on which server a
-proposal is to be measured. One whose server was lost is measured by another, as soon as that is free.
+Only servers on machines of one kind take part, so that all trials are comparable. The search assigns each proposal to a
+server. If that server is lost, another one takes over as soon as it is free.
 
-The journal numbers trials in the order in which they end. A search that is resumed is told of known trials in that
-order, before any new one ends, so it proposes what it had proposed.
+The journal numbers trials in the order in which they end. A resumed search gets known trials in that order, before any
+new one ends, so that it repeats its proposals.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,73 +22,71 @@ from inferometer.tune.recall import renamed
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.trial import Status, Trial
 
-LOOK_S = 0.2  # at what has ended, and whether the user wants to end
-GRACE_S = CALL_LAST_S + 0.5  # for trials to end when the search has to, the way to their servers included
-FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
-MOST_LOSSES = 2  # of servers during the same trial: then it is taken to be the reason
+LOOK_S = 0.2  # interval of checks for ended trials and interruptions
+GRACE_S = CALL_LAST_S + 0.5  # for trials to end when the search has to, including communication
+FIRST_ATTEMPTS = 2  # give up if this many first trials all fail
+MOST_LOSSES = 2  # servers lost during the same trial from which the trial is considered the reason
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLost:
-    """A server that will not answer any more, and why."""
+    """A server that no longer answers, and the reason."""
 
     why: str
 
 
 class TrialServers(Protocol):
-    """Servers that measure one trial each at a time, numbered from 0."""
+    """Numbered servers that measure one trial each at a time."""
 
     @property
     def machines(self) -> Sequence[ServerMachine]:
-        """Where each of them runs."""
+        """The machine of each server."""
 
     def begin(self, server: int, proposal: Proposal) -> None: ...
 
     def ended(self, timeout_s: float) -> Sequence[tuple[int, Attempt | ServerLost]]:
-        """Of the trials that were begun, those that have ended since; waits for one, but not longer than this. Of a
-        server that is lost it is told once."""
+        """Return the begun trials that have ended since the last call, waiting for one up to the timeout. A lost server
+        is reported once."""
 
     def interrupt(self) -> None:
-        """Ask for the trials that are being measured to end soon."""
+        """Request the running trials to end soon."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """A proposal on its way to a trial."""
+    """A proposal being measured."""
 
     proposal: Proposal
-    known: Trial | None = None  # of the journal
+    known: Trial | None = None  # from the journal
     begun_ns: int = 0
     losses: int = 0
-    has_died: bool = False  # the server, in the attempt before
+    has_died: bool = False  # the server died in the previous attempt
 
 
 @dataclass(slots=True)
 class ParallelTrials:
-    """Measures the proposals of one search. `key_of` gives the key of a trial in the journal."""
+    """Measures the proposals of one search. `key_of` returns the key of a trial in the journal."""
 
     servers: TrialServers
     journal: Journal
     watcher: Watcher
     key_of: Callable[[Proposal], str]
     study: str  # its name
-    retry: bool = False  # trials that failed in an earlier session
+    retry: bool = False  # retry trials that failed in an earlier session
     has_measured: bool = False
     since_ns: int = field(default_factory=monotonic_ns)
     clock: Callable[[], int] = monotonic_ns
     trials: list[Trial] = field(default_factory=list)
-    lost: dict[int, str] = field(default_factory=dict)  # servers, and why
-    _works: dict[int, _Work] = field(default_factory=dict)  # by the server that was proposed
-    _queue: list[int] = field(default_factory=list)  # of these, those that no server has begun
-    _running: dict[int, int] = field(default_factory=dict)  # by server, whose work it does
-    _free_ns: dict[int, int] = field(default_factory=dict)  # when the last work of each ended
-    _ended: list[tuple[int, Attempt | ServerLost]] = field(
-        default_factory=list
-    )  # that nobody was told of yet
+    lost: dict[int, str] = field(default_factory=dict)  # lost servers and the reasons
+    _works: dict[int, _Work] = field(default_factory=dict)  # by the server they were proposed for
+    _queue: list[int] = field(default_factory=list)  # those not begun yet
+    _running: dict[int, int] = field(default_factory=dict)  # server -> the work it does
+    _free_ns: dict[int, int] = field(default_factory=dict)  # when each server's last work ended
+    _ended: list[tuple[int, Attempt | ServerLost]] = field(default_factory=list)  # not reported yet
     _attempts: int = 0
 
     def start(self, proposal: Proposal) -> bool:
-        """Measure it, unless the journal knows it; whether it does."""
+        """Measure the proposal unless the journal knows it; return whether it does."""
         found = self.journal.find(self.key_of(proposal), with_failed=not self.retry)
         known = None if found is None else renamed(found, proposal)
         self._works[proposal.server] = _Work(proposal, known)
@@ -98,7 +96,7 @@ class ParallelTrials:
         return known is not None
 
     def next_trial(self) -> Trial | None:
-        """The next trial that ends; None when the user wants to end."""
+        """Return the next trial that ends; None if interrupted."""
         known = [(work.known.number, place) for place, work in self._works.items() if work.known is not None]
         if known:
             _, place = min(known)
@@ -113,7 +111,7 @@ class ParallelTrials:
         return None
 
     def end(self) -> None:
-        """Wait a little for what is being measured, so that it counts."""
+        """Wait briefly for running trials, so that they count."""
         self._queue.clear()
         self.servers.interrupt()
         deadline_ns = self.clock() + round(GRACE_S * NS_PER_S)
@@ -123,7 +121,7 @@ class ParallelTrials:
     # --- servers
 
     def _send(self) -> None:
-        """Work to the servers it is for, or to others in place of those that were lost."""
+        """Send work to its servers, or to others if those were lost."""
         for place in list(self._queue):
             free = [
                 server
@@ -140,7 +138,7 @@ class ParallelTrials:
             self.servers.begin(server, work.proposal)
 
     def _look(self, *, is_last: bool = False) -> Trial | None:
-        """A trial that has ended, if one has in a short time. The search is told of them one at a time."""
+        """Return a trial if one ends within a short time. The search gets trials one at a time."""
         if not self._ended:
             self._ended += self.servers.ended(LOOK_S)
         if not self._ended:
@@ -185,7 +183,7 @@ class ParallelTrials:
         if outcome.figures is None and not self.has_measured and not is_last:
             outcome.check_mistake(work.proposal)
         if outcome.figures is None and (is_last or self.watcher.is_interrupted()):
-            return None  # the user may have ended it: the next session tries it again
+            return None  # it may have been interrupted: the next session retries it
         trial = self._kept(server, place, outcome)
         self._attempts += not trial.is_measured and not trial.lacks_memory
         self.has_measured = self.has_measured or trial.is_measured
@@ -195,15 +193,15 @@ class ParallelTrials:
                 remedy="fix the model or its settings; see the server's log",
             )
         if not trial.is_measured and not outcome.is_running and not work.has_died:
-            self._works[place] = replace(work, has_died=True)  # the variant may not be the reason
+            self._works[place] = replace(work, has_died=True)  # the variant may not be the cause
             self._queue.append(place)
             return None
         return trial
 
     def _kept(self, server: int, place: int, outcome: Attempt) -> Trial:
-        """The trial of this attempt, in the journal."""
+        """Save the trial of this attempt to the journal and return it."""
         work, now_ns = self._works.pop(place), self.clock()
-        # The first one takes in the start of the server.
+        # The first trial includes the start of the server.
         since_ns = self._free_ns.get(place)
         begun_ns = self.since_ns if since_ns is None else work.begun_ns
         waited_ns = 0 if since_ns is None else begun_ns - since_ns

@@ -1,4 +1,4 @@
-"""From settings to studies with several servers on a Ray cluster.
+"""Run studies with several servers on a Ray cluster.
 
 ask the search -> start the trial on one of the servers -> write the journal as it ends -> tell the search
 """
@@ -51,7 +51,7 @@ from inferometer.tune.variant import VariantNames
 
 
 class ClusterServers(TrialServers, Protocol):
-    """As a whole session needs them. A context manager."""
+    """Servers as needed by a whole session. A context manager."""
 
     left_out: Sequence[ServerMachine]  # machines of other kinds
 
@@ -63,7 +63,7 @@ class ClusterServers(TrialServers, Protocol):
 
 
 def studies(settings: TuneSettings, watcher: Watcher) -> Iterator[Study]:
-    """On one server or on several, as the settings say."""
+    """Run the studies on one server or on several, as set."""
     return (profile if settings.cluster is None else profile_in_parallel)(settings, watcher)
 
 
@@ -73,7 +73,7 @@ def profile_in_parallel(
     *,
     make_servers: Callable[[TuneSettings, Watcher], ClusterServers] | None = None,
 ) -> Iterator[Study]:
-    """A study per model, or one of all models together, each as soon as its search has ended."""
+    """Yield a study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=True)
     since_ns = monotonic_ns()
     with contextlib.ExitStack() as stack:
@@ -150,13 +150,13 @@ def _tell_servers(servers: ClusterServers, watcher: Watcher) -> None:
 
 
 def _config(settings: TuneSettings, servers: ClusterServers, model: str) -> Fields:
-    """The model's own file, else what a server makes of it."""
+    """Return the model's own file, or else the configuration reported by a server."""
     found = own_config(settings, model)
     return servers.config(model) if found is None else found
 
 
 def _host(servers: ClusterServers) -> dict[str, Any]:
-    """Of the machines of the servers, which are alike; the rest is of this one."""
+    """Describe the host, with the machine of the servers, which are all of one kind."""
     machine = servers.machines[0]
     return {
         **describe_host(),
@@ -168,7 +168,7 @@ def _host(servers: ClusterServers) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Lab:
-    """What one search needs."""
+    """The dependencies of one search."""
 
     settings: TuneSettings
     servers: ClusterServers
@@ -178,7 +178,7 @@ class _Lab:
     has_measured: bool
     since_ns: int
     budget: End = field(default_factory=lambda: End(SPENT))
-    known: tuple[Trial, ...] = ()  # trials of the journal that belong to this search
+    known: tuple[Trial, ...] = ()  # trials in the journal that belong to this search
 
     def key_of(self, proposal: Proposal) -> str:
         models = [variant.model for variant in proposal.variants]
@@ -192,12 +192,12 @@ def _sent(settings: TuneSettings, models: Sequence[str]) -> str:
 
 
 def _key_end(settings: TuneSettings, servers: ClusterServers, models: Sequence[str]) -> str:
-    """With the kind of the machines: trials of another kind are never taken for one of these."""
+    """Return the key suffix with the kind of machine, so that trials on other kinds never match."""
     return f"{key_end(_sent(settings, models))} on {servers.machines[0].digest}"
 
 
 def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
-    """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
+    """Run the search and return the study with its trials. However it stops, all measurements are in the journal."""
     retry = lab.journal.recall(f"ended {study.name}") is not None
     doing = ParallelTrials(
         lab.servers,
@@ -210,7 +210,7 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
         lab.since_ns,
     )
     skipped: list[Trial] = []
-    count = 0  # trials that were told of
+    count = 0  # trials already reported to the watcher
 
     def ended(reason: str) -> Study:
         found = with_trials(
@@ -222,14 +222,14 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
         )
         return replace(found, server={**study.server, "servers": _rows(lab.servers, doing)})
 
-    told: Trial | None = None
+    answer: Trial | None = None
     while True:
         try:
-            event = steps.send(told)
+            event = steps.send(answer)
         except StopIteration as stop:
             lab.journal.remember(f"ended {study.name}", stop.value)
             return ended(stop.value)
-        told = None
+        answer = None
         if isinstance(event, SearchMessage):
             tell(lab.watcher, event)
         elif isinstance(event, SkippedProposal):
@@ -239,19 +239,19 @@ def run_in_parallel(lab: _Lab, steps: SearchSteps[str], study: Study) -> Study:
             is_known = doing.start(event)
             lab.watcher.proposed(event, is_known=is_known)
         else:
-            told = doing.next_trial()
-            if told is None:
+            answer = doing.next_trial()
+            if answer is None:
                 doing.end()
             tell_best(lab.watcher, study, doing.trials)
             for trial in doing.trials[count:]:
                 lab.watcher.tried(trial)
             count = len(doing.trials)
-            if told is None:
+            if answer is None:
                 return ended("interrupted" if lab.watcher.is_interrupted() else SPENT)
 
 
 def _rows(servers: ClusterServers, doing: ParallelTrials) -> list[dict[str, Any]]:
-    """What ran where: the servers as the report shows them."""
+    """Return the servers as shown in the report."""
     rows: list[dict[str, Any]] = [
         {
             "place": machine.place,

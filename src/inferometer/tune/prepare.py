@@ -1,4 +1,4 @@
-"""From settings to a search: what may be changed, which search is made, what is refused before a server starts."""
+"""Create a search from settings: its space, its method, and the checks made before a server starts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ def groups(settings: TuneSettings) -> Sequence[tuple[ModelSettings, ...]]:
 
 
 def are_whole(settings: TuneSettings) -> bool:
-    """Every model that will be loaded has a configuration of its own that leaves nothing to the server."""
+    """Return whether every model to be loaded has a complete configuration of its own."""
     names = settings.names
     while names:
         found = model_config.read_model(settings.launch.repositories, name := names.pop())
@@ -48,7 +48,7 @@ def are_whole(settings: TuneSettings) -> bool:
 
 
 def own_config(settings: TuneSettings, model: str) -> Fields | None:
-    """The model's own file, where there is one that we can see and that says what it takes."""
+    """Return the model's own file, if it is readable and lists its inputs."""
     found = model_config.read_model(settings.launch.repositories, model)
     if found is None or not (found.get("input") or found.get("ensemble_scheduling")):
         return None
@@ -56,7 +56,7 @@ def own_config(settings: TuneSettings, model: str) -> Fields | None:
 
 
 def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> Fields:
-    """The model's own file, else what the server makes of it."""
+    """Return the model's own file, or else the configuration reported by the server."""
     found = own_config(settings, model)
     return deployment.base_config(model) if found is None else found
 
@@ -64,7 +64,7 @@ def base_config(settings: TuneSettings, deployment: Deployment, model: str) -> F
 def make_problem(
     settings: TuneSettings, group: Sequence[ModelSettings], read: Callable[[str], Fields], has_gpus: bool
 ) -> SearchProblem:
-    """What the search may try."""
+    """Return the space and the goals of the search."""
     return SearchProblem(tuple(_task(settings, model, read, has_gpus) for model in group), settings.search)
 
 
@@ -105,7 +105,7 @@ def _members(
 
 
 def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
-    """As the user says; else CPU where no GPU is, or where the model's own configuration says so."""
+    """Return the user's choice; by default CPU if there is no GPU or the model's own configuration says so."""
     if model.cpu_only is not None:
         return model.cpu_only
     kinds = {str(group.get("kind", "KIND_AUTO")) for group in base.get("instance_group", ())}
@@ -113,9 +113,9 @@ def _is_cpu_only(model: ModelSettings, base: Fields, has_gpus: bool) -> bool:
 
 
 def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str, SearchSteps[str]]:
-    """The name of the search that is made, and its steps. What consists of several models is never walked whole.
+    """Return the name of the search and its steps. Combinations of several models are never searched exhaustively.
 
-    With the search disabled only what is listed is measured, whatever the method.
+    With the search disabled, only listed configurations are measured, whatever the method.
     """
     is_composed = len(problem.tasks) > 1 or any(task.members for task in problem.tasks)
     if not problem.settings.is_search_on:
@@ -132,18 +132,20 @@ def choose(asked: str, problem: SearchProblem, names: VariantNames) -> tuple[str
 
 
 def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSteps[str]:
-    """The same search; it ends when the first measurement lacks a figure of the GPUs that a goal is about."""
+    """Wrap a search: raise if the first measurement lacks a GPU figure that a goal needs."""
     tags = {row.tag for goal in goals for row in goal.constraints}
     tags |= {tag for goal in goals for tag, _ in goal.objectives}
     wanted = [BY_TAG[tag] for tag in sorted(tags) if BY_TAG[tag].of_gpu]
-    told: Trial | None = None
+    answer: Trial | None = None
     while True:
         try:
-            event = steps.send(told)
+            event = steps.send(answer)
         except StopIteration as stop:
             return str(stop.value)
-        told = yield event
-        unknown = [row.title for row in wanted if told and told.is_measured and told.value(row.tag) is None]
+        answer = yield event
+        unknown = [
+            row.title for row in wanted if answer and answer.is_measured and answer.value(row.tag) is None
+        ]
         if unknown:
             raise UsageError(
                 f"{' and '.join(unknown)} cannot be limited: neither the server's metrics nor NVML report it",
@@ -152,11 +154,11 @@ def with_gpu_figures(steps: SearchSteps[str], goals: Sequence[Goal]) -> SearchSt
             )
 
 
-# --- what is refused before a server is started: every mistake that files and settings show by themselves
+# --- checks before a server is started, based on files and settings alone
 
 
 def check_settings(settings: TuneSettings, *, sends: bool) -> None:
-    """`sends` where our own engine is the load generator; another one checks its options itself."""
+    """Check the settings; `sends` if our own engine generates the load, since others check their options themselves."""
     _check_models(settings)
     _check_search(settings)
     if sends:
@@ -164,7 +166,7 @@ def check_settings(settings: TuneSettings, *, sends: bool) -> None:
 
 
 def _check_models(settings: TuneSettings) -> None:
-    """A repository that cannot be read, and models that are not in it."""
+    """Reject unreadable repositories, and models that are not in them."""
     folders = settings.launch.repositories
     if settings.launch.mode == "remote" or not folders:
         return
@@ -189,7 +191,7 @@ def _models_in(folder: Path) -> list[str]:
 
 
 def _check_search(settings: TuneSettings) -> None:
-    """A search that cannot be made: the package is missing, an ensemble calls another one, counts do not fit."""
+    """Reject impossible searches: missing package, nested ensembles, unsuitable instance counts."""
     if settings.search.method == "optuna":
         require_optuna()
     if settings.launch.mode == "remote" or not are_whole(settings):
@@ -202,7 +204,7 @@ def _check_search(settings: TuneSettings) -> None:
 
 
 def _check_sent(settings: TuneSettings) -> None:
-    """Data and headers that cannot be sent, as far as the models' own files describe their inputs."""
+    """Reject data and headers that cannot be sent, as far as the models' own files describe their inputs."""
     if settings.search.intervals is not None:
         read_intervals(settings.search.intervals)
     for model in settings.models:
@@ -232,11 +234,11 @@ def _check_options(settings: TuneSettings, model: ModelSettings) -> None:
         build(spec, options.data, is_scheduled=options.fixed_schedule)
 
 
-# --- models as the files of a repository describe them, before any server was asked
+# --- models as described by the files of a repository, without a server
 
 
 def described(folders: Sequence[Path], options: Options) -> ModelSpec | None:
-    """None where the files leave something to the server."""
+    """Return the model described by the files; None if they are incomplete."""
     try:
         return describe_model(_Files(folders), options.model, options.version, options.bls_composing_models)
     except PeerError:
@@ -245,7 +247,7 @@ def described(folders: Sequence[Path], options: Options) -> ModelSpec | None:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Answers the control calls of a server out of files."""
+    """Answers the control calls of a server from files."""
 
     folders: Sequence[Path]
 
@@ -270,7 +272,7 @@ class _Files:
 
 
 def _tensor(row: Mapping[str, Any], *, is_batched: bool) -> Mapping[str, Any]:
-    """As a server lists it in its metadata, where every tensor has its batch dimension."""
+    """Return a tensor as listed in a server's metadata, including the batch dimension."""
     datatype = str(row["data_type"]).removeprefix("TYPE_")
     dims = [int(dim) for dim in row.get("dims", ())]
     has_batch = is_batched and not row.get("is_shape_tensor")

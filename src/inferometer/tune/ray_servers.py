@@ -1,4 +1,4 @@
-"""Model servers on a Ray cluster, each with a GPU or cores of its own, that measure trials at the same time."""
+"""Model servers on a Ray cluster, each with its own GPU or cores, that measure trials at the same time."""
 
 import contextlib
 import pickle
@@ -39,29 +39,27 @@ from inferometer.tune.server_agent import (
     ServerQuestion,
 )
 
-BEGIN_S = 240.0  # the process that speaks to Ray has shorter limits, each with its own sentence
+BEGIN_S = 240.0  # the process that talks to Ray has shorter limits, each with its own message
 ASK_S = 60.0
-CLOSE_S = 15.0  # for the model servers to end in order; else they end with their actors
+CLOSE_S = 15.0  # for the model servers to end in order; otherwise they end with their actors
 Answer = TypeVar("Answer")
 LOST = "the connection to the Ray cluster was lost"
 
 
 @dataclass(slots=True)
 class RayServers:
-    """So many servers on the cluster at an address, one for each of the same kind of machine. A context manager:
-    nothing outlives it."""
+    """Servers on the Ray cluster at an address, all on machines of the same kind. As a context manager it stops
+    everything it started."""
 
     address: str
     count: int
     job: ServerJob
     watcher: Watcher
-    machines: Sequence[ServerMachine] = ()  # of those that take part
+    machines: Sequence[ServerMachine] = ()  # of the participating servers
     left_out: Sequence[ServerMachine] = ()
     _ray: RayProcess | None = None
-    _actors: list[int] = field(
-        default_factory=list
-    )  # of those that take part, for the process that speaks to Ray
-    _asked: dict[int, int] = field(default_factory=dict)  # trials: the server by the number of the question
+    _actors: list[int] = field(default_factory=list)  # indices of the participating actors
+    _asked: dict[int, int] = field(default_factory=dict)  # trials: question number -> server
 
     def __enter__(self) -> Self:
         settings = RaySettings(self.address, self.count, noun=SERVER)
@@ -104,7 +102,7 @@ class RayServers:
         try:
             if not ray.is_gone and self._actors:
                 self._ray = ray
-                with contextlib.suppress(InferometerError):  # then they end with their actors
+                with contextlib.suppress(InferometerError):  # otherwise they end with their actors
                     self._ask_all(CloseServer(), CLOSE_S)
                 ray.send(EndClients(self._actors))
                 with contextlib.suppress(InferometerError):
@@ -145,7 +143,7 @@ class RayServers:
             self._ask(server, InterruptTrial())
 
     def config(self, model: str) -> Fields:
-        """What a server makes of the model's own configuration."""
+        """Return a server's view of the model's own configuration."""
         (answer,) = self._wait_for([self._ask(0, ReadConfig(model))], ASK_S + self.job.launch.timeout_s)
         return self._expected(dict, answer)
 

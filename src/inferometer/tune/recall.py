@@ -1,4 +1,4 @@
-"""Which trials of a journal belong to a search that is run again: same contents, same requests, inside its bounds."""
+"""Select the trials in a journal that belong to a repeated search: same contents, same requests, within its bounds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 def recalled(
     problem: SearchProblem, names: VariantNames, trials: Iterable[Trial], suffix: str
 ) -> tuple[Trial, ...]:
-    """Measured trials that this search could have made itself, repeats included, under the names of today.
+    """Return measured trials that this search could have made itself, including repeats, under current names.
 
     `suffix` ends the keys of trials with the same requests on the same kind of machine.
     """
@@ -26,8 +26,8 @@ def recalled(
 
 
 def renamed(trial: Trial, proposal: Proposal) -> Trial:
-    """A trial from the journal as the answer to a proposal: trials are found by content, and a name may belong to
-    another variant by now."""
+    """Return a trial from the journal as the answer to a proposal: trials are found by content, and a name may belong
+    to another variant by now."""
     parts = tuple(
         replace(part, variant=variant.name)
         for part, variant in zip(trial.parts, proposal.variants, strict=True)
@@ -37,7 +37,7 @@ def renamed(trial: Trial, proposal: Proposal) -> Trial:
 
 
 def _proposal(problem: SearchProblem, names: VariantNames, trial: Trial) -> Proposal | None:
-    """The proposal that this search would make for the trial; None outside its space or its loads."""
+    """Return the proposal that this search would make for the trial; None outside its space or its loads."""
     if [part.model for part in trial.parts] != [task.model for task in problem.tasks]:
         return None
     variants = []
@@ -51,7 +51,7 @@ def _proposal(problem: SearchProblem, names: VariantNames, trial: Trial) -> Prop
 
 
 def _overrides(task: ModelProblem, variant: ModelVariant) -> Mapping[str, Fields] | None:
-    """What a variant changes, by model; None where the search may not change it so."""
+    """Return the overrides of a variant by model; None if the search may not make them."""
     if [part.model for part in variant.composing] != [member.model for member in task.members]:
         return None
     found: dict[str, Fields] = {}

@@ -1,4 +1,4 @@
-"""What makes one configuration better than another: objectives, constraints, weights, and the order they give. Pure."""
+"""Rank configurations by objectives, constraints and weights. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,22 +13,21 @@ from inferometer.stats.measurement import Estimate
 from inferometer.tune.trial import Figures, Setting, Trial, TrialPart, counted, pooled
 
 LISTED_WEIGHT = 10.0
-USUAL_SPREAD = (
-    0.04  # of the throughput, between runs of one configuration that is loaded anew: seen on several machines
-)
-USUAL_FREEDOM = 3  # degrees of freedom that this is worth beside the repeats of a study
+# Of the throughput, between runs of one reloaded configuration; observed on several machines.
+USUAL_SPREAD = 0.04
+USUAL_FREEDOM = 3  # its weight in degrees of freedom, next to the repeats of a study
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A metric and the bound it must keep; equality keeps it."""
+    """A metric and its bound, which is inclusive."""
 
     tag: str
     low: float | None = None
     high: float | None = None
 
     def violation(self, value: float) -> float:
-        """By which share of the bound it is missed; 0 when kept."""
+        """Return the relative violation of the bound; 0 if it is met."""
         if self.low is not None and value < self.low:
             return (self.low - value) / self.low
         if self.high is not None and value > self.high:
@@ -38,7 +37,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Of one model."""
+    """The objectives and constraints of one model."""
 
     model: str
     objectives: tuple[tuple[str, float], ...] = ((THROUGHPUT, LISTED_WEIGHT),)
@@ -57,7 +56,7 @@ class Goal:
 
 
 def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[tuple[str, float], ...]:
-    """Weights by tag; a list gives every member the same."""
+    """Return weights by tag; members of a list have equal weights."""
     rows = (
         [(str(tag), float(weight)) for tag, weight in given.items()]
         if isinstance(given, Mapping)
@@ -76,7 +75,7 @@ def objectives(given: Mapping[str, float] | Sequence[str], where: str) -> tuple[
 
 
 def constraints(given: Mapping[str, object], where: str) -> tuple[Constraint, ...]:
-    """From `{metric: {min: n}}` and `{metric: {max: n}}`."""
+    """Parse `{metric: {min: n}}` and `{metric: {max: n}}`."""
     return tuple(_constraint(str(tag), bounds, f"{where}.{tag}") for tag, bounds in given.items())
 
 
@@ -98,16 +97,16 @@ def _constraint(tag: str, bounds: object, where: str) -> Constraint:
 
 
 def with_limit(rows: Sequence[Constraint], added: Constraint) -> tuple[Constraint, ...]:
-    """One more constraint; an older one on the same metric gives way."""
+    """Add a constraint, replacing any other on the same metric."""
     return (*(row for row in rows if row.tag != added.tag), added)
 
 
 Goals = Sequence[Goal]
-"""One per part of a trial, in the same order."""
+"""One goal per part of a trial, in the same order."""
 
 
 def violation(goals: Goals, trial: Trial) -> float:
-    """How far the trial is from keeping all constraints, in percent; what was not measured violates nothing."""
+    """Return by how much the trial violates the constraints, in percent; unmeasured metrics do not count."""
     total = 0.0
     for number, goal in enumerate(goals):
         for constraint in goal.constraints:
@@ -122,7 +121,8 @@ def passes(goals: Goals, trial: Trial) -> bool:
 
 
 def score(goals: Goals, first: Trial, second: Trial) -> float:
-    """Above 0 when the first is better. Relative, so objectives in any unit can be weighed against each other."""
+    """Return a score above 0 if the first trial is better. It is relative, so that objectives in any unit can be
+    weighed."""
     total_weight = sum(goal.weight for goal in goals)
     return sum(
         goal.weight / total_weight * _model_score(goal, number, first, second)
@@ -148,7 +148,7 @@ def _model_score(goal: Goal, part: int, first: Trial, second: Trial) -> float:
 
 
 def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
-    """A trial that keeps the constraints beats one that does not; otherwise the objectives decide."""
+    """A trial that meets the constraints beats one that does not; otherwise the objectives decide."""
     mine, other = passes(goals, first), passes(goals, second)
     return score(goals, first, second) > 0 if mine == other else mine
 
@@ -156,8 +156,7 @@ def is_better(goals: Goals, first: Trial, second: Trial) -> bool:
 def best_first(
     goals: Goals, trials: Sequence[Trial], luck: Callable[[Trial], float] = lambda _: 0.0
 ) -> list[Trial]:
-    """All passing trials from best to worst, then all failing ones from best to worst; `luck` is the part of a score
-    that is not believed."""
+    """Return all passing trials from best to worst, then all failing ones; `luck` is the discount on a score."""
 
     def order(first: Trial, second: Trial) -> int:
         gained = score(goals, first, second) - luck(first) + luck(second)
@@ -170,7 +169,8 @@ def best_first(
 
 
 def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) -> float:
-    """By how many percent the trial's objectives are better, weighted; where asked, the least their intervals allow."""
+    """Return the weighted gain in the trial's objectives in percent; with `is_least`, the lower bound from the
+    intervals."""
     total_weight = sum(goal.weight for goal in goals)
     found = 0.0
     for number, goal in enumerate(goals):
@@ -185,7 +185,7 @@ def gain(goals: Goals, trial: Trial, other: Trial, *, is_least: bool = False) ->
 
 
 def _end(trial: Trial, tag: str, part: int, *, is_low: bool) -> float | None:
-    """One end of the interval of a figure; the figure itself where it has none."""
+    """Return one end of the interval of a figure, or the figure itself if it has no interval."""
     found = trial.parts[part].figures.estimate(tag)
     end = None if found is None else found.low if is_low else found.high
     return trial.value(tag, part) if end is None else end
@@ -193,7 +193,7 @@ def _end(trial: Trial, tag: str, part: int, *, is_low: bool) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RankedVariant:
-    """A variant with its trials, repeats pooled, best first; `best` stands for it."""
+    """A variant with its trials, repeats pooled, best first; `best` represents it."""
 
     name: str
     trials: tuple[Trial, ...]
@@ -205,10 +205,10 @@ class RankedVariant:
 
 
 def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
-    """Variants from best to worst: those that keep the constraints somewhere come first.
+    """Rank variants from best to worst, starting with those that meet the constraints at some load.
 
-    Of many single runs the best is a lucky one. So it is behind what was repeated, unless it is ahead by more than
-    repeats differ. The interval of a throughput is where another run would be.
+    The best of many single runs is partly lucky. It therefore ranks behind repeated trials, unless it leads by more
+    than repeats differ. The interval of a throughput is that of another run.
     """
     variance, _ = spread_of_runs(goals, trials)
     measured = groups(trials)
@@ -217,9 +217,8 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
 
     def luck(trial: Trial) -> float:
         count = runs[trial.setting]
-        return (
-            math.sqrt(variance) / count if count < 3 else 0.0
-        )  # of three or more the first no longer counts
+        # Of three or more runs, the first no longer counts.
+        return math.sqrt(variance) / count if count < 3 else 0.0
 
     by_name: dict[str, list[Trial]] = {}
     for group in measured:
@@ -235,8 +234,8 @@ def rank(goals: Goals, trials: Sequence[Trial]) -> tuple[RankedVariant, ...]:
 
 
 def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
-    """How far repeats of the same trial are apart, all that there are: the variance of their scores, which are nearly
-    differences of logarithms, and its degrees of freedom. 0 and 0 where nothing was repeated."""
+    """Return the variance of the scores of all repeats, which are nearly differences of logarithms, and its degrees of
+    freedom; 0 and 0 without repeats."""
     repeated = [group for group in map(counted, groups(trials)) if len(group) > 1]
     freedom = sum(len(group) - 1 for group in repeated)
     squares = sum(score(goals, run, pooled(group)) ** 2 for group in repeated for run in group)
@@ -244,9 +243,9 @@ def spread_of_runs(goals: Goals, trials: Sequence[Trial]) -> tuple[float, int]:
 
 
 def gain_of_runs(goals: Goals, trials: Sequence[Trial], best: Trial, base: Trial) -> Estimate:
-    """In percent. Runs of one configuration differ by more than the windows of one run, so the interval comes from how
-    far repeats of the same trial were apart, and from what is usual, with the same weight as for a throughput. A single
-    run counts with its own interval where that is wider."""
+    """Return the gain in percent. Runs of a configuration differ by more than the windows of one run, so the interval
+    is based on the spread of repeats and on the usual spread, weighted as for a throughput. A single run counts with
+    its own interval if that is wider."""
     found = gain(goals, best, base)
     runs = {group[0].setting: group for group in groups(trials)}
     own = [runs[trial.setting] for trial in (best, base)]
@@ -265,18 +264,18 @@ def gain_of_runs(goals: Goals, trials: Sequence[Trial], best: Trial, base: Trial
 
 
 SpreadOfRates = tuple[float, int]
-"""The sum of squares of logarithms, and its degrees of freedom."""
+"""Sum of squares of logarithms, and its degrees of freedom."""
 
 
 def _with_room_for_another_run(trial: Trial, spread: Callable[[int], SpreadOfRates], count: int) -> Trial:
-    """The same, which was measured so often, with wider intervals: a promise is kept by another run, later and on a
-    server that was started anew."""
+    """Widen the intervals of a trial measured `count` times to those of another run: an SLO must hold later, on a
+    restarted server."""
     parts = tuple(_widened(part, partial(spread, number), count) for number, part in enumerate(trial.parts))
     return replace(trial, parts=parts)
 
 
 def _spread_of_rates(runs: Sequence[Sequence[Trial]], number: int) -> SpreadOfRates:
-    """How far the rates of one model are apart in repeats."""
+    """Return the spread of one model's throughput over repeats."""
     squares, freedom = USUAL_FREEDOM * USUAL_SPREAD**2, USUAL_FREEDOM
     for group in runs:
         rates = [rate for run in group if (rate := run.value(THROUGHPUT, number))]
@@ -307,7 +306,7 @@ def _widened(part: TrialPart, spread: Callable[[], SpreadOfRates], count: int) -
 
 
 def groups(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Measured trials, repeats of the same one together, in the order they were first measured."""
+    """Group repeats of measured trials, in the order they were first measured."""
     found: dict[Setting, list[Trial]] = {}
     for trial in trials:
         if trial.is_measured:
@@ -316,5 +315,5 @@ def groups(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def pool(trials: Sequence[Trial]) -> list[Trial]:
-    """Measured trials with repeats of the same one pooled."""
+    """Return measured trials with repeats pooled."""
     return [pooled(group) for group in groups(trials)]

@@ -1,4 +1,4 @@
-"""One of several servers, where it runs: it starts the model server and measures trials against it, as it is asked."""
+"""The agent of one of several servers: starts the model server on its node and measures trials on request."""
 
 import contextlib
 import os
@@ -23,12 +23,12 @@ from inferometer.tune.model_config import Fields
 from inferometer.tune.search.search import Proposal
 from inferometer.tune.settings import Effort, LaunchSettings, Prompts
 
-_LIMITS = ("OMP_NUM_THREADS",)  # that Ray sets in its workers; a model server has the threads its cores give
+_LIMITS = ("OMP_NUM_THREADS",)  # set by Ray in its workers; a model server uses all its cores
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeServer:
-    """Asks for `ServerFacts`."""
+    """Requests `ServerFacts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,50 +36,50 @@ class ServerFacts:
     """The machine that the model server runs on."""
 
     processor: str
-    cores: tuple[int, ...]  # that may be used
+    cores: tuple[int, ...]  # available cores
     memory_bytes: int
     gpus: Mapping[str, Any]  # name and memory by UUID
 
 
 @dataclass(frozen=True, slots=True)
 class OpenServer:
-    """Start the model server, on these cores."""
+    """Starts the model server on these cores."""
 
     cores: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadConfig:
-    """Asks for what the server makes of a model's own configuration."""
+    """Requests the server's view of a model's own configuration."""
 
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureTrial:
-    """Asks for an `Attempt`."""
+    """Requests an `Attempt`."""
 
     proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptTrial:
-    """The trial that is being measured is to end soon."""
+    """Asks the running trial to end soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseServer:
-    """Close all connections, and stop the model server."""
+    """Closes all connections, and stops the model server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDid:
-    """What was asked is done."""
+    """Confirms a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFailed:
-    """What was asked could not be done: an error for the user, or a bug with its traceback."""
+    """Reports a failed request: an error for the user, or a bug with its traceback."""
 
     error: InferometerError | None
     text: str
@@ -91,20 +91,20 @@ ServerAnswer = ServerFacts | Attempt | Fields | ServerDid | ServerFailed
 
 @dataclass(frozen=True, slots=True)
 class ServerJob:
-    """What to start, and what to send to it."""
+    """The server to start and the requests to send to it."""
 
     launch: LaunchSettings
     options: Mapping[str, Options]
     effort: Effort
     prompts: Mapping[str, Prompts | None]
-    has_examples: bool = False  # the models are those of the package, wherever that is
+    has_examples: bool = False  # the models are those of the package, at its own location
 
     def opened(self) -> "ServerAgent":
         return ServerAgent(self)
 
 
 class ServerAgent:
-    """Answers questions. One may come while a trial is measured: to interrupt it."""
+    """Answers requests. An interruption may arrive while a trial is measured."""
 
     def __init__(self, job: ServerJob) -> None:
         self._launch = job.launch
@@ -166,9 +166,9 @@ class ServerAgent:
 
 
 def keep_to(cores: tuple[int, ...]) -> None:
-    """This process with all its threads, and what they start from now on."""
+    """Pin this process with all its threads, and everything they start from now on."""
     for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             os.sched_setaffinity(int(thread.name), cores)
 
 
@@ -180,7 +180,7 @@ def facts() -> ServerFacts:
 
 
 def _visible_gpus(nvml: Nvml | None) -> Mapping[str, Any]:
-    """Those that this process may use: Ray gives each server its own."""
+    """Return the GPUs that this process may use: Ray assigns each server its own."""
     if nvml is None:
         return {}
     names, gpus = nvml.names(), nvml.read()

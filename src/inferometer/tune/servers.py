@@ -1,4 +1,4 @@
-"""Model servers to tune on: the embedded one, an installed tritonserver, one in a container, or somebody else's."""
+"""Model servers to tune on: the embedded one, an installed tritonserver, one in a container, or an existing one."""
 
 import os
 import secrets
@@ -20,12 +20,12 @@ from inferometer.services.discovery import ModelControl
 from inferometer.services.endpoint import Connection, Endpoint, parse_endpoint
 from inferometer.tune.settings import Addresses, LaunchSettings, ServerAccess
 
-STOP_S = 5  # for a container to end by itself
+STOP_S = 5  # grace period of a container
 ENGINE_S = 10.0  # for docker to answer
 
 
 class ModelServer(Protocol):
-    """A server that we start and stop, or one that runs already."""
+    """A server that we start and stop, or one that is already running."""
 
     @property
     def addresses(self) -> Addresses: ...
@@ -35,18 +35,18 @@ class ModelServer(Protocol):
         """None for a process that is not ours, or not on this machine."""
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the server; return when it answers."""
 
     def stop(self) -> None: ...
 
     def is_running(self) -> bool: ...
 
     def end_words(self) -> str:
-        """Once it does not run: how it ended, and what it said last."""
+        """Describe how the server ended, with its last messages."""
 
 
 def make_server(launch: LaunchSettings) -> ModelServer:
-    """Not started yet."""
+    """Create the server without starting it."""
     if launch.mode == "remote":
         return RemoteServer(launch.addresses, launch.control)
     if launch.mode == "docker":
@@ -55,7 +55,7 @@ def make_server(launch: LaunchSettings) -> ModelServer:
 
 
 def repository(addresses: Addresses, control: ServerAccess) -> ModelControl:
-    """The control calls of a server that load and unload models."""
+    """Return the control calls of a server, which load and unload models."""
     connection = Connection(control_endpoint(addresses, control), control.headers)
     if control.protocol == "grpc":
         from inferometer.services.triton_grpc import TritonGrpc
@@ -67,7 +67,7 @@ def repository(addresses: Addresses, control: ServerAccess) -> ModelControl:
 
 
 def control_endpoint(addresses: Addresses, control: ServerAccess) -> Endpoint:
-    """Where these calls go."""
+    """Return the endpoint of the control calls."""
     if control.protocol != "grpc":
         return parse_endpoint(addresses.http, default_port=8000, tls=control.tls)
     endpoint = parse_endpoint(addresses.grpc, default_port=8001, tls=control.tls)
@@ -81,7 +81,7 @@ def local_addresses(ports: Ports) -> Addresses:
 
 
 def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[[str], LocalError]) -> None:
-    """Poll until the server is ready. Its end or the deadline is an error; whatever the error is, it is stopped."""
+    """Poll until the server is ready. An exit or the deadline is an error; on any error, the server is stopped."""
     known = repository(server.addresses, ServerAccess())
     deadline = Deadline.after(timeout_s)
     try:
@@ -97,11 +97,11 @@ def wait_until_ready(server: ModelServer, timeout_s: float, explained: Callable[
         raise
 
 
-# --- somebody else's
+# --- an existing server
 
 
 class RemoteServer:
-    """A server that runs already: never started, never stopped."""
+    """A server that is already running: never started, never stopped."""
 
     pid: int | None = None
 
@@ -121,7 +121,7 @@ class RemoteServer:
         pass
 
     def is_running(self) -> bool:
-        """Whether it answers: Triton says that it is not ready while a model is being loaded, or cannot be."""
+        """Return whether the server answers: Triton reports not ready while a model is loading, or cannot be loaded."""
         try:
             repository(self.addresses, self._control).index()
         except PeerError:
@@ -178,7 +178,7 @@ class EmbeddedServer:
 
 
 class InstalledServer:
-    """A tritonserver at a path, started under the same guard as the embedded one. It never outlives us."""
+    """A tritonserver at a path, started under the same guard as the embedded one, so that it never outlives us."""
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
@@ -228,9 +228,9 @@ class InstalledServer:
 
 
 class DockerServer:
-    """One container, removed when it is stopped. The client process runs as long as the container does."""
+    """A container, removed when stopped. The client process runs as long as the container does."""
 
-    pid: int | None = None  # the server is in another process space
+    pid: int | None = None  # the server is in another PID namespace
 
     def __init__(self, launch: LaunchSettings) -> None:
         self._launch = launch
@@ -269,7 +269,7 @@ class DockerServer:
         wait_until_ready(self, self._launch.timeout_s, explained)
 
     def command(self, ports: Ports) -> list[str]:
-        """The arguments of `docker run`, one per part, so blanks in paths do no harm."""
+        """Return the arguments of `docker run` as a list, so that paths may contain spaces."""
         launch = self._launch
         words = [self._docker, "run", "--rm", "--init", "--name", self._name]
         for number in ports:
@@ -325,7 +325,7 @@ class DockerServer:
         try:
             grace_s = int(deadline.left_s() / 2)
             self._run("stop", "--time", str(grace_s), self._name, timeout_s=deadline.left_s())
-        except (DeadlineError, subprocess.TimeoutExpired):  # it is removed without us having waited for it
+        except (DeadlineError, subprocess.TimeoutExpired):  # remove it without waiting
             subprocess.Popen(
                 [self._docker, "rm", "--force", self._name],
                 stdin=subprocess.DEVNULL,
@@ -340,7 +340,7 @@ class DockerServer:
 
 # --- the command line of a tritonserver
 
-# A user's value for one of these has no effect: the tool sets them itself.
+# User values for these have no effect: the tool sets them itself.
 _OWN = frozenset(
     {
         "model-repository", "http-port", "grpc-port", "metrics-port", "model-control-mode", "metrics-interval-ms",
@@ -350,7 +350,7 @@ _OWN = frozenset(
 
 
 def users_words(launch: LaunchSettings) -> list[str]:
-    """The user's flags as words, except those that the tool sets itself; an empty value is a switch."""
+    """Return the user's flags, except those that the tool sets itself; an empty value is a switch."""
     words = []
     for name, value in launch.flags:
         dashed = name.replace("_", "-")
@@ -360,7 +360,7 @@ def users_words(launch: LaunchSettings) -> list[str]:
 
 
 def server_words(launch: LaunchSettings, ports: Ports) -> list[str]:
-    """The whole command line."""
+    """Return the whole command line."""
     words = [word for path in launch.repositories for word in ("--model-repository", str(path.resolve()))]
     return [
         *words,

@@ -1,8 +1,8 @@
-"""From settings to studies: opens the server, the journal and the meter, and runs a search for each model.
+"""Run studies: open the server, the journal and the meter, and run a search for each model.
 
     ask the search -> load the variants -> measure -> write the journal -> tell the search
 
-Whatever stops it, what was measured is in the journal, and the next session goes on from there.
+However it stops, all measurements are in the journal, and the next session continues from there.
 """
 
 import contextlib
@@ -51,13 +51,13 @@ from inferometer.tune.study import Study
 from inferometer.tune.trial import Status, Trial
 from inferometer.tune.variant import VariantNames
 
-FIRST_ATTEMPTS = 2  # give up when the first trials, this many, all fail
+FIRST_ATTEMPTS = 2  # give up if this many first trials all fail
 
 
 def profile(
     settings: TuneSettings, watcher: Watcher, *, make_meter: Callable[[TuneSettings], Meter] | None = None
 ) -> Iterator[Study]:
-    """A study per model, or one of all models together, each as soon as its search has ended."""
+    """Yield a study per model, or one of all models together, each as soon as its search has ended."""
     check_settings(settings, sends=make_meter is None)
     nvml = open_nvml()
     has_gpus = nvml is not None
@@ -128,7 +128,7 @@ def profile(
 
 
 def budget_end(settings: TuneSettings) -> End:
-    """When the time for one search is over, which is known once it begins."""
+    """Return the end of the budget, whose time is set when a search begins."""
     budget_s = settings.search.budget_s
     return End("" if budget_s is None else f"the budget of {plain_number(round(budget_s, 1))} s ran out")
 
@@ -154,7 +154,7 @@ def _warn_of_others(settings: TuneSettings, deployment: Deployment, watcher: Wat
 
 
 def known_gpus(settings: TuneSettings, nvml: Nvml | None) -> Mapping[str, Any]:
-    """Name and memory by UUID; the GPUs of a remote server are unknown."""
+    """Return name and memory by UUID; the GPUs of a remote server are unknown."""
     if nvml is None or settings.watch_gpus is False or settings.launch.mode == "remote":
         return {}
     names = nvml.names()
@@ -174,7 +174,7 @@ def _idle(settings: TuneSettings, nvml: Nvml | None) -> tuple[Trial, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """What it takes to open a deployment, and to close it in the end."""
+    """The dependencies of a deployment."""
 
     settings: TuneSettings
     meter: Meter
@@ -190,9 +190,9 @@ class _Opening:
 def _deployment_for(
     opening: _Opening, group: Sequence[ModelSettings], deployment: Deployment | None
 ) -> Deployment:
-    """The deployment for these models: another one where a model has server flags of its own.
+    """Return the deployment for these models, which is another one if a model has its own server flags.
 
-    The meter's connections are closed before a server ends, since it waits for those that are open.
+    The meter's connections are closed before a server stops, because it waits for open ones.
     """
     own, meter = group[0], opening.meter
     launch = launch_of(opening.settings)
@@ -213,8 +213,8 @@ def _deployment_for(
 
 
 def launch_of(settings: TuneSettings) -> LaunchSettings:
-    """Of a server whose models are complete: otherwise it starts each once more at every load, to complete its
-    configuration."""
+    """Return the launch settings; with complete configurations, auto-completion is disabled, which would start each
+    model twice."""
     launch = settings.launch
     if launch.mode != "local" or launch.executable is not None or not are_whole(settings):
         return launch
@@ -222,7 +222,7 @@ def launch_of(settings: TuneSettings) -> LaunchSettings:
 
 
 def seed_of(settings: TuneSettings, journal: journals.Journal) -> int:
-    """The user's seed, else that of the search that is resumed, else a new one."""
+    """Return the user's seed, or that of the resumed search, or a new one."""
     if settings.search.seed is not None:
         return settings.search.seed
     known = journal.recall("seed")
@@ -237,12 +237,12 @@ def _engine(settings: TuneSettings, watcher: Watcher) -> Meter:
 
 
 def sent_prompts(models: Sequence[ModelSettings]) -> Mapping[str, Prompts | None]:
-    """Of models that make text."""
+    """Return the prompts of models that generate text."""
     return {model.name: model.prompts for model in models if model.makes_text}
 
 
 def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
-    """What is sent to each model, and to a server of which kind."""
+    """Return the options of the requests to each model, with the kind of server."""
     found = {model.name: model.options or changed(Options(), model=model.name) for model in settings.models}
     if settings.launch.mode != IN_PROCESS:
         return found
@@ -254,38 +254,39 @@ def sent_options(settings: TuneSettings) -> Mapping[str, Options]:
 
 @dataclass(slots=True)
 class TrialRunner:
-    """What a search needs to measure its proposals."""
+    """The dependencies and the state of a search that measures proposals."""
 
     deployment: Deployment
     meter: Meter
     journal: Journal
     names: VariantNames
     watcher: Watcher
-    has_measured: bool = False  # another model of this session was, so the set-up works
+    has_measured: bool = False  # another model of this session was measured, so the setup works
     since_ns: int = field(default_factory=monotonic_ns)  # when the last trial ended, or the session began
     budget_s: float | None = None
     budget: End = field(default_factory=lambda: End("the budget ran out"))
-    known: tuple[Trial, ...] = ()  # trials of the journal that belong to this search
+    known: tuple[Trial, ...] = ()  # trials in the journal that belong to this search
 
     def lap_s(self) -> float:
-        """Seconds since the last call, or since the session began: all of its time is in the cost of some trial."""
+        """Return the seconds since the last call, or since the session began: all time is part of the cost of a
+        trial."""
         before_ns, self.since_ns = self.since_ns, monotonic_ns()
         return (self.since_ns - before_ns) / NS_PER_S
 
 
 def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
-    """The study with the trials of the search. Whatever stops it, what was measured is in the journal."""
+    """Run the search and return the study with its trials. However it stops, all measurements are in the journal."""
     retry = runner.journal.recall(f"ended {study.name}") is not None
     trials: list[Trial] = []
     attempts, successes = 0, int(runner.has_measured)
-    told: Trial | None = None
+    answer: Trial | None = None
     while True:
         try:
-            event = steps.send(told)  # None starts it
+            event = steps.send(answer)  # None starts the search
         except StopIteration as stop:
             runner.journal.remember(f"ended {study.name}", stop.value)
             return _with(study, runner, trials, stop.value)
-        told = None
+        answer = None
         if isinstance(event, SearchMessage):
             tell(runner.watcher, event)
         elif isinstance(event, SkippedProposal):
@@ -300,26 +301,27 @@ def run(runner: TrialRunner, steps: SearchSteps[str], study: Study) -> Study:
             spent_s = sum(trial.spent_s for trial in trials)
             is_spent = runner.budget.is_over() or (runner.budget_s is not None and spent_s >= runner.budget_s)
             if known is None and is_spent:
-                return _with(study, runner, trials, SPENT)  # of searches that do not look at it themselves
+                # For searches that do not check the budget themselves.
+                return _with(study, runner, trials, SPENT)
             runner.watcher.proposed(event, is_known=known is not None)
             fresh = _attempts(runner, event, study.name) if known is None else [known]
             tell_best(runner.watcher, study, with_known([*trials, *fresh], runner.known))
             for trial in fresh:
                 runner.watcher.tried(trial)
-            listed = {trial.number for trial in trials}  # a search may propose the same again
+            listed = {trial.number for trial in trials}  # a search may repeat a proposal
             trials += [trial for trial in fresh if trial.number not in listed]
-            told = fresh[-1]
-            attempts += known is None and not told.lacks_memory
-            successes += told.is_measured
+            answer = fresh[-1]
+            attempts += known is None and not answer.lacks_memory
+            successes += answer.is_measured
             if attempts >= FIRST_ATTEMPTS and not successes and not is_ending(runner):
                 raise PeerError(
-                    f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {told.reason}",
+                    f"the first {FIRST_ATTEMPTS} attempts to measure failed; the last: {answer.reason}",
                     remedy="fix the model or its settings; see the server's log",
                 )
 
 
 def is_ending(runner: TrialRunner) -> bool:
-    """Whether the user or the budget has ended the search, perhaps in the middle of a trial."""
+    """Return whether the user or the budget has ended the search, possibly during a trial."""
     return runner.watcher.is_interrupted() or runner.budget.is_over()
 
 
@@ -348,17 +350,17 @@ def stored_key(runner: TrialRunner, proposal: Proposal) -> str:
 
 
 def key_of(proposal: Proposal, sent: str) -> str:
-    """The key of a trial in the journal: equal for trials of the same content and load."""
+    """Return the key of a trial in the journal: equal for trials of the same content and load."""
     return f"{proposal.key}{key_end(sent)}"
 
 
 def key_end(sent: str) -> str:
-    """The end of the key of every trial with the same requests."""
+    """Return the key suffix of every trial with the same requests."""
     return f" {sent}" if sent else ""
 
 
 def with_known(trials: Sequence[Trial], known: Sequence[Trial]) -> list[Trial]:
-    """The trials of a search, and those of its journal that it did not come to: the answer is the best of all."""
+    """Add the trials in the journal that the search did not reach: the result is the best of all."""
     listed = {trial.number for trial in trials}
     return [*trials, *(trial for trial in known if trial.number not in listed)]
 
@@ -377,19 +379,18 @@ def with_trials(
 
 
 def _attempts(runner: TrialRunner, proposal: Proposal, study: str) -> list[Trial]:
-    """One attempt, or two where the server died during the first: the variant may not be the reason."""
+    """Make one attempt, or two if the server died during the first, because the variant may not be the cause."""
     found: list[Trial] = []
     while not found or (len(found) == 1 and not found[0].is_measured and not runner.deployment.is_running()):
         found.append(attempt(runner, proposal))
         if not found[-1].is_measured and is_ending(runner):
-            break  # that may be the reason: the next session tries it again
+            break  # that may be the cause: the next session retries it
         runner.journal.add(found[-1], proposal.variants, study=study)
     return found
 
 
 def attempt(runner: TrialRunner, proposal: Proposal) -> Trial:
-    """One trial, with its figures or the reason why it has none. A UsageError ends the search, unless other models
-    were measured."""
+    """Measure one trial. A UsageError ends the search, unless other models were measured."""
     number = runner.journal.next_number()
     with ending(runner.budget):
         found = attempted(

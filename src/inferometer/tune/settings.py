@@ -1,6 +1,6 @@
-"""Everything a search can be asked: made by the commands, from options or from a file.
+"""All settings of a search, created by the commands from options or from a file.
 
-`TuneOptions` are the short form, one model and one promise; `settings_of` makes `TuneSettings` of them.
+`TuneOptions` is the short form, with one model and one SLO; `settings_of` converts it to `TuneSettings`.
 """
 
 import json
@@ -27,17 +27,17 @@ from inferometer.tune.scoring import Constraint, Goal
 from inferometer.tune.space import SearchBounds
 
 IN_PROCESS = "c_api"
-STARTED = ("local", "docker")  # launch modes that start a server of ours
+STARTED = ("local", "docker")  # launch modes that start our own server
 TEXT = "text_input"
 LENGTHS = {"vllm": "sampling_parameters", "tensorrtllm": "max_tokens"}
-"""By backend, the input that says how long an answer is to be."""
+"""The input that limits the answer length, by backend."""
 
-SHORT_ANSWER = 256  # tokens, where the model must be told a number and none was given
+SHORT_ANSWER = 256  # tokens, if the model requires a number and none was given
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: until the figures are as precise as this, at the latest for so long."""
+    """How long to measure: until this precision is reached, up to this duration."""
 
     duration_s: float
     precision: float
@@ -45,7 +45,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class OptunaLimits:
-    """How many trials; None was not given."""
+    """Limits on the number of trials; None if not given."""
 
     min_percent: int = 5
     max_percent: int = 10
@@ -58,7 +58,7 @@ class OptunaLimits:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Of the three services; an empty one is not there."""
+    """Addresses of the three services; empty if not available."""
 
     http: str = "localhost:8000"
     grpc: str = "localhost:8001"
@@ -67,7 +67,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """How the server is spoken to."""
+    """Protocol, headers and TLS of the connection to the server."""
 
     protocol: str = "http"
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -77,7 +77,7 @@ class ServerAccess:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts of exact lengths by a tokenizer, or of common words, each about a token, or those of a file."""
+    """Prompts of exact lengths by a tokenizer, of common words of about a token each, or from a file."""
 
     count: int = 100
     mean: int = 550  # words
@@ -85,20 +85,18 @@ class Prompts:
     seed: int = 0
     file: str | None = None
     output_tokens: int | None = None
-    backend: str | None = None  # one of LENGTHS; None: as the model's inputs show
+    backend: str | None = None  # one of LENGTHS; None: derived from the model's inputs
     is_streamed: bool = True
-    # The journal keeps a digest of how this is written; what it did not have at first is added where it is set.
+    # The journal stores a digest of the repr; fields added later are only digested if set.
     tokenizer: str | None = field(default=None, repr=False)  # a tokenizer.json, or its folder
-    prefix_tokens: int = field(default=0, repr=False)  # of the beginning that prompts share,
-    prefixes: int = field(default=1, repr=False)  # and how many such beginnings there are
-    output_deviation: float = field(default=0.0, repr=False)  # of the lengths that answers are asked for
-    extra: tuple[tuple[str, Any], ...] = field(
-        default=(), repr=False
-    )  # what each request has beside the prompt
+    prefix_tokens: int = field(default=0, repr=False)  # length of the prefix that prompts share,
+    prefixes: int = field(default=1, repr=False)  # and the number of different prefixes
+    output_deviation: float = field(default=0.0, repr=False)  # of the requested answer lengths
+    extra: tuple[tuple[str, Any], ...] = field(default=(), repr=False)  # other inputs of each request
 
     @property
     def later(self) -> tuple[str, ...]:
-        """What is set of the fields that are not written."""
+        """The fields that are set but not part of the repr."""
         plain = Prompts()
         names = ("tokenizer", "prefix_tokens", "prefixes", "output_deviation", "extra")
         return tuple(
@@ -119,14 +117,15 @@ class Prompts:
         return texts if tokenizer.is_exact else [text.strip() for text in texts]
 
     def output_lengths(self, count: int) -> list[int | None]:
-        """The most tokens that each of so many answers is asked for; None where that is left to the server."""
+        """Return the maximum tokens of each of `count` answers; None if left to the server."""
         if self.output_tokens is None:
             return [None] * count
-        random = Random(f"answers {self.seed}")  # prompts are the same with and without
+        random = Random(f"answers {self.seed}")  # the same prompts with and without
         return [max(1, round(random.gauss(self.output_tokens, self.output_deviation))) for _ in range(count)]
 
     def steps(self, model: str, inputs: Collection[str]) -> list[Mapping[str, Any]]:
-        """A request each for a Triton model with these inputs, by the names that vLLM and TensorRT-LLM give them."""
+        """Return one request per prompt for a Triton model with these inputs, using the input names of vLLM and
+        TensorRT-LLM."""
         if TEXT not in inputs:
             raise UsageError(
                 f"'{model}' has no input '{TEXT}', so it cannot take prompts",
@@ -149,7 +148,7 @@ class Prompts:
         ]
 
     def _length(self, model: str, inputs: Collection[str], tokens: int | None) -> Iterator[tuple[str, Any]]:
-        """How long an answer is to be, in the input that the backend has for it."""
+        """Yield the maximum answer length, in the input that the backend has for it."""
         wanted = set(LENGTHS.values() if self.backend is None else (LENGTHS[self.backend],))
         if self.backend is not None and wanted.isdisjoint(inputs):
             raise UsageError(
@@ -174,18 +173,18 @@ def _text(path: str, name: str, data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """One model: what to change, how to load it, what is wanted of it."""
+    """One model: its changes, its requests, and its goal."""
 
     goal: Goal
-    cpu_only: bool | None = None  # None: as the server has it
+    cpu_only: bool | None = None  # None: as configured on the server
     batches: tuple[int, ...] = (1,)
-    loads: tuple[float, ...] | None = None  # concurrencies or rates the user listed
+    loads: tuple[float, ...] | None = None  # concurrencies or rates listed by the user
     swept: Mapping[str, Any] | None = None  # model_config_parameters
-    where: str = "model_config_parameters"  # the dotted path to `swept`, for messages
-    options: Options | None = None  # what to send; None sends random data
+    where: str = "model_config_parameters"  # dotted path to `swept`, for messages
+    options: Options | None = None  # requests to send; None sends random data
     makes_text: bool = False  # tokens are measured
-    prompts: Prompts | None = None  # to send to such a model; None sends the data of the options
-    members: tuple["ModelSettings", ...] = ()  # of a BLS model, or settings for those of an ensemble
+    prompts: Prompts | None = None  # prompts for such a model; None sends the data of the options
+    members: tuple["ModelSettings", ...] = ()  # of a BLS model, or with settings for those of an ensemble
     is_bls: bool = False
     server_flags: tuple[tuple[str, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -202,9 +201,9 @@ class LaunchSettings:
     mode: str = "local"
     repositories: tuple[Path, ...] = ()
     executable: str | None = None  # None: the embedded server
-    install_path: str | None = None  # of a library for c_api; None: the usual place, or the embedded one
-    ports: Ports = field(default_factory=Ports)  # of a server of ours; 0 is picked
-    addresses: Addresses = field(default_factory=Addresses)  # of somebody else's
+    install_path: str | None = None  # library for c_api; None: the default location, or the embedded one
+    ports: Ports = field(default_factory=Ports)  # of our own server; 0 picks a free port
+    addresses: Addresses = field(default_factory=Addresses)  # of an existing server
     control: ServerAccess = field(default_factory=ServerAccess)
     flags: tuple[tuple[str, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -212,15 +211,15 @@ class LaunchSettings:
     timeout_s: float = 60.0
     metrics_interval_ms: int = 1000
     may_load: bool = True
-    gpus: tuple[str, ...] | None = None  # UUIDs or numbers; None is all
+    gpus: tuple[str, ...] | None = None  # UUIDs or numbers; None for all
     docker_image: str = ""
-    docker_words: tuple[str, ...] = ()  # of `docker run`, beyond our own
+    docker_words: tuple[str, ...] = ()  # additional arguments of `docker run`
     docker_mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How to search, and where."""
+    """Method and bounds of the search."""
 
     method: str = "smart"
     bounds: SearchBounds = field(default_factory=SearchBounds)
@@ -228,13 +227,13 @@ class SearchSettings:
     intervals: str | None = None  # a file of send times: one run, no sweep
     is_search_on: bool = True
     early_exit: bool = False
-    top: int = 3  # variants that are looked at closely
+    top: int = 3  # variants that are examined closely
     binary_steps: int = 5
     sweep_after: bool = True
-    ends_at_limit: bool = False  # a sweep of growing loads ends where a limit is missed
+    ends_at_limit: bool = False  # a sweep of growing loads ends when a limit is violated
     optuna: OptunaLimits = field(default_factory=OptunaLimits)
     budget_s: float | None = None
-    seed: int | None = None  # None: a new one, or that of the search that is resumed
+    seed: int | None = None  # None: a new one, or that of the resumed search
 
     @property
     def load_bounds(self) -> tuple[int, int]:
@@ -243,7 +242,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """A Ray cluster, and how many servers are started there."""
+    """A Ray cluster, and the number of servers to start on it."""
 
     address: str
     servers: int
@@ -251,7 +250,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class TuneSettings:
-    """A whole `profile`."""
+    """All settings of a `profile` run."""
 
     models: tuple[ModelSettings, ...]
     launch: LaunchSettings = field(default_factory=LaunchSettings)
@@ -261,23 +260,23 @@ class TuneSettings:
     effort: Effort = field(default_factory=lambda: Effort(2.5, 0.03))
     journal: Path = TuneOptions().journal
     cpu_only_members: tuple[str, ...] = ()
-    watch_gpus: bool | None = None  # None: when there are any
-    idle_s: float = 0.0  # how long the empty server is watched for its own figures
-    must_know_gpus: bool = False  # a goal about a GPU that nobody can read ends the search
-    cluster: ClusterSettings | None = None  # where several servers are started; None: one, here
+    watch_gpus: bool | None = None  # None: if there are any
+    idle_s: float = 0.0  # how long to observe the server without models
+    must_know_gpus: bool = False  # a goal on an unreadable GPU figure ends the search
+    cluster: ClusterSettings | None = None  # where several servers are started; None: one server, here
 
     @property
     def names(self) -> list[str]:
-        """Of all models and of the members that have settings."""
+        """Names of all models and of the members with settings."""
         return [row.name for model in self.models for row in (model, *model.members)]
 
 
-RESERVE_S = 1.0  # of a budget: for ending the server and writing the report
+RESERVE_S = 1.0  # part of a budget for stopping the server and writing the report
 
 
 def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.0) -> TuneSettings:
-    """Everything a search needs to know; the options are those of its measurements. `started_s` is how long it took to
-    come here, which is a part of the budget; ending takes about as long again."""
+    """Create the settings of a search; `options` are those of its measurements. `started_s` is the time already used
+    from the budget; stopping takes about as long."""
     cluster = _cluster_of(request, options)
     options = replace(with_api_key(options), ray=None)  # each server sends to itself
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
@@ -332,7 +331,7 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
 
 
 def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | None:
-    """Where several servers are started, and what cannot be said beside it."""
+    """Return the cluster, if any, and reject conflicting options."""
     if options.ray is None and request.servers is None:
         return None
     if options.ray is None:
@@ -361,7 +360,7 @@ def _cluster_of(request: TuneOptions, options: Options) -> ClusterSettings | Non
 
 
 def _written(url: str, options: Options) -> tuple[str, Options]:
-    """The address as every client reads it, and the options with what its scheme says."""
+    """Return the address in normal form, and the options implied by its scheme."""
     options = replace(options, url=url)
     written = written_address(options)
     options = with_scheme(options, written)
@@ -377,11 +376,11 @@ _OBJECTIVES = {
     "gpu memory": "gpu_used_memory",
     "gpu power": "gpu_power_usage",
 }
-"""Their tags, by name."""
+"""Metric tags by name."""
 
 
 def _objectives(text: str | None) -> tuple[tuple[str, float], ...]:
-    """`throughput:2, gpu power:1`: what is best, and how much each counts."""
+    """Parse objectives with weights, such as `throughput:2, gpu power:1`."""
     if text is None:
         return Goal("").objectives
     found: dict[str, float] = {}
@@ -414,8 +413,7 @@ def _constraints(slo: str | None) -> tuple[Constraint, ...]:
         if metric.tag not in BY_TAG:
             raise UsageError(
                 f"--slo names {term.label}, which tune does not support",
-                remedy="use mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory and "
-                "power",
+                remedy="use mean, p50, p90, p95, p99, ttft, tpot, gap, errors, throughput, gpu memory or gpu power",
             )
         limit = metric.in_unit(term.limit)
         is_least = term.sign.startswith(">")
@@ -430,11 +428,11 @@ _GPU_LIMITS = {
     "memory": ("gpu_used_memory", {"mb": 1.0, "gb": 1e3, "mib": 2**20 / MEGA, "gib": 2**30 / MEGA}),
     "power": ("gpu_power_usage", {"w": 1.0, "kw": 1e3}),
 }
-"""By what is limited, its tag and units."""
+"""Tag and units, by limited resource."""
 
 
 def _gpu_constraint(term: str) -> Constraint:
-    """`gpu memory<8GB`, of all GPUs of the server together, or `gpu power<300W`, their mean."""
+    """Parse `gpu memory<8GB`, the total over all GPUs of the server, or `gpu power<300W`, their mean."""
     found = _GPU_TERM.fullmatch(term)
     tag, units = ("", {}) if found is None else _GPU_LIMITS[found[1].lower()]
     if found is None or found[3].lower() not in units:

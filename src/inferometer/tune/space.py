@@ -1,7 +1,7 @@
-"""What may be changed about a model: parameters and their choices.
+"""The search space of a model: parameters and their choices.
 
-A parameter is one field of the model's configuration with every value it may take, fully written out. A sweep of any
-depth below the field is spelled out into such values first, so a space is a plain product.
+A parameter is one field of the model's configuration with all its possible values, fully written out. A sweep at any
+depth below the field is expanded into such values first, so a space is a plain product.
 """
 
 import itertools
@@ -20,12 +20,12 @@ BATCHING = "dynamic_batching"
 DELAY = "max_queue_delay_microseconds"
 
 ChoiceNumbers = tuple[int, ...]
-"""The number of the choice of each parameter."""
+"""The index of the choice of each parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A field of the configuration and its choices; None leaves the field as it is."""
+    """A field of the configuration and its choices; None leaves the field unchanged."""
 
     field: str
     choices: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All variants of one model. The last parameter varies fastest; `max_batch_size`, if it is one, is the last."""
+    """All variants of one model. The last parameter varies fastest; `max_batch_size`, if present, is the last."""
 
     model: str
     base: Fields
@@ -45,7 +45,7 @@ class Space:
         return itertools.product(*(range(len(parameter.choices)) for parameter in self.parameters))
 
     def overrides(self, point: ChoiceNumbers) -> Fields:
-        """What the point changes; nothing for choices of None."""
+        """Return the changed fields of the point; none for choices of None."""
         pairs = zip(self.parameters, point, strict=True)
         return {
             parameter.field: parameter.choices[number]
@@ -60,17 +60,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class SearchBounds:
-    """Where the automatic search looks."""
+    """Bounds of the automatic search."""
 
     instances: tuple[int, int] = (1, 5)
     batch: tuple[int, int] = (1, 128)
     concurrency: tuple[int, int] = (1, 1024)
     request_rate: tuple[int, int] = (16, 8192)
-    delays_us: tuple[int, ...] = ()  # besides what the model has
+    delays_us: tuple[int, ...] = ()  # in addition to the model's own
 
 
 def automatic(model: str, base: Fields, bounds: SearchBounds, *, cpu_only: bool) -> Space:
-    """Instance counts, batch sizes by doubling and, where asked, delays of the dynamic batcher."""
+    """Return the space of instance counts, doubling batch sizes and, if given, delays of the dynamic batcher."""
     kind = "KIND_CPU" if cpu_only else "KIND_GPU"
     counts = range(bounds.instances[0], bounds.instances[1] + 1)
     parameters = [Parameter(INSTANCES, tuple([{"count": count, "kind": kind}] for count in counts))]
@@ -83,7 +83,7 @@ def automatic(model: str, base: Fields, bounds: SearchBounds, *, cpu_only: bool)
 
 
 def doubling(low: int, high: int) -> Iterator[int]:
-    """low, 2 low, 4 low ... up to high; 0 counts as 1."""
+    """Yield low, 2 low, 4 low ... up to high; 0 counts as 1."""
     value = max(low, 1)
     while value <= high:
         yield value
@@ -91,17 +91,17 @@ def doubling(low: int, high: int) -> Iterator[int]:
 
 
 def manual(model: str, base: Fields, swept: Mapping[str, Any], *, where: str, cpu_only: bool) -> Space:
-    """The product of all choices a user listed; `where` begins the dotted path in messages."""
+    """Return the product of all choices listed by the user; `where` begins the dotted path in messages."""
     found = message_choices(model_config.message().DESCRIPTOR, swept, where)
     batch_last = sorted(found, key=lambda row: row.field == BATCH)
     return Space(model, base, tuple(batch_last), is_manual=True, cpu_only=cpu_only)
 
 
-# --- spelling out what a user swept, field by field of the message
+# --- expanding a user's sweep, field by field of the message
 
 
 def message_choices(descriptor: Any, swept: object, where: str) -> tuple[Parameter, ...]:
-    """One parameter per field, in the user's order."""
+    """Return one parameter per field, in the user's order."""
     if not isinstance(swept, Mapping):
         raise _wrong(where, swept, f"the fields of {descriptor.name} as a mapping")
     return tuple(
@@ -131,7 +131,7 @@ def _choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
 
 
 def _several(value: object, where: str, expand: Any) -> tuple[Any, ...]:
-    """A list is several choices; each may hold further sweeps."""
+    """Expand a list into several choices; each may hold further sweeps."""
     if not isinstance(value, list):
         return tuple(expand(value))
     if not value:
@@ -140,7 +140,7 @@ def _several(value: object, where: str, expand: Any) -> tuple[Any, ...]:
 
 
 def _repeated_choices(field: Any, value: object, where: str) -> tuple[Any, ...]:
-    """Of a field that is a list itself: a list is one choice, a list of lists several."""
+    """Expand a repeated field: a list is one choice, a list of lists several."""
     if not isinstance(value, list):
         raise _wrong(where, value, "a list, because the field is repeated")
     if not any(isinstance(item, list) for item in value):
@@ -165,14 +165,14 @@ def _map_choices(field: Any, value: object, where: str) -> list[Any]:
 
 
 def _one_choices(field: Any, value: object, where: str) -> list[Any]:
-    """Of a single value: a message, an enumeration or a scalar."""
+    """Expand a single value: a message, an enumeration or a scalar."""
     if field.message_type is not None:
         return _combined(message_choices(field.message_type, value, where))
     return [_scalar(field, value, where)]
 
 
 def _combined(rows: Iterable[Parameter]) -> list[Any]:
-    """Every combination as a mapping, without what is left as it is."""
+    """Return every combination as a mapping, without unchanged fields."""
     pairs = [[(row.field, choice) for choice in row.choices] for row in rows]
     return [
         {name: value for name, value in chosen if value is not None} for chosen in itertools.product(*pairs)
@@ -180,7 +180,7 @@ def _combined(rows: Iterable[Parameter]) -> list[Any]:
 
 
 def _scalar(field: Any, value: object, where: str) -> object:
-    """The value in the type of the field. In YAML numbers may be quoted and texts may not be."""
+    """Convert the value to the type of the field. In YAML, numbers may be quoted and strings may not be."""
     if field.enum_type is not None:
         names = [row.name for row in field.enum_type.values]
         if value not in names:
@@ -201,7 +201,7 @@ def _scalar(field: Any, value: object, where: str) -> object:
     return value
 
 
-# By FieldDescriptor.CPPTYPE_...: 1 int32, 2 int64, 3 uint32, 4 uint64, 5 double, 6 float, 7 bool, 9 text.
+# By FieldDescriptor.CPPTYPE_...: 1 int32, 2 int64, 3 uint32, 4 uint64, 5 double, 6 float, 7 bool, 9 string.
 _SCALARS: dict[int, tuple[Any, str]] = {
     **dict.fromkeys((1, 2, 3, 4), (int, "a whole number")),
     **dict.fromkeys((5, 6), ((int, float), "a number")),
@@ -212,7 +212,7 @@ _WHOLE = {1: (-(2**31), 2**31), 2: (-(2**63), 2**63), 3: (0, 2**32), 4: (0, 2**6
 
 
 def _is_repeated(field: Any) -> bool:
-    repeated = getattr(field, "is_repeated", None)  # older protobuf only knows the label
+    repeated = getattr(field, "is_repeated", None)  # older protobuf only has the label
     return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
 
 

@@ -1,4 +1,4 @@
-"""A whole search as one value and one file: everything a report about it needs."""
+"""A whole search as one value and one file, with everything that a report needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from inferometer.tune.variant import ModelVariant, default_name
 
 @dataclass(frozen=True, slots=True)
 class Study(Answer):
-    """Of one model, or of several that were loaded together (then `goals` has one entry each)."""
+    """The study of one model, or of several that were loaded together (then `goals` has one entry each)."""
 
     kind: ClassVar[str] = "study"
     schema: ClassVar[int] = 1
@@ -32,7 +32,7 @@ class Study(Answer):
     idle: tuple[Trial, ...] = ()  # the server with no model loaded
     ended: str = ""  # why the search stopped
     seed: int = 0
-    sent: str | None = None  # the fingerprint of what was sent; trials with another one are not of this study
+    sent: str | None = None  # fingerprint of the requests; other trials do not belong to this study
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -56,11 +56,11 @@ class Study(Answer):
 
     @property
     def not_done(self) -> tuple[Trial, ...]:
-        """Failed and skipped ones, each with its reason."""
+        """Failed and skipped trials, each with its reason."""
         return tuple(trial for trial in self.trials if trial.status is not Status.MEASURED)
 
     def loaded(self, names: str) -> tuple[ModelVariant, ...]:
-        """Every model of a joined name with its members: the configurations that belong together."""
+        """Return every model of a joined name with its members: the configurations that belong together."""
         return tuple(part for name in names.split(",") for part in self.variant(name).with_members)
 
     def variant(self, name: str) -> ModelVariant:
@@ -72,13 +72,13 @@ class Study(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The best variant, and by how many percent it beats the default (None: no default measured that keeps the
-    constraints), with the interval of that."""
+    """The best variant, and its gain over the default in percent with an interval (None if no measured default meets
+    the constraints)."""
 
     best: RankedVariant
     gain: Estimate | None
     has_default: bool = True  # the default was measured
-    is_repeated: bool = True  # what is compared was measured more than once
+    is_repeated: bool = True  # the compared trials were measured more than once
 
     @property
     def does_pass(self) -> bool:
@@ -90,7 +90,8 @@ class Recommendation:
 
     @property
     def ruling(self) -> Ruling:
-        """Whether it beats the default. A gain of one run is not shown; without a default nothing is claimed."""
+        """Whether the gain over the default is shown. A gain of a single run is inconclusive; without a default it is
+        not shown."""
         if self.gain is None:
             return NOT_SHOWN
         found = rule(self.gain, matters=MATTERS_PERCENT).ruling
@@ -98,12 +99,12 @@ class Recommendation:
 
     @property
     def is_sure(self) -> bool:
-        """It is a gain even with the interval's end against it."""
+        """Whether the whole interval of the gain is above zero."""
         return self.gain is not None and self.gain.low is not None and self.gain.low > 0
 
 
 def recommend(study: Study) -> Recommendation | None:
-    """None when nothing was measured."""
+    """Return the recommendation; None if nothing was measured."""
     ranked = study.ranked
     if not ranked:
         return None

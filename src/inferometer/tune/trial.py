@@ -1,4 +1,4 @@
-"""One trial: which variants under which load, and the figures, or the reason why there are none."""
+"""One trial: variants under a load, with figures or the reason why there are none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class ClientLoad:
 
     @property
     def value(self) -> float:
-        """The number that a sweep raises; 0 for a file of times."""
+        """The value that a sweep varies; 0 for a file of times."""
         if self.concurrency is not None:
             return float(self.concurrency)
         return 0.0 if self.request_rate is None else self.request_rate
@@ -39,13 +39,13 @@ class Status(Enum):
     """How a trial ended."""
 
     MEASURED = "measured"
-    FAILED = "failed"  # tried, and no figures came of it
-    SKIPPED = "skipped"  # not tried, for the reason given
+    FAILED = "failed"  # tried, but without figures
+    SKIPPED = "skipped"  # not tried, for the given reason
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Values by the tags of the metric catalogue, in its units (ms, MB, percent), each with its interval if known."""
+    """Values by tag of the metric catalogue, in its units (ms, MB, percent), each with its interval if known."""
 
     values: tuple[tuple[str, Estimate], ...] = ()
 
@@ -63,7 +63,7 @@ class TrialPart:
     """One model of a trial."""
 
     model: str
-    variant: str  # its name; the study has the rest
+    variant: str  # its name; the study has the variant itself
     load: ClientLoad
     figures: Figures = Figures()
 
@@ -74,25 +74,25 @@ Setting = tuple[str, tuple[ClientLoad, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`parts` has one entry, or one per model when several are loaded together."""
+    """A trial; `parts` has one entry, or one per model if several are loaded together."""
 
     number: int
     parts: tuple[TrialPart, ...]
     status: Status = Status.MEASURED
     reason: str = ""
-    repeat: int = 0  # how often the same was measured before
-    cost_s: float = 0.0  # since the trial before: deciding, loading, measuring
-    loading_s: float = 0.0  # of that, loading
+    repeat: int = 0  # number of earlier measurements of the same
+    cost_s: float = 0.0  # since the previous trial: deciding, loading, measuring
+    loading_s: float = 0.0  # part of cost_s
     gpus: tuple[tuple[str, Figures], ...] = ()  # by UUID
-    predicted: tuple[tuple[str, float], ...] = ()  # by tag, what the search expected
-    key: str = ""  # of the contents measured, the load and the repeat
+    predicted: tuple[tuple[str, float], ...] = ()  # figures expected by the search, by tag
+    key: str = ""  # of the content, the load and the repeat
     server: int | None = None  # which of several measured it, counted from 1
-    waited_s: float = 0.0  # while that server had nothing to measure before
-    is_recalled: bool = field(default=False, compare=False)  # from the journal: an earlier run spent its time
+    waited_s: float = 0.0  # idle time of that server before the trial
+    is_recalled: bool = field(default=False, compare=False)  # from the journal: an earlier run paid for it
 
     @property
     def spent_s(self) -> float:
-        """Seconds that it cost the run whose study it is in."""
+        """The seconds that it cost the current run."""
         return 0.0 if self.is_recalled else self.cost_s + self.waited_s
 
     @property
@@ -101,7 +101,7 @@ class Trial:
 
     @property
     def lacks_memory(self) -> bool:
-        """It did not fit the memory: that says nothing against the model or its settings, and others may fit."""
+        """Whether the trial ran out of memory, which says nothing against the model or its settings: others may fit."""
         return not self.is_measured and any(words in self.reason.lower() for words in _NO_MEMORY)
 
     @property
@@ -122,11 +122,11 @@ class Trial:
 
     @property
     def setting(self) -> "Setting":
-        """What was tried, the same in all repeats."""
+        """The configuration and the loads, equal for all repeats."""
         return self.name, self.loads
 
     def value(self, tag: str, part: int = 0) -> float | None:
-        """Of one model; GPU figures are of the whole server, combined over its GPUs."""
+        """Return a figure of one model; GPU figures are of the whole server, combined over its GPUs."""
         metric = BY_TAG.get(tag)
         if metric is not None and metric.of_gpu:
             found = [value for _, figures in self.gpus if (value := figures.get(tag)) is not None]
@@ -134,7 +134,7 @@ class Trial:
         return self.parts[part].figures.get(tag)
 
     def combined(self, tag: str) -> float | None:
-        """Of all models together."""
+        """Return a figure of all models together."""
         found = [value for part in range(len(self.parts)) if (value := self.value(tag, part)) is not None]
         if not found:
             return None
@@ -143,14 +143,14 @@ class Trial:
 
 
 def counted(trials: Sequence[Trial]) -> Sequence[Trial]:
-    """Of repeats of one trial, those that count: it is repeated because its first run looked good, so that run is
-    biased, and no longer counts when there are two or more others."""
+    """Return the repeats that count: a trial is repeated because its first run looked good, so that run is biased and
+    is dropped if there are two or more others."""
     repeats = [trial for trial in trials if trial.repeat]
     return repeats if len(repeats) > 1 else trials
 
 
 def pooled(trials: Sequence[Trial]) -> Trial:
-    """Repeats of one trial as one: the mean of every figure; the interval covers all of theirs."""
+    """Pool the repeats of one trial: the mean of every figure, with an interval that covers all of theirs."""
     first, trials = trials[0], counted(trials)
     if len(trials) == 1:
         return first
@@ -177,7 +177,7 @@ def _pooled_figures(rows: Sequence[Figures]) -> Figures:
 def _pooled_estimate(rows: Sequence[Estimate]) -> Estimate:
     if len(rows) == 1:
         return rows[0]
-    # Runs of one configuration differ more than windows of one run do: their spread counts, not only their widths.
+    # Runs of one configuration differ by more than the windows of one run: their spread counts, not only their widths.
     low = min(row.value if row.low is None else row.low for row in rows)
     high = max(row.value if row.high is None else row.high for row in rows)
     return Estimate(sum(row.value for row in rows) / len(rows), low, high)

@@ -1,4 +1,4 @@
-"""A model with some fields of its configuration changed, under a name that never changes."""
+"""A model with some fields of its configuration changed, under a permanent name."""
 
 import hashlib
 import json
@@ -12,7 +12,8 @@ from inferometer.tune.model_config import Fields
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
-    """`overrides` is what was changed, `config` the whole; members of an ensemble or a BLS model are variants too."""
+    """`overrides` holds the changes, `config` the whole configuration; members of an ensemble or a BLS model are
+    variants too."""
 
     model: str
     name: str
@@ -23,7 +24,7 @@ class ModelVariant:
 
     @property
     def key(self) -> str:
-        """Equal for equal contents, members included, whatever the names are."""
+        """Equal for equal contents including members, regardless of names."""
         text = "\n".join((self.model, model_config.key(self.config), *(part.key for part in self.composing)))
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -37,22 +38,22 @@ class ModelVariant:
 
     @property
     def working(self) -> tuple["ModelVariant", ...]:
-        """Those that have instances: the members of an ensemble, else the model itself."""
+        """The variants that have instances: the members of an ensemble, or else the model itself."""
         return self.composing if self.is_ensemble else (self,)
 
     @property
     def with_members(self) -> tuple["ModelVariant", ...]:
-        """In the order they are loaded: members before their caller."""
+        """All variants in loading order: members before their caller."""
         return (*(part for member in self.composing for part in member.with_members), self)
 
     @property
     def text(self) -> str:
-        """The `config.pbtxt` with which it takes the place of its model."""
+        """The `config.pbtxt` with which it replaces its model."""
         return model_config.to_text({**self.config, "name": self.model})
 
     @property
     def title(self) -> str:
-        """With the members, as tables show it."""
+        """The name with those of the members, as shown in tables."""
         parts = ", ".join(part.name for part in self.composing)
         return f"{self.name}: {parts}" if parts else self.name
 
@@ -63,7 +64,7 @@ def default_name(model: str) -> str:
 
 @dataclass(slots=True)
 class VariantNames:
-    """Gives every configuration its name: `<model>_config_<n>` in order of creation, equal contents once."""
+    """Names configurations `<model>_config_<n>` in order of creation; equal contents get the same name."""
 
     known: dict[str, ModelVariant] = field(default_factory=dict)  # by name
     last: dict[str, int] = field(default_factory=dict)  # number by model
@@ -71,7 +72,7 @@ class VariantNames:
 
     @classmethod
     def of(cls, variants: Iterable[ModelVariant]) -> "VariantNames":
-        """With the names that were given before."""
+        """Start with names that were given before."""
         names = cls()
         for variant in variants:
             names.add(variant)
@@ -93,15 +94,17 @@ class VariantNames:
         cpu_only: bool = False,
         composing: tuple[ModelVariant, ...] = (),
     ) -> ModelVariant:
-        """The variant with these changes. One that changes nothing is the default, even if a numbered one equals it;
-        an ensemble is it with all its members, and its batch follows from theirs."""
+        """Return the variant with these changes. Without changes it is the default, even if a numbered one equals it;
+        an ensemble is the default if all its members are, and its batch size follows from theirs."""
         config = model_config.normal(model_config.merge(base, overrides))
         is_same = not overrides or ("ensemble_scheduling" in base and config == model_config.normal(base))
         is_default = is_same and all(part.is_default for part in composing)
         made = ModelVariant(model, default_name(model), overrides, config, cpu_only, composing)
         if is_default:
             known = self.known.get(made.name)
-            if known is None or known.key != made.key:  # the model's own configuration was edited since
+            if (
+                known is None or known.key != made.key
+            ):  # the model's own configuration was edited in the meantime
                 self.known[made.name] = made
             return self.known[made.name]
         name = self._by_content.get(_content(made))
@@ -118,7 +121,7 @@ def _content(variant: ModelVariant) -> str:
 
 
 def changes(overrides: Mapping[str, object]) -> tuple[str, ...]:
-    """One line per changed field."""
+    """Return one line per changed field."""
     return tuple(
         f"Enabling {name}" if value == {} else f"Setting {name} to {value}"
         for name, value in overrides.items()

@@ -110,9 +110,7 @@ class Anchor:
     load: TwinLoad
     in_flight: float
     residuals: Mapping[str, float]
-    noise: Mapping[
-        str, float
-    ]  # standard deviations of the residuals from the uncertainty of the measured figures
+    noise: Mapping[str, float]  # standard deviations of the residuals, from the measured figures
     measured: Mapping[str, float]
 
 

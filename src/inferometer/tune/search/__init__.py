@@ -1,1 +1,1 @@
-"""Ways to search a space: each a generator of proposals that is sent the trials, pure and repeatable."""
+"""Search methods: pure, deterministic generators of proposals that are sent the trials."""

@@ -1,6 +1,6 @@
-"""Every variant with every load, in the contract's order, stopped early only where throughput stopped growing.
+"""Exhaustive search: every variant with every load, in the contract's order, ended early when throughput stops growing.
 
-`listed` is the walk without a search over several models: their defaults, then only what the user listed.
+`listed` covers several models without a search: their defaults, then only what the user listed.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from inferometer.tune.variant import ModelVariant, VariantNames
 
 
 def brute(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
-    """Of one model on its own."""
+    """Search one model on its own."""
     (task,) = problem.tasks
     found = yield from _loads(problem, task, default_variant(task, names))
     found += yield from _variants(problem, task, names)
@@ -46,7 +46,7 @@ def _variants(problem: SearchProblem, task: ModelProblem, names: VariantNames) -
     may_stop = space.has_batch_sweep and (not space.is_manual or problem.settings.early_exit)
     found: list[Trial] = []
     for _, group in groupby(space.points(), lambda point: point[:-1] if space.has_batch_sweep else point):
-        best = -1.0  # of the batch sizes so far, for the same choice of everything else
+        best = -1.0  # throughput over the batch sizes so far, with all other choices equal
         for point in group:
             overrides = space.overrides(point)
             variant = names.variant(task.model, space.base, overrides, cpu_only=space.cpu_only)
@@ -63,7 +63,7 @@ def _variants(problem: SearchProblem, task: ModelProblem, names: VariantNames) -
 
 
 def _loads(problem: SearchProblem, task: ModelProblem, variant: ModelVariant) -> SearchSteps[list[Trial]]:
-    """Every client batch size with every load, as long as throughput grows; what was measured."""
+    """Measure every client batch size with every load as long as throughput grows; return the trials."""
     found: list[Trial] = []
     best_by_batch: list[float] = []
     may_stop = task.loads is None or problem.settings.early_exit
@@ -101,8 +101,8 @@ def _loads_of(problem: SearchProblem, task: ModelProblem, batch: int) -> list[Cl
 
 
 def listed(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
-    """Models that are loaded together or call each other: the default configurations, then the cross product of every
-    model's listed variants and loads."""
+    """Measure models that are loaded together or call each other: the default configurations, then the cross product of
+    every model's listed variants and loads."""
     seen: set[str] = set()
     for row in (
         tuple(default_variant(task, names) for task in problem.tasks),
@@ -129,7 +129,7 @@ def _listed_variants(task: ModelProblem, names: VariantNames) -> list[ModelVaria
 def _listed_loads(
     problem: SearchProblem, variants: tuple[ModelVariant, ...], seen: set[str]
 ) -> SearchSteps[None]:
-    """Every combination of the models' loads; the remaining ones are dropped when one fails."""
+    """Measure every combination of the models' loads; after a failure the remaining ones are dropped."""
     loads = [
         [load for batch in sorted(task.batches) for load in _loads_of(problem, task, batch)]
         for task in problem.tasks
@@ -155,7 +155,7 @@ def _throughput(trial: Trial) -> float:
 
 
 def _has_plateaued(values: Sequence[float]) -> bool:
-    """The best of the last four is hardly better than the first of them."""
+    """Return whether the best of the last four values is hardly better than the first of them."""
     recent = values[-LOOK_BACK:]
     if len(recent) < LOOK_BACK:
         return False

@@ -1,4 +1,4 @@
-"""All a smart search could measure: configurations times loads, as coordinates and as inputs of the forecast."""
+"""All candidates of a smart search: configurations times loads, as coordinates and as inputs of the forecast."""
 
 import itertools
 import random
@@ -18,16 +18,16 @@ from inferometer.tune.trial import ClientLoad
 from inferometer.tune.variant import ModelVariant, VariantNames
 
 PER_DOUBLING = 8  # loads between n and 2n
-PER_RATE_DOUBLING = 16  # throughput is the rate itself there, so a step is the resolution of the result
+PER_RATE_DOUBLING = 16  # throughput equals the rate, so a step is the resolution of the result
 MOST_CONFIGURATIONS = 2000
 WIDTH = 4  # coordinates of a variant: instances, batch, delay, the rest
 INSTANCES_PLACE, BATCH_PLACE = 0, 1
-PER_INSTANCE_DOUBLING = 2.0  # doubling the instances changes more than doubling the batch: cores may run out
+PER_INSTANCE_DOUBLING = 2.0  # more than for a batch: cores may run out
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One choice for every parameter of every model; `variants` has one per model loaded together."""
+    """One choice for every parameter of every model; `variants` has one entry per model loaded together."""
 
     variants: tuple[ModelVariant, ...]
     place: tuple[float, ...]  # coordinates
@@ -35,27 +35,27 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows are (configuration, client batch, load)."""
+    """Rows of (configuration, client batch, load)."""
 
     configurations: tuple[Configuration, ...]
     rows: tuple[tuple[int, ClientLoad], ...]
-    which: NDArray[np.int64]  # the configuration of each row
-    batches: Array  # what a client sends together
+    which: NDArray[np.int64]  # configuration of each row
+    batches: Array  # client batch sizes
     room: Array  # requests that all instances of all models can take at once
     places: Array
     points: OperatingPoints
 
-    kinds: NDArray[np.int64]  # the same number for rows that cannot differ
+    kinds: NDArray[np.int64]  # equal for rows that cannot differ
     firsts: NDArray[np.int64]  # one row of each kind
 
     def parts(self, row: int) -> tuple[tuple[ModelVariant, ClientLoad], ...]:
-        """What a proposal of the row is made of."""
+        """Return the parts of the row's proposal."""
         number, load = self.rows[row]
         return tuple((variant, load) for variant in self.configurations[number].variants)
 
 
 def make(problem: SearchProblem, names: VariantNames, *, per_doubling: int | None = None) -> Candidates:
-    """Every configuration (of a huge space, a seeded sample) with every load; the default one is the first."""
+    """Combine every configuration (a seeded sample of a huge space) with every load; the default is the first."""
     configurations = list(_fitting(problem, list(_configurations(problem, names))))
     if len(configurations) > MOST_CONFIGURATIONS:
         drawn = random.Random(problem.seed).sample(configurations[1:], MOST_CONFIGURATIONS - 1)
@@ -90,7 +90,7 @@ def _room(configuration: Configuration) -> float:
 
 
 def _fitting(problem: SearchProblem, configurations: Sequence[Configuration]) -> Iterator[Configuration]:
-    """Those that take what a client sends together at least; the default must."""
+    """Yield the configurations that accept the smallest client batch; the default must."""
     batch = min(problem.tasks[0].batches)
     for number, configuration in enumerate(configurations):
         variant = configuration.variants[0]
@@ -128,7 +128,7 @@ def _configurations(problem: SearchProblem, names: VariantNames) -> Iterator[Con
             yield Configuration(variants, _coordinates(variants))
 
 
-# --- coordinates: doublings for numbers, 0 or 1 for the rest
+# --- coordinates: doublings for numbers, 0 or 1 for everything else
 
 
 def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
@@ -144,12 +144,12 @@ def _coordinates(variants: tuple[ModelVariant, ...]) -> tuple[float, ...]:
 
 
 def _batch(config: Mapping[str, Any]) -> int:
-    """Requests in one execution: without dynamic batching only what a client sends together."""
+    """Return the requests per execution: without dynamic batching, only the client's own batch."""
     return model_config.max_batch_size(config) if model_config.has_dynamic_batching(config) else 1
 
 
 def _mark(config: Mapping[str, Any]) -> float:
-    """A number for everything else in the configuration: equal for equal rests."""
+    """Map the rest of the configuration to a number that is equal for equal rests."""
     rest = {name: value for name, value in config.items() if name not in (BATCH, INSTANCES, "name")}
     if BATCHING in rest:
         rest[BATCHING] = {name: value for name, value in rest[BATCHING].items() if name != DELAY}
@@ -162,7 +162,7 @@ def _places(
 ) -> Array:
     places = np.array([configuration.place for configuration in configurations])[which]
     if not points.by_rate:
-        # No batch is larger than the requests in flight per instance: beyond that all batch sizes are the same.
+        # A batch is no larger than the requests in flight per instance: beyond that all batch sizes are equivalent.
         in_flight = np.log2(points.load * batches)
         for start in range(0, places.shape[1], WIDTH):
             instances, batch = start + INSTANCES_PLACE, start + BATCH_PLACE
@@ -172,7 +172,7 @@ def _places(
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The geometric mean; exact where all are the same."""
+    """Return the geometric mean; exact if all values are equal."""
     found = list(values)
     return found[0] if len(set(found)) == 1 else float(np.exp(np.mean(np.log(found))))
 
@@ -185,8 +185,8 @@ def _points(
     *,
     by_rate: bool,
 ) -> OperatingPoints:
-    # An ensemble is as fast as its slowest member, and which that is nobody knows yet: it counts as one model with the
-    # geometric mean of what its members have.
+    # An ensemble is as fast as its slowest member, which is not known yet: it counts as one model with the geometric
+    # mean of its members' settings.
     tuned = [configuration.variants[0] for configuration in configurations]
     members = [[part.config for part in variant.working or (variant,)] for variant in tuned]
     counts = np.array([_mean(model_config.total_instances(config) for config in row) for row in members])

@@ -1,7 +1,7 @@
-"""What trials cost, learned from those that were made, and how much of the budget is left.
+"""The cost of trials, learned from those made so far, and the remaining budget.
 
-Seconds are those that the trials say, not those of a clock, so that a search can be simulated. Trials from the journal
-teach what a trial costs, and spend nothing: an earlier run paid for them.
+Seconds are taken from the trials, not from a clock, so that a search can be simulated. Trials from the journal show the
+cost of a trial but use no budget: an earlier run paid for them.
 """
 
 from dataclasses import dataclass, field
@@ -12,20 +12,18 @@ from inferometer.tune.search.throughput_model import Array
 from inferometer.tune.settings import Effort
 from inferometer.tune.trial import Trial
 
-WAITS = 3.0  # latencies that a trial lasts beyond its measurement: to warm up, to settle, to drain
-FAR = 0.1  # doublings of the instances at which a known loading time counts half
+WAITS = 3.0  # latencies that a trial takes beyond its measurement: to warm up, to settle, to drain
+FAR = 0.1  # doublings of the instances at which the weight of a known loading time is halved
 
 
 @dataclass(slots=True)
 class SearchClock:
-    """The first trial takes in the start of the server: it says nothing about the cost of further ones."""
+    """Tracks costs. The first trial includes the start of the server and says nothing about the cost of later ones."""
 
     budget_s: float | None
-    _spent_s: dict[int, float] = field(default_factory=dict)  # by server, what it waited included
+    _spent_s: dict[int, float] = field(default_factory=dict)  # by server, including waiting
     _loadings: list[tuple[float, float]] = field(default_factory=list)  # (instances, seconds)
-    _others: list[float] = field(
-        default_factory=list
-    )  # seconds of a trial beyond loading, measuring and waiting
+    _others: list[float] = field(default_factory=list)  # seconds not loading, measuring or waiting
 
     def add(self, trial: Trial, instances: float, effort: Effort, latency_s: float, server: int = 0) -> None:
         is_first = server not in self._spent_s
@@ -37,11 +35,11 @@ class SearchClock:
 
     @property
     def spent_s(self) -> float:
-        """The time that has passed: that of the server whose last trial ended last."""
+        """The elapsed time: that of the server whose last trial ended last."""
         return max(self._spent_s.values(), default=0.0)
 
     def loading_s(self, instances: Array) -> Array:
-        """For so many instances. It is taken to grow with their number until several numbers are known."""
+        """Return the loading time for these instance counts, assumed to grow with the count until several are known."""
         if not self._loadings:
             return np.zeros_like(instances)
         known, seconds = (np.array(column) for column in zip(*self._loadings, strict=True))
@@ -55,7 +53,7 @@ class SearchClock:
         return np.asarray(max(effort.duration_s + other, 0.05) + WAITS * latency_s)
 
     def is_over(self, next_s: float, left_for_s: float = 0.0) -> bool:
-        """Whether a trial of this cost no longer fits into the budget, with so much kept for later."""
+        """Return whether a trial of this cost no longer fits into the budget, with some time reserved for later."""
         return self.budget_s is not None and self.spent_s + next_s + left_for_s > self.budget_s
 
     @property

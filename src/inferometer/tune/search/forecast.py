@@ -1,6 +1,6 @@
-"""Forecasts of every figure for every candidate: the throughput model, corrected by what was measured.
+"""Forecasts of every figure for every candidate: the throughput model, corrected by measurements.
 
-The correction is a Gaussian process on the differences between model and measurement, in logarithms.
+The correction is a Gaussian process on the logarithmic differences between model and measurement.
 """
 
 import math
@@ -28,24 +28,24 @@ NOISES = (0.02, 0.06, 0.15)
 
 
 class Covariances:
-    """Covariances of the measured points and of the places to predict; all figures of the same points share them."""
+    """Covariances of the measured points and of the places to predict, shared by all figures of the same points."""
 
     def __init__(self, points: Array, places: Array, pending: Array | None = None) -> None:
         self.points, self.places = points, places
-        self.pending = pending if pending is not None and len(pending) else None  # that are being measured
+        self.pending = pending if pending is not None and len(pending) else None  # being measured
         # Eigenvalues and eigenvectors of the covariance of the points, for each length.
         self.spectra = [np.linalg.eigh(_kernel(points, points, length)) for length in LENGTHS]
-        self.across = cache(partial(_kernel, places, points))  # of the places with the points, by length
+        self.across = cache(partial(_kernel, places, points))  # between places and points, by length
 
 
 def _kernel(first: Array, second: Array, length: float) -> Array:
     squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)[None, :] - 2 * first @ second.T
     root = math.sqrt(3.0) * np.sqrt(np.maximum(squares, 0.0)) / length
-    return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: kinks are allowed
+    return np.asarray((1 + root) * np.exp(-root))  # Matérn 3/2: allows kinks
 
 
 def predict(covariances: Covariances, values: Array, least_scale: float) -> tuple[Array, Array, float]:
-    """Mean and standard deviation at the places, and the noise, by the most likely process of the table.
+    """Return mean and standard deviation at the places, and the noise, of the most likely process in the table.
 
     One decomposition serves all scales and noises of a length.
     """
@@ -75,7 +75,7 @@ def predict(covariances: Covariances, values: Array, least_scale: float) -> tupl
 def _variance_with_pending(
     covariances: Covariances, across: Array, length: float, scale: float, noise: float
 ) -> Array:
-    """As if the points that are being measured were known, at their means: a variance needs no values."""
+    """Treat the points being measured as known, at their means: a variance needs no values."""
     assert covariances.pending is not None
     points = np.vstack([covariances.points, covariances.pending])
     whole = scale**2 * _kernel(points, points, length) + noise**2 * np.eye(len(points))
@@ -86,14 +86,14 @@ def _variance_with_pending(
 # --- the forecasts
 
 MEMBERS = 16  # models that agree with the measurements
-MOST_WORK = 200_000  # candidates times models: of many candidates fewer models are asked
+MOST_WORK = 200_000  # candidates times models: with many candidates, fewer models are used
 LATENCY = "perf_latency"
 MEAN = "perf_latency_avg"
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Mean and deviation of the logarithm of a figure, for every candidate."""
+    """Mean and standard deviation of the logarithm of a figure, for every candidate."""
 
     mean: Array
     deviation: Array
@@ -110,21 +110,21 @@ class Forecaster:
     candidates: Candidates
     goals: tuple[Goal, ...]
     seed: int
-    parameters: Array | None = None  # rows that agree with the trials, the best first
+    parameters: Array | None = None  # rows that agree with the trials, best first
     _fitted_at: int = 0
     _pending: Sequence[int] = ()
-    _forecast: Forecast | None = None  # of these, for every candidate
+    _forecast: Forecast | None = None  # of these parameters, for every candidate
 
     def forecasts(self, rows: list[int], trials: list[Trial], pending: Sequence[int] = ()) -> Forecasts:
-        """For every model and every figure its goal needs; `rows` are the candidates of the trials, `pending` those
-        that are being measured."""
+        """Forecast every figure that the goals need, for every model; `rows` are the candidates of the trials,
+        `pending` those being measured."""
         base = self._base(rows, trials)
         self._pending = pending
         covariances = self._covariances(rows)
         return tuple(self._of_part(part, base, covariances, rows, trials) for part in range(len(self.goals)))
 
     def _covariances(self, rows: list[int]) -> Covariances:
-        """These candidates, and one of each kind to predict."""
+        """Return the covariances of these candidates, predicting one of each kind."""
         places = self.candidates.places
         return Covariances(places[rows], places[self.candidates.firsts], places[list(self._pending)])
 
@@ -134,7 +134,7 @@ class Forecaster:
         points = self.candidates.points
         measured = _rates([trial.value(THROUGHPUT, part) for trial in trials], trials)
         speed, _ = self._corrected(covariances, measured - base.mean[rows], base.mean)
-        # What the model leaves open is known where it was measured: as far as the correction is.
+        # The model's own uncertainty shrinks near measurements, in proportion to that of the correction.
         known = np.minimum(1.0, speed.deviation / speed.deviation.max())
         speed = Forecast(speed.mean, np.sqrt(speed.deviation**2 + (known * base.deviation) ** 2))
         found = {THROUGHPUT: speed}
@@ -160,20 +160,20 @@ class Forecaster:
     def _corrected(
         self, covariances: Covariances, misses: Array, base: Array, least_scale: float = 0.08
     ) -> tuple[Forecast, float]:
-        """A forecast for every candidate, computed once for those that cannot differ, and the noise."""
+        """Return a forecast for every candidate, computed once per kind, and the noise."""
         mean, deviation, noise = predict(covariances, misses, least_scale)
         kinds = self.candidates.kinds
         return Forecast(base + mean[kinds], deviation[kinds]), noise
 
     def _waiting(self) -> Array:
-        """The queueing forecast of the mean latency in ms at a request rate, as logarithm."""
+        """Return the queueing forecast of the mean latency in ms at a request rate, as a logarithm."""
         assert self.parameters is not None
         points = self.candidates.points.at(self.candidates.firsts)
         each = np.log(1000 * throughput_model.latency_s(self.parameters[:1], points)[0])
         return np.asarray(each[self.candidates.kinds])
 
     def _base(self, rows: list[int], trials: list[Trial]) -> Forecast:
-        """The queueing forecast of the request rate, as logarithm."""
+        """Return the queueing forecast of the request rate, as a logarithm."""
         if self._forecast is None or len(rows) >= self._fitted_at * 1.3:
             self._fitted_at = len(rows)
             measured = np.exp(_rates([trial.combined(THROUGHPUT) for trial in trials], trials))
@@ -199,7 +199,7 @@ def _tags(goal: Goal) -> list[str]:
 
 
 def _rates(rates: list[float | None], trials: list[Trial]) -> Array:
-    """Logarithms of requests per second."""
+    """Return logarithms of requests per second."""
     return np.asarray(_logs(rates) - np.log([trial.load.batch for trial in trials]))
 
 
@@ -208,7 +208,7 @@ def _logs(values: list[float | None]) -> Array:
 
 
 def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Forecast:
-    """Weighted logarithms of the objectives of all models: differences of it are relative gains."""
+    """Return weighted logarithms of the objectives of all models: differences are relative gains."""
     mean = np.zeros(len(batches))
     variance = np.zeros(len(batches))
     total = sum(goal.weight for goal in goals)
@@ -227,7 +227,7 @@ def utility(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Fore
 
 
 def together(forecasts: Forecasts) -> Forecast:
-    """The request rate of all models together."""
+    """Return the request rate of all models together."""
     speeds = [own[THROUGHPUT] for own in forecasts]
     if len(speeds) == 1:
         return speeds[0]
@@ -236,7 +236,7 @@ def together(forecasts: Forecasts) -> Forecast:
 
 
 def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array:
-    """The probability that the constraints of all models are kept."""
+    """Return the probability that the constraints of all models are met."""
     found = np.ones(len(batches))
     rows = [
         (row, own[row.tag])
@@ -254,14 +254,15 @@ def chance(goals: Sequence[Goal], forecasts: Forecasts, batches: Array) -> Array
 
 
 def expected_gain(forecast: Forecast, best: float) -> Array:
-    """The expected gain of utility over the best so far."""
+    """Return the expected gain in utility over the best so far."""
     z = (forecast.mean - best) / forecast.deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
     return np.asarray((forecast.mean - best) * normal_share(z) + forecast.deviation * density)
 
 
 def normal_share(z: Array) -> Array:
-    """Of a normal distribution below z; within 2e-4 (Abramowitz and Stegun 26.2.17 needs no library either)."""
+    """Return the share of a normal distribution below z, within 2e-4 (Abramowitz and Stegun 26.2.17, which needs no
+    library)."""
     t = 1 / (1 + 0.2316419 * np.abs(z))
     poly = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
     upper = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) * poly

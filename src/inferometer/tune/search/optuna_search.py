@@ -1,4 +1,4 @@
-"""Optuna's sampler as a search: it draws, it is told the score against the default."""
+"""Optuna's sampler as a search: it draws configurations and gets their scores relative to the default."""
 
 import importlib.util
 import math
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'inferometer[tune]'"
 NO_FIGURES = -1.0
-SAME_DRAWS = 50  # draws of what is known already before the space counts as used up
+SAME_DRAWS = 50  # draws of known configurations before the space counts as exhausted
 MANY = 10**6
 LOAD = "load"
 
 Choices = dict[tuple[str, str], Any]
-"""By model and field."""
+"""Choices by model and field."""
 
 
 def _knobs(problem: SearchProblem) -> list[Knob]:
-    """All that is searched, over all models and members."""
+    """Return all searched parameters over all models and members."""
     found: list[Knob] = []
     for task in problem.tasks:
         found += [
@@ -55,7 +55,8 @@ def _knobs(problem: SearchProblem) -> list[Knob]:
 
 
 def limits(given: OptunaLimits, total: int) -> tuple[int, int]:
-    """Fewest and most trials. Numbers beat percentages unless both were given: then what is stricter holds."""
+    """Return the fewest and most trials. Counts override percentages unless both were given: then the stricter one
+    applies."""
     by_percent = max(1, total * given.min_percent // 100), max(1, total * given.max_percent // 100)
     low = given.min_trials if given.min_trials is not None else by_percent[0]
     high = given.max_trials if given.max_trials is not None else by_percent[1]
@@ -118,7 +119,7 @@ def _draw(
         proposal = _proposal(problem, names, chosen)
         if any(illegal(*part) for part in proposal.parts):
             known[proposal.key] = NO_FIGURES
-        if proposal.key in known:  # it tells the sampler, and costs no trial
+        if proposal.key in known:  # informs the sampler without a trial
             study.tell(asked, known[proposal.key])
             continue
         drawn += 1
@@ -139,7 +140,7 @@ def _draw(
 
 
 def _value(problem: SearchProblem, trial: Trial, base: Trial) -> float:
-    """Above any failing one when the constraints are kept; of failing ones the closer is better."""
+    """Return the score; trials that meet the constraints rank above all others, which rank by their violation."""
     if not trial.is_measured:
         return NO_FIGURES
     gained = score(problem.goals, trial, base)

@@ -1,7 +1,7 @@
-"""Hill climbing: measure around a home point, step where it gets better, until home is the best place.
+"""Hill climbing: measure around a home point and step towards improvement, until home is the best place.
 
-Every model has an axis of batch sizes (doubling) and one of instances; an ensemble's own model has none, a BLS model's
-has instances only. The load belongs to the point: twice as many requests as fit into all instances.
+Every model has an axis of batch sizes (doubling) and one of instances; an ensemble itself has none, a BLS model has
+instances only. The load depends on the point: twice as many requests as fit into all instances.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from inferometer.tune.variant import VariantNames
 
 
 def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
-    """An ensemble's own model has none; its members and all others have both where they batch."""
+    """Return the axes. An ensemble itself has none; its members and all other models have both if they batch."""
     found: list[Knob] = []
     low, high = problem.settings.bounds.instances
     for part in problem.tunable:
@@ -44,13 +44,13 @@ def knobs(problem: SearchProblem) -> tuple[Knob, ...]:
 
 
 def _listed(space: Space) -> tuple[Any, ...]:
-    """Groups of instances that a user listed; None leaves them as they are."""
+    """Return the instance groups listed by the user; None leaves them unchanged."""
     rows = [row.choices for row in space.parameters if row.field == INSTANCES] if space.is_manual else []
     return tuple(choice[0] if choice else None for choices in rows for choice in choices)
 
 
 def _listed_counts(space: Space) -> tuple[int, ...]:
-    """Instance counts a user listed for a member: powers of two, or numbers that follow each other."""
+    """Return the instance counts listed by the user for a member: powers of two, or consecutive numbers."""
     counts = sorted({int(group.get("count", 1)) for group in _listed(space) if group})
     if not counts:
         return ()
@@ -65,7 +65,7 @@ def _listed_counts(space: Space) -> tuple[int, ...]:
 
 
 def _overrides(task: ModelProblem, chosen: dict[tuple[str, str], int]) -> Fields:
-    """What the knobs of one model change, on top of the one combination a user may have given."""
+    """Return the changes of one model's axes, in addition to a combination given by the user."""
     base = task.space.base
     found: dict[str, object] = {}
     count = chosen.get((task.model, INSTANCES))
@@ -173,7 +173,7 @@ def _at(climb: _Climb, place: Place) -> SearchSteps[Trial]:
 
 
 def _explore(climb: _Climb, home: Place) -> SearchSteps[None]:
-    """Enough neighbours with figures to know the slope, each covering as many unseen values as it can."""
+    """Measure enough neighbours to estimate the slope, each covering as many unseen values as possible."""
     places = climb.neighbours(home)
     while len(climb.measured(places)) < FEWEST_NEIGHBOURS:
         open_places = [place for place in places if place not in climb.seen]
@@ -198,7 +198,7 @@ def _distance(place: Place, home: Place) -> int:
 
 
 def _best_adjacent(climb: _Climb, home: Place) -> SearchSteps[Place]:
-    """The best place one step away, or home; all of them are measured."""
+    """Measure all places one step away, and return the best of them and home."""
     near = [place for place in climb.neighbours(home) if _distance(place, home) == 1]
     for place in near:
         yield from _at(climb, place)
@@ -217,7 +217,7 @@ def _disagree(climb: _Climb, home: Place) -> bool:
 
 
 def _step(climb: _Climb, home: Place) -> Place:
-    """Along the slope, further where it is steep."""
+    """Step along the slope, further if it is steep."""
     near = climb.measured(climb.neighbours(home))
     goals = climb.problem.goals
     all_fail = not any(passes(goals, climb.seen[place]) for place in [home, *near])

@@ -1,11 +1,11 @@
-"""A search: the problem it is given, what it yields, and the steps that several searches make.
+"""The interface of a search: its problem, its events, and steps shared by several searches.
 
-A search is a generator. It yields a `Proposal` and is sent the `Trial` that came of it; on the way it yields what the
-user is told (`SearchMessage`) and what it leaves out (`SkippedProposal`). It has no clock and no server, so told the
-same it proposes the same: a search is resumed by telling it again what the journal holds.
+A search is a generator. It yields a `Proposal` and is sent the resulting `Trial`; in between it yields messages for the
+user (`SearchMessage`) and skipped proposals (`SkippedProposal`). It has no clock and no server, so the same trials lead
+to the same proposals: a search is resumed by sending it the contents of the journal.
 
-A search for several servers says in each proposal on which it is to be measured, one at a time on each. It is sent
-None where the trial goes on, and yields `Wait` when it needs one that has ended, which may be any of them.
+A search on several servers assigns each proposal to a server, one at a time on each. It is sent None while the trial is
+running, and yields `Wait` when it needs a finished one, which may be any of them.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -23,7 +23,7 @@ from inferometer.tune.variant import ModelVariant, VariantNames, default_name
 
 @dataclass(frozen=True, slots=True)
 class ModelProblem:
-    """One model: its variants, its goal, its loads (None: searched); members of an ensemble or BLS model."""
+    """One model: its variants, its goal, its loads (None: searched), and the members of an ensemble or BLS model."""
 
     space: Space
     goal: Goal
@@ -41,7 +41,7 @@ class ModelProblem:
 
     @property
     def tunable(self) -> tuple["ModelProblem", ...]:
-        """The members and the model itself, where it is more than its members."""
+        """The members, and the model itself unless it is an ensemble."""
         return tuple(part for part in (*self.members, self) if not part.is_ensemble)
 
 
@@ -49,10 +49,10 @@ class ModelProblem:
 class SearchProblem:
     """Everything a search knows before its first trial."""
 
-    tasks: tuple[ModelProblem, ...]  # several: loaded together
+    tasks: tuple[ModelProblem, ...]  # several if loaded together
     settings: SearchSettings = field(default_factory=SearchSettings)
     seed: int = 0
-    servers: int = 1  # that measure at the same time
+    servers: int = 1  # measuring at the same time
     known: tuple[Trial, ...] = ()  # measured by earlier runs of the same search
 
     @property
@@ -64,7 +64,7 @@ class SearchProblem:
         return tuple(task.goal for task in self.tasks)
 
     def load_values(self, task: ModelProblem) -> tuple[float, ...]:
-        """What the user listed, or powers of two within the bounds."""
+        """Return the loads listed by the user, or powers of two within the bounds."""
         if task.loads is not None:
             return tuple(sorted(task.loads))
         if not self.settings.is_search_on:
@@ -79,13 +79,13 @@ class SearchProblem:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to measure next: a variant and a load for every model."""
+    """The next measurement: a variant and a load for every model."""
 
     parts: tuple[tuple[ModelVariant, ClientLoad], ...]
     repeat: int = 0
-    effort: Effort | None = None  # None: as the measurement options say
+    effort: Effort | None = None  # None: as set by the measurement options
     predicted: tuple[tuple[str, float], ...] = ()
-    server: int = 0  # on which of several, counted from 0
+    server: int = 0  # index of the server
 
     @property
     def setting(self) -> Setting:
@@ -93,8 +93,8 @@ class Proposal:
 
     @property
     def key(self) -> str:
-        """Equal for proposals of the same content and load: their trials are interchangeable."""
-        # A numbered variant that equals the default is measured on its own all the same.
+        """Equal for proposals of the same content and load, whose trials are interchangeable."""
+        # A numbered variant that equals the default is still measured separately.
         rows = [
             f"{variant.key}{' default' if variant.is_default else ''} {load}" for variant, load in self.parts
         ]
@@ -105,24 +105,24 @@ class Proposal:
         return tuple(variant for variant, _ in self.parts)
 
     def trial(self, number: int, status: Status, reason: str = "") -> Trial:
-        """The bare trial of this proposal, without figures."""
+        """Return a trial of this proposal without figures."""
         parts = tuple(TrialPart(variant.model, variant.name, load) for variant, load in self.parts)
         return Trial(number, parts, status, reason, self.repeat, predicted=self.predicted, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchMessage:
-    """Something the user is told."""
+    """A message for the user."""
 
     text: str
     is_warning: bool = False
     is_detail: bool = False
-    left_s: float | None = None  # how much longer the search expects to take
+    left_s: float | None = None  # expected remaining time of the search
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedProposal:
-    """Something that is not measured, and why."""
+    """A proposal that is not measured, and the reason."""
 
     proposal: Proposal
     reason: str
@@ -130,28 +130,28 @@ class SkippedProposal:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is nothing more to propose before one of the trials that were started has ended."""
+    """Nothing to propose until one of the running trials ends."""
 
 
 SPENT = "the budget is used up"
 T = TypeVar("T")
 SearchSteps = Generator[Proposal | SearchMessage | SkippedProposal | Wait, Trial | None, T]
-"""A whole search ends with the reason why it does."""
+"""A whole search returns the reason why it ended."""
 
 
 def ask(proposal: Proposal) -> SearchSteps[Trial]:
-    """What came of a proposal."""
+    """Yield a proposal and return its trial."""
     trial = yield proposal
     assert trial is not None
     return trial
 
 
-# --- steps that several searches make
+# --- steps shared by several searches
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One thing to turn: a field of a model's configuration, or its load."""
+    """A parameter to vary: a field of a model's configuration, or its load."""
 
     model: str
     field: str
@@ -164,7 +164,7 @@ FLAT = 0.02
 
 
 def illegal(variant: ModelVariant, load: ClientLoad) -> str:
-    """Why this variant cannot take this load; empty when it can."""
+    """Return why this variant cannot take this load; empty if it can."""
     most = model_config.max_batch_size(variant.config)
     if load.batch > max(most, 1):
         return f"the client batch size {load.batch} is larger than max_batch_size {most}"
@@ -177,7 +177,7 @@ def illegal(variant: ModelVariant, load: ClientLoad) -> str:
 def sweep_best(
     problem: SearchProblem, trials: Sequence[Trial], names: VariantNames, batch: int = 1
 ) -> SearchSteps[None]:
-    """The loads of the best variants and of the default."""
+    """Measure the loads of the best variants and of the default."""
     best = [row.name for row in rank(problem.goals, trials)][: problem.settings.top]
     default = ",".join(default_name(task.model) for task in problem.tasks)
     for name in dict.fromkeys((*best, default)):
@@ -185,7 +185,7 @@ def sweep_best(
 
 
 def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: int) -> SearchSteps[None]:
-    """Loads that double (known trials are not repeated), then bisection around a limit."""
+    """Measure doubling loads (known trials are not repeated), then bisect around a limit."""
 
     def at(value: float) -> SearchSteps[Trial]:
         load = problem.load(value, batch)
@@ -217,25 +217,25 @@ def _sweep(problem: SearchProblem, variants: tuple[ModelVariant, ...], batch: in
 
 
 def ends_here(problem: SearchProblem, trial: Trial) -> bool:
-    """A limit is missed already, and the settings let a sweep of growing loads end there."""
+    """Return whether a limit is already violated, and the settings end a sweep of growing loads there."""
     return problem.settings.ends_at_limit and not passes(problem.goals, trial)
 
 
 def _has_stopped_growing(problem: SearchProblem, rows: Sequence[Trial]) -> bool:
-    """Over the last four loads, or with the last doubling: the server is saturated."""
+    """Return whether the server is saturated, over the last four loads or with the last doubling."""
     return _objective_gain(problem, rows) < PLATEAU or score(problem.goals, rows[-1], rows[-2]) < FLAT
 
 
 def _objective_gain(problem: SearchProblem, rows: Sequence[Trial]) -> float:
     recent = list(rows[-LOOK_BACK:])
     best = best_first(problem.goals, recent)[0]
-    # Two rows that disagree about the constraints are still compared by their objectives alone.
+    # Two rows that differ in meeting the constraints are still compared by their objectives alone.
     best = max(recent, key=lambda row: score(problem.goals, row, recent[0])) if best is recent[0] else best
     return score(problem.goals, best, recent[0])
 
 
 def _bracket(problem: SearchProblem, rows: Sequence[Trial]) -> tuple[float, float] | None:
-    """From the top down: the highest load that passes with a neighbour above that does not."""
+    """Return the highest load that passes and the next one above, which does not."""
     for lower, upper in zip(reversed(rows[:-1]), reversed(rows[1:]), strict=True):
         if passes(problem.goals, lower) and not passes(problem.goals, upper):
             return lower.load.value, upper.load.value
@@ -245,15 +245,15 @@ def _bracket(problem: SearchProblem, rows: Sequence[Trial]) -> tuple[float, floa
 
 
 def default_variant(task: ModelProblem, names: VariantNames) -> ModelVariant:
-    """The model as it is, and what it calls."""
+    """Return the unchanged model with the models that it calls."""
     members = tuple(default_variant(member, names) for member in task.members)
     space = task.space
     return names.variant(task.model, space.base, {}, cpu_only=space.cpu_only, composing=members)
 
 
 def changed_variant(task: ModelProblem, names: VariantNames, overrides: Mapping[str, Fields]) -> ModelVariant:
-    """The model and what it calls with these changes, by model. An ensemble takes the batches that all its members
-    take."""
+    """Return the model and those it calls with these changes, by model. The batch size of an ensemble is the smallest
+    of its members."""
     members = tuple(changed_variant(member, names, overrides) for member in task.members)
     space, own = task.space, dict(overrides.get(task.model, {}))
     if task.is_ensemble and members:
@@ -262,7 +262,7 @@ def changed_variant(task: ModelProblem, names: VariantNames, overrides: Mapping[
 
 
 def default_proposal(problem: SearchProblem, names: VariantNames) -> Proposal:
-    """The models as they are, under the load that suits their own numbers."""
+    """Return a proposal of the unchanged models under the load that suits their configuration."""
     variants = [default_variant(task, names) for task in problem.tasks]
     return Proposal(tuple((variant, load_for(problem, variant)) for variant in variants))
 
@@ -275,8 +275,8 @@ def load_for(problem: SearchProblem, variant: ModelVariant) -> ClientLoad:
 
 
 def formula(problem: SearchProblem, variant: ModelVariant) -> int:
-    """Twice what all instances can take at once, within the bounds: 2 x batch x instances. An ensemble has no instances
-    of its own, and all its members work at the same time."""
+    """Return twice the capacity of all instances, 2 x batch x instances, within the bounds. An ensemble has no
+    instances of its own, and all its members work at the same time."""
     room = sum(
         max(1, model_config.max_batch_size(part.config)) * model_config.total_instances(part.config)
         for part in variant.working

@@ -1,22 +1,23 @@
-"""Few measurements, each where it tells most per second, so that the best so far is good at any time.
+"""Smart search: few measurements, each the most informative per second, so that the best so far is good at any time.
 
-1. Climb: the model as it is, under loads that grow fourfold until throughput stops growing or a limit is missed. It is
-   loaded already, and the climb shows the knee, the cost of an execution, and how that grows with the batch.
-2. Explore: measure where the expected gain over the best so far, times the chance to keep the constraints, per second
-   of cost is largest. What loading and measuring cost is learned from the trials. Repeat until no candidate is expected
-   to gain half a per cent. Loads far beyond the knee, and beyond what a configuration could use, are left out.
+1. Climb: the unchanged model, under loads that grow fourfold until throughput stops growing or a limit is violated. It
+   is already loaded, and the climb shows the knee, the cost of an execution, and how that grows with the batch.
+2. Explore: measure where the expected gain over the best so far, times the probability of meeting the constraints, per
+   second of cost is largest. The costs of loading and measuring are learned from the trials. Repeat until no candidate
+   is expected to gain half a per cent. Loads far beyond the knee, and beyond the capacity of a configuration, are left
+   out.
 3. Race: the leaders and candidates whose intervals overlap theirs are measured again, longer, until one is ahead
    or the differences no longer matter. Candidates that can no longer win drop out.
-4. Confirm: the winner and the default in turns, so that the gain has an interval.
+4. Confirm: the winner and the default alternately, so that the gain has an interval.
 
-A budget is counted in the cost of the trials that this run measures; those in its journal are free. A part of it
-is kept for race and confirmation, the smaller the smaller the budget is.
+The budget counts the cost of the trials that this run measures; those in its journal are free. Part of it is reserved
+for race and confirmation; the smaller the budget, the smaller the part.
 
-A resumed search first repeats its decisions, answered from the journal. As soon as it measures something new, it takes
-in whatever else the journal holds, repeats included.
+A resumed search first repeats its decisions, answered from the journal. As soon as it measures something new, it adds
+the rest of the journal, including repeats.
 
-With several servers the same phases start as many trials at once. What is not known yet is waited for only where a
-phase would end, since that must not be decided by forecasts.
+With several servers, the same phases start several trials at once. The search only waits for pending trials at the end
+of a phase, which must not be decided by forecasts.
 """
 
 import numpy as np
@@ -60,10 +61,10 @@ from inferometer.tune.variant import VariantNames
 FEWEST = 14
 PATIENCE = 3
 USUAL_LOADS, USUAL_LOOKS, USUAL_HOLDS = 15, 20, 15  # of a search without a budget
-SPEED_UP = 0.75  # so many servers to this power are so many times faster, on simulated ones
+SPEED_UP = 0.75  # exponent of the speed-up with the number of servers, in simulations
 MOST_SKIPS = 200
 ROUNDS = 6
-LIKELY = 0.1  # expected gain of another configuration with which the leader will hardly stay
+LIKELY = 0.1  # expected gain of another configuration at which the leader is likely to change
 ENDED = "no configuration is expected to be better"
 
 
@@ -83,7 +84,7 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
     for _ in range(ROUNDS):
         reason = yield from _explore(state)
         yield from race(state)
-        # When the leader drops in the race, configurations that were ruled out because of it are open again.
+        # If the leader falls back in the race, configurations that were ruled out because of it are open again.
         gain, row = best_next(state)
         if row is None or gain < worth(state):
             break
@@ -97,7 +98,7 @@ def smart(problem: SearchProblem, names: VariantNames) -> SearchSteps[str]:
 
 
 def _forecast_of_time(state: SmartState) -> SearchMessage:
-    """Of a search without a budget, from what it usually takes."""
+    """Estimate the duration of a search without a budget from typical searches."""
     state.forecast()
     loading_s = float(np.median(state.clock.loading_s(state.candidates.points.instances)))
     look_s = float(np.median(state.costs(state.look)[np.isin(state.candidates.which, state.loaded)]))
@@ -118,10 +119,10 @@ def _forecast_of_time(state: SmartState) -> SearchMessage:
 
 
 def _climb(state: SmartState) -> SearchSteps[None]:
-    """The default under growing load, to the knee; another configuration where it cannot be loaded. Meanwhile each
-    further server climbs with one of its own, as unlike the others as there is."""
+    """Measure the default under growing load, up to the knee; if it cannot be loaded, another configuration. Meanwhile
+    each further server climbs with its own configuration, as different from the others as possible."""
     others = iter(range(1, len(state.candidates.configurations)))
-    climbers = [0, *_unlike(state, len(state.slots) - 1)]  # by server; -1: has ended
+    climbers = [0, *_unlike(state, len(state.slots) - 1)]  # by server; -1 if ended
     loads = [0.0] * len(climbers)
     while climbers[0] >= 0:
         for place, slot in enumerate(state.slots):
@@ -140,7 +141,7 @@ def _climb(state: SmartState) -> SearchSteps[None]:
 
 
 def _higher(state: SmartState, number: int, load: float) -> int | None:
-    """The next load of a configuration to climb to, after this one; None where its climb has ended."""
+    """Return the row of a configuration's next load to climb to; None if its climb has ended."""
     if number < 0 or number in state.breaking or (load and not _is_climbing(state, number)):
         return None
     points = state.candidates.points
@@ -153,7 +154,7 @@ def _higher(state: SmartState, number: int, load: float) -> int | None:
 
 
 def _is_climbing(state: SmartState, number: int) -> bool:
-    """The last trial keeps the limits, and gives more than those before."""
+    """Return whether the last trial is within the limits and has a higher throughput than those before."""
     which = state.candidates.which
     *before, last = [
         trial for row, trial in zip(state.rows, state.trials, strict=True) if which[row] == number
@@ -165,7 +166,7 @@ def _is_climbing(state: SmartState, number: int) -> bool:
 
 
 def _unlike(state: SmartState, count: int) -> list[int]:
-    """So many configurations, each as far as possible from the default and from each other."""
+    """Return `count` configurations as far as possible from the default and from each other."""
     places = np.array([configuration.place for configuration in state.candidates.configurations])
     chosen = [0]
     while len(chosen) <= count:
@@ -205,8 +206,8 @@ def _explore(state: SmartState) -> SearchSteps[str]:
 
 
 def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
-    """Before another configuration is loaded: further runs of a leader that is loaded, where it would cost more to load
-    it again than to measure it now."""
+    """Before another configuration is loaded, repeat a loaded leader if loading it again later would cost more than
+    measuring it now."""
     which, cost_s = state.candidates.which, float(state.costs(state.hold)[following])
     while which[following] not in state.loaded and cost_s > 2 * state.hold.duration_s:
         leader = standing_of(state)[0]
@@ -220,11 +221,11 @@ def _settle_leader(state: SmartState, following: int) -> SearchSteps[None]:
         yield from measure(state, row, state.hold)
 
 
-# --- what was not done
+# --- unmeasured configurations
 
 
 def _report_rest(state: SmartState) -> SearchSteps[None]:
-    """Every configuration that was never measured, with what it could have reached at best."""
+    """Report every configuration that was never measured, with its highest expected throughput."""
     if not state.forecasts:
         return
     measured = {state.candidates.rows[row][0] for row in state.rows} | state.broken

@@ -1,4 +1,4 @@
-"""What measuring a candidate is expected to gain, and which is measured next."""
+"""The expected gain of measuring a candidate, and the choice of the next one."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,19 @@ from inferometer.tune.search.throughput_model import Array
 
 Mask = NDArray[np.bool_]
 
-STRIDE = 4  # a load may be so many times the knee
-GROWTH = 1.1  # a load that gives so many times the throughput of smaller ones is not beyond the knee
-WORTH = 0.004  # relative gain below which another run is not worth it
+STRIDE = 4  # largest load, relative to the knee
+GROWTH = 1.1  # throughput ratio over smaller loads from which a load is not beyond the knee
+WORTH = 0.004  # relative gain below which another run is not worthwhile
 REOPEN = 0.01  # expected gain for which a race is interrupted
-LATE_REOPEN = 0.04  # the same where the time is needed for the confirmation
-MISSED = 1.3  # times a limit: at higher loads it is missed for sure
+LATE_REOPEN = 0.04  # the same if the time is needed for the confirmation
+MISSED = 1.3  # ratio to a limit from which higher loads certainly violate it
 
 
 def may_use(state: SmartState) -> Mask:
-    """Candidates whose load is not far beyond the knee, nor beyond what the configuration could use.
+    """Return the candidates whose load is neither far beyond the knee nor beyond the capacity of the configuration.
 
-    Little's law: at most so many requests are useful as all instances can execute, as many again that wait to
-    be next, and those that are on their way, which are the rate times the time that a request takes when idle.
+    Little's law: the useful requests are those that all instances can execute, as many again that queue, and those in
+    transit, which are the rate times the latency of an idle server.
     """
     points = state.candidates.points
     smallest = points.load <= points.load.min()
@@ -39,8 +39,8 @@ def may_use(state: SmartState) -> Mask:
 
 
 def of_new_count(state: SmartState, left_for_s: float) -> int | None:
-    """The most promising candidate with a number of instances that was never measured: throughput has a kink where
-    cores run out, and nothing but a look shows where."""
+    """Return the most promising candidate with an unmeasured number of instances: throughput has a kink where cores run
+    out, which only a measurement shows."""
     counts = state.candidates.points.instances
     gain = np.where(np.isin(counts, counts[state.rows + state.pending]), -1.0, gains(state))
     gain = np.where(state.costs(state.look) <= state.clock.left_s - left_for_s, gain, -1.0)
@@ -48,10 +48,10 @@ def of_new_count(state: SmartState, left_for_s: float) -> int | None:
 
 
 def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | None]:
-    """The largest expected gain, and the candidate with the most expected gain per second.
+    """Return the largest expected gain, and the candidate with the largest expected gain per second.
 
-    Where only one more configuration can be loaded, it is the one with the most expected gain, and loads on what is
-    loaded must leave the time for it.
+    If only one more configuration can be loaded, it is the one with the largest expected gain, and measurements of
+    loaded configurations must leave enough time for it.
     """
     gain, cost_s = gains(state), state.costs(state.look)
     left_s = state.clock.left_s - left_for_s
@@ -67,11 +67,11 @@ def best_next(state: SmartState, left_for_s: float = 0.0) -> tuple[float, int | 
 
 
 def gains(state: SmartState) -> Array:
-    """The expected gain of every candidate; -1 where measuring it tells nothing."""
+    """Return the expected gain of every candidate; -1 if measuring it adds no information."""
     state.forecast()
     value, feasible = state.utility, state.feasible
     kinds = state.candidates.kinds
-    # Those that cannot differ from one that is measured are closed.
+    # Candidates equivalent to a measured one are closed.
     is_open = ~np.isin(kinds, kinds[state.rows + state.pending])
     is_open &= may_use(state) & ~_is_missed(state)
     is_open &= ~np.isin(state.candidates.which, [*state.broken, *state.too_large, *state.held])
@@ -86,7 +86,7 @@ def gains(state: SmartState) -> Array:
 
 
 def _is_missed(state: SmartState) -> Mask:
-    """Loads above one at which the same configuration clearly missed a limit of the latency."""
+    """Return the loads above one at which the same configuration clearly violated an upper limit."""
     points, which = state.candidates.points, state.candidates.which
     found = np.zeros(len(which), bool)
     for row, trial in zip(state.rows, state.trials, strict=True):
@@ -99,15 +99,15 @@ def _is_missed(state: SmartState) -> Mask:
 
 
 def _incumbents(state: SmartState, feasible: Array) -> list[int]:
-    """Measured candidates that keep the constraints: before a race by the forecast, since one run is noisy; after it
-    by their figures, since those decide the result."""
+    """Return measured candidates that meet the constraints: by forecast before a race, because one run is noisy; by
+    their figures after it, because those decide the result."""
     if not state.has_raced:
         return [row for row in dict.fromkeys(state.rows) if feasible[row] >= 0.5]
     return [state.row_of(trial) for trial in pool(state.trials) if passes(state.problem.goals, trial)]
 
 
 def worth(state: SmartState) -> float:
-    """The expected gain for which the search goes on: after a race only a considerable one."""
+    """Return the expected gain for which the search continues: after a race only a considerable one."""
     if not state.has_raced:
         return WORTH
     return REOPEN if state.clock.budget_s is None else LATE_REOPEN

@@ -1,4 +1,4 @@
-"""The end of a smart search: leaders are measured again until one is ahead, and the winner against the default."""
+"""The end of a smart search: leaders are measured again until one is ahead, then the winner against the default."""
 
 import numpy as np
 
@@ -9,21 +9,21 @@ from inferometer.tune.search.smart_gains import REOPEN, WORTH, best_next, gains,
 from inferometer.tune.search.smart_state import SmartState, measure, standing_of, wait, wait_for_all
 from inferometer.tune.trial import Trial
 
-MOST = 60  # trials that are no repeats
-KEPT_SHARE = 0.3  # of the budget, for race and confirmation at the most
-MANY = 40  # loads of configurations that must fit into a budget for the whole share
-PAIRS = 4  # runs of the winner and of the default, in turns
-CLEAR = 0.75  # of the gain is certain: half of these runs are enough
+MOST = 60  # trials that are not repeats
+KEPT_SHARE = 0.3  # maximum share of the budget for race and confirmation
+MANY = 40  # configuration loads that must fit into a budget for the whole share
+PAIRS = 4  # runs of the winner and of the default, alternating
+CLEAR = 0.75  # certain share of the gain from which half of these runs are enough
 MOST_RUNS = 24  # of a race
 DEFAULT_LOOKS = 3
-ENOUGH = 0.02  # leaders closer than this need not be told apart
+ENOUGH = 0.02  # leaders closer than this need not be distinguished
 FEWEST_RUNS = 2
 REPEATS = 3
-CLOSE = 0.08  # to a limit, as a share of it
+CLOSE = 0.08  # relative distance to a limit
 
 
 def kept_s(state: SmartState) -> float:
-    """Seconds to keep for the race and the confirmation: less where only a few configurations can be loaded."""
+    """Return the seconds reserved for race and confirmation: less if only a few configurations can be loaded."""
     budget_s = state.clock.budget_s
     if budget_s is None:
         return 0.0
@@ -42,7 +42,7 @@ def race(state: SmartState) -> SearchSteps[None]:
         while runner is None or not state.fits(runner, state.hold, kept_s(state) / 2):
             if not state.pending:
                 return
-            spare = _load_of_default(state)  # where a server would wait
+            spare = _load_of_default(state)  # instead of an idle server
             yield from wait(state) if spare is None else measure(state, spare, state.look)
             runner = _runner(state, standing_of(state))
         yield from measure(state, runner, state.hold)
@@ -51,7 +51,8 @@ def race(state: SmartState) -> SearchSteps[None]:
 
 
 def _runner(state: SmartState, standing: list[Trial]) -> int | None:
-    """The candidate to measure next: the leader until it has enough runs, then one that could still be ahead of it."""
+    """Return the candidate to measure next: the leader until it has enough runs, then one that could still be ahead of
+    it."""
     leader, which, held = standing[0], state.candidates.which, state.held
     if lacks_runs(state, leader) and which[state.row_of(leader)] not in held:
         return state.row_of(leader)
@@ -63,7 +64,7 @@ def lacks_runs(state: SmartState, trial: Trial) -> bool:
 
 
 def needed(state: SmartState, trial: Trial) -> int:
-    """Runs that a candidate needs: more for one close to a limit, where chance decides."""
+    """Return the number of runs that a candidate needs: more if it is close to a limit, where chance decides."""
     for number, goal in enumerate(state.problem.goals):
         for constraint in goal.constraints:
             value = trial.value(constraint.tag, number)
@@ -74,7 +75,7 @@ def needed(state: SmartState, trial: Trial) -> int:
 
 
 def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]:
-    """Those that could still be ahead of the leader, each with how much another run of it is worth."""
+    """Return candidates that could still be ahead of the leader, each with the value of another run."""
     leader, held = standing[0], state.held
     goals, feasible, kinds = state.problem.goals, state.feasible, state.candidates.kinds
     found = []
@@ -84,7 +85,7 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
             continue
         ahead = score(goals, trial, leader)
         if not passes(goals, trial):
-            value = ahead * float(feasible[row])  # weighed by the forecast, which knows its neighbours
+            value = ahead * float(feasible[row])  # weighted by the forecast, which includes its neighbours
             if value > 2 * WORTH:
                 found.append((value, row))
         elif kinds[row] != kinds[state.row_of(leader)] and ahead > -_room(trial, leader):
@@ -93,8 +94,8 @@ def _rivals(state: SmartState, standing: list[Trial]) -> list[tuple[float, int]]
 
 
 def _room(trial: Trial, leader: Trial) -> float:
-    """How far behind the leader a trial can be and still be better in truth; between two loads of one configuration
-    the choice matters less."""
+    """Return how far behind the leader a trial can be and still be better; less between two loads of one
+    configuration."""
     if trial.name == leader.name:
         return ENOUGH
     widths = [
@@ -110,14 +111,14 @@ def _room(trial: Trial, leader: Trial) -> float:
 
 
 def confirm(state: SmartState) -> SearchSteps[None]:
-    """The winner and the default at its best load, in turns, as far as the budget goes."""
+    """Measure the winner and the default at its best load alternately, as far as the budget allows."""
     yield from _settle_default(state)
     yield from wait_for_all(state)
     yield from _in_turns(state) if len(state.slots) == 1 else _side_by_side(state)
 
 
 def _in_turns(state: SmartState) -> SearchSteps[None]:
-    """In the order A B B A."""
+    """Measure in the order A B B A."""
     for number in range(2 * PAIRS):
         found = _winner_and_default(state)
         if found is None or (number == PAIRS and _is_clear(state, *found)):
@@ -130,8 +131,8 @@ def _in_turns(state: SmartState) -> SearchSteps[None]:
 
 
 def _side_by_side(state: SmartState) -> SearchSteps[None]:
-    """A on one half of the servers and B on the other at the same time, then the other way round, so that what a server
-    has of its own affects both."""
+    """Measure A on one half of the servers and B on the other at the same time, then vice versa, so that differences
+    between servers affect both."""
     count = len(state.slots)
     first: set[int] = set()  # where the winner is measured first: it may be loaded there
     for done in range(0, 2 * PAIRS, count):
@@ -156,7 +157,7 @@ def _side_by_side(state: SmartState) -> SearchSteps[None]:
 
 
 def _winner_and_default(state: SmartState) -> tuple[Trial, Trial] | None:
-    """None where there is no gain to confirm."""
+    """Return the winner and the default; None if there is no gain to confirm."""
     winner, *others = standing_of(state)
     own = next((trial for trial in others if state.candidates.which[state.row_of(trial)] == 0), None)
     if state.candidates.which[state.row_of(winner)] == 0 or own is None:
@@ -165,8 +166,8 @@ def _winner_and_default(state: SmartState) -> tuple[Trial, Trial] | None:
 
 
 def refine(state: SmartState) -> SearchSteps[bool]:
-    """Another load of what is loaded, if it may well be better: that costs little, and the machine may have been slower
-    when its neighbours were measured. Whether there was one."""
+    """Measure another load of a loaded configuration if it is likely to be better: that is cheap, and the machine may
+    have been slower during earlier measurements. Return whether there was one."""
     gain = np.where(np.isin(state.candidates.which, state.loaded), gains(state), -1.0)
     row = int(gain.argmax())
     if gain[row] <= REOPEN or not state.fits(row, state.look):
@@ -176,8 +177,8 @@ def refine(state: SmartState) -> SearchSteps[bool]:
 
 
 def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
-    """The gain is many times larger than what is not known of it. Where loading is slow, runs of one load follow each
-    other, and what they have in common is not known: there it never is."""
+    """Return whether the gain is many times its uncertainty. If loading is slow, runs of one load follow each other and
+    may share an unknown bias: then it never is."""
     if state.is_slow_to_load:
         return False
     found = gain_of_runs(state.problem.goals, state.trials, winner, own)
@@ -185,7 +186,7 @@ def _is_clear(state: SmartState, winner: Trial, own: Trial) -> bool:
 
 
 def _settle_default(state: SmartState) -> SearchSteps[None]:
-    """Find the best load of the default too: the gain is reported over that."""
+    """Find the best load of the default as well: the gain is reported relative to it."""
     for _ in range(DEFAULT_LOOKS):
         row = _load_of_default(state)
         if row is None:
@@ -195,7 +196,7 @@ def _settle_default(state: SmartState) -> SearchSteps[None]:
 
 
 def _load_of_default(state: SmartState) -> int | None:
-    """The load at which the default is forecast to be best, unless it was tried or cannot be."""
+    """Return the load with the best forecast for the default; None if already tried or impossible."""
     if 0 in state.broken or 0 in state.held:
         return None
     state.forecast()

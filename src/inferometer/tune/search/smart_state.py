@@ -1,10 +1,9 @@
-"""What a smart search knows: the trials so far, those that are being measured, what each server holds, the forecasts.
+"""The state of a smart search: trials so far, running trials, the configuration of each server, the forecasts.
 
-A trial that is being measured on another server closes its candidate. In the forecasts it counts as known where they
-say how unsure they are, and nowhere else: its figures are taken to be those that are forecast (a constant liar whose
-lie is the forecast). On 40 simulated landscapes with four servers that took 2 to 4 % less time than closing the
-candidate alone, for answers as good; a lie that the whole fit is told made no difference beyond chance, and costs a
-second fit.
+A trial running on another server closes its candidate. In the forecasts it only reduces the uncertainty: its figures
+are assumed to be those forecast (a constant liar whose lie is the forecast). On 40 simulated landscapes with four
+servers this took 2 to 4 % less time than only closing the candidate, with results as good; using the lie in the whole
+fit made no significant difference, and costs a second fit.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,10 +30,10 @@ from inferometer.tune.trial import Setting, Trial
 
 LOOK_S, USUAL_LOOK_S, SHORTEST_LOOK_S = 1.0, 0.85, 0.5
 HOLD_S, LONGEST_HOLD_S = 2.0, 3.0
-RUN_SHARE = 1 / 40  # of the budget, for one look or one run of the race
+RUN_SHARE = 1 / 40  # share of the budget for one look or one run of the race
 SLOW_LOADING_S = 4.0
 MEMORY = ("gpu_used_memory", "cpu_used_ram")
-ABOVE = 1.02  # times a limit of the memory: other runs would not be below it
+ABOVE = 1.02  # factor above a memory limit from which other runs would not be below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +48,15 @@ class Running:
 
 @dataclass(slots=True)
 class Slot:
-    """One of the servers, as the search knows it."""
+    """A server as seen by the search."""
 
-    loaded: int = -1  # the number of a configuration
+    loaded: int = -1  # index of a configuration
     running: Running | None = None
 
 
 @dataclass(slots=True)
 class SmartState:
-    """Trials so far by candidate, their cost, and the forecast for all candidates."""
+    """Trials so far by candidate, their cost, and the forecasts for all candidates."""
 
     problem: SearchProblem
     candidates: Candidates
@@ -66,18 +65,16 @@ class SmartState:
     slots: tuple[Slot, ...]
     rows: list[int] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)  # configurations that gave no figures
-    too_large: dict[int, str] = field(default_factory=dict)  # by number: one no larger that did not fit
-    breaking: dict[int, float] = field(
-        default_factory=dict
-    )  # of others, by configuration, a load that gave none
+    broken: set[int] = field(default_factory=set)  # configurations without figures
+    too_large: dict[int, str] = field(default_factory=dict)  # by index: a smaller one that did not fit
+    breaking: dict[int, float] = field(default_factory=dict)  # by configuration: a load without figures
     has_raced: bool = False
-    repeats: dict[int, int] = field(default_factory=dict)  # by row, those that are being measured included
+    repeats: dict[int, int] = field(default_factory=dict)  # by row, including running ones
     row_by_setting: dict[Setting, int] = field(default_factory=dict)
     forecasts: Forecasts = ()
 
     def forecast(self) -> None:
-        """Anew, from all trials so far."""
+        """Update the forecasts from all trials so far."""
         self.forecasts = self.forecaster.forecasts(self.rows, self.trials, self.pending)
 
     @property
@@ -86,7 +83,7 @@ class SmartState:
 
     @property
     def feasible(self) -> Array:
-        """How likely each candidate is to keep the constraints."""
+        """The probability of each candidate to meet the constraints."""
         return chance(self.problem.goals, self.forecasts, self.candidates.batches)
 
     # --- the servers
@@ -98,24 +95,24 @@ class SmartState:
 
     @property
     def tried(self) -> int:
-        """Trials with figures, those that will have some, and configurations that gave none."""
+        """The number of trials with figures, of running trials, and of configurations without figures."""
         return len(self.trials) + len(self.pending) + len(self.broken)
 
     @property
     def loaded(self) -> list[int]:
-        """Configurations on the servers that are free: they need not be loaded to be measured."""
+        """Configurations on free servers, which can be measured without loading."""
         return [slot.loaded for slot in self.slots if slot.running is None]
 
     @property
     def held(self) -> list[int]:
-        """Configurations on servers that are busy, where it takes longer to load them on another than to wait."""
+        """Configurations on busy servers, if loading them elsewhere takes longer than waiting."""
         if not self.is_slow_to_load:
             return []
         return sorted({slot.loaded for slot in self.slots if slot.running is not None} - set(self.loaded))
 
     def slot_for(self, number: int) -> int:
-        """Of the free servers the one that holds this configuration, else one that holds nothing, else one that does
-        not hold that of the leader."""
+        """Return the free server that holds this configuration, or else an empty one, or else one that does not hold
+        the leader."""
         free = [place for place, slot in enumerate(self.slots) if slot.running is None]
         if len(free) == 1:
             return free[0]
@@ -128,13 +125,13 @@ class SmartState:
 
     @property
     def server_budget_s(self) -> float | None:
-        """Of all servers together."""
+        """The budget of all servers together."""
         budget_s = self.clock.budget_s
         return None if budget_s is None else budget_s * len(self.slots)
 
     @property
     def look(self) -> Effort:
-        """A first run of a candidate: where time is short, more of them tell more than longer ones."""
+        """Effort of a first run of a candidate: if time is short, more runs are worth more than longer ones."""
         budget_s = self.server_budget_s
         if budget_s is None:
             return Effort(USUAL_LOOK_S, 0.05)
@@ -142,7 +139,8 @@ class SmartState:
 
     @property
     def hold(self) -> Effort:
-        """A run of the race, shorter where the budget is small; a second more matters little where loading is slow."""
+        """Effort of a run of the race, shorter with a small budget; longer if loading is slow, where a second matters
+        little."""
         longest_s = LONGEST_HOLD_S if self.is_slow_to_load else HOLD_S
         budget_s = self.server_budget_s
         if budget_s is None:
@@ -157,7 +155,7 @@ class SmartState:
         return self.row_by_setting[trial.setting]
 
     def costs(self, effort: Effort) -> Array:
-        """What a trial of each candidate would take, in seconds."""
+        """Return the cost of a trial of each candidate in seconds."""
         points, which = self.candidates.points, self.candidates.which
         latency_s = np.zeros(len(which))
         if self.forecasts and not points.by_rate:
@@ -170,12 +168,12 @@ class SmartState:
         return np.asarray(self.clock.measuring_s(effort, latency_s) + fresh_s)
 
     def fits(self, row: int, effort: Effort, left_for_s: float = 0.0) -> bool:
-        """Whether the budget has the time for it, with so much kept for later."""
+        """Return whether the trial fits into the budget, with some time reserved for later."""
         return not self.clock.is_over(float(self.costs(effort)[row]), left_for_s)
 
 
 def measure(state: SmartState, row: int, effort: Effort, place: int | None = None) -> SearchSteps[None]:
-    """Start a trial, on the server at a place or on the one that suits it; returns when a server is free."""
+    """Start a trial on the given server or on the most suitable one; return when a server is free."""
     number, _ = state.candidates.rows[row]
     if number in state.broken:
         return
@@ -185,15 +183,15 @@ def measure(state: SmartState, row: int, effort: Effort, place: int | None = Non
     state.repeats[row] = repeat + 1
     state.slots[place].loaded = number
     state.slots[place].running = Running(row, effort, repeat, proposal.setting)
-    told = yield proposal
-    if told is not None:
-        yield from _learn(state, told)
+    trial = yield proposal
+    if trial is not None:
+        yield from _learn(state, trial)
     while len(state.pending) == len(state.slots):
         yield from wait(state)
 
 
 def wait(state: SmartState) -> SearchSteps[None]:
-    """Until one of the trials that are being measured has ended."""
+    """Wait until one of the running trials has ended."""
     trial = yield Wait()
     assert trial is not None
     yield from _learn(state, trial)
@@ -229,7 +227,7 @@ def _learn(state: SmartState, trial: Trial) -> SearchSteps[None]:
 
 
 def _take_in_journal(state: SmartState) -> None:
-    """Once: trials of earlier runs that this one has not asked for, as if they had been its first."""
+    """Add, once, trials of earlier runs that this run has not asked for, as if they had been its first."""
     listed = {trial.number for trial in state.trials}
     known = [trial for trial in state.problem.known if trial.number not in listed]
     state.problem = replace(state.problem, known=())
@@ -244,11 +242,11 @@ def _take_in_journal(state: SmartState) -> None:
 
 
 def _leave(state: SmartState, running: Running, trial: Trial) -> SearchSteps[None]:
-    """The configuration, or its loads from this one on."""
+    """Drop the configuration, or its loads from this one on."""
     number = int(state.candidates.which[running.row])
     load = float(state.candidates.points.load[running.row])
     if number in state.broken:
-        return  # that was said
+        return  # already reported
     if running.repeat == 0 and any(state.candidates.which[known] == number for known in state.rows):
         state.breaking[number] = min(load, state.breaking.get(number, load))
         text = f"{trial.name} is not measured at {trial.load} or more: {trial.reason}"
@@ -261,7 +259,7 @@ def _leave(state: SmartState, running: Running, trial: Trial) -> SearchSteps[Non
 
 
 def _needs_too_much(state: SmartState, trial: Trial) -> bool:
-    """Clearly more memory than it may: that is so under any load."""
+    """Return whether the trial clearly exceeds a memory limit, which is so under any load."""
     return any(
         limit.tag in MEMORY
         and limit.high is not None
@@ -272,7 +270,7 @@ def _needs_too_much(state: SmartState, trial: Trial) -> bool:
 
 
 def _leave_larger(state: SmartState, number: int, name: str) -> None:
-    """Configurations with no fewer instances and no smaller batches need no less memory."""
+    """Drop configurations with at least as many instances and as large batches, which need at least as much memory."""
     places = np.array([configuration.place for configuration in state.candidates.configurations])
     sizes = np.hstack([places[:, place::WIDTH] for place in (INSTANCES_PLACE, BATCH_PLACE)])
     for other in np.flatnonzero((sizes >= sizes[number]).all(axis=1)).tolist():
@@ -291,5 +289,5 @@ def predicted(state: SmartState, row: int) -> tuple[tuple[str, float], ...]:
 
 
 def standing_of(state: SmartState) -> list[Trial]:
-    """Candidates from best to worst, repeats pooled."""
+    """Return candidates from best to worst, repeats pooled."""
     return best_first(state.problem.goals, pool(state.trials))

@@ -2,10 +2,11 @@
 
     n requests in flight --> outside (client, network) --> queue --> k instances, batches of up to b --> back
 
-With N requests at the server and k instances, an instance that becomes free finds about N / (k + 1) of them waiting:
-the others are being executed. So batches are of that size, between 1 and b. An execution of m takes
-`fixed + m * item`, longer when more instances are busy than there are cores. The rate follows from N, and N from the
-rate (those outside are not at the server); a few rounds settle it. All of it on arrays: a thousand forecasts at once.
+With N requests at the server and k instances, an instance that becomes free finds about N / (k + 1) of them waiting,
+since the others are being executed. Batches have that size, between 1 and b. An execution of m takes
+`fixed + m * item`, longer if more instances are busy than there are cores. The rate follows from N, and N from the
+rate (requests outside are not at the server); a few iterations converge. Everything is vectorized: a thousand forecasts
+at once.
 """
 
 from dataclasses import dataclass
@@ -15,16 +16,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 ROUNDS = 24
-MOST_USE = 0.98  # of a server's capacity, for a forecast of how long requests wait
-LOOK_S = 1.0  # how long a rate is measured, roughly
-MISFIT = 0.06  # relative error that a good model may have, noise included
-WORST = 0.7  # an error larger than this counts no more
-HEATS = (8.0, 4.0, 2.0, 1.5, 1.0, 1.0)  # of the rounds of a fit: how much worse a row may be to be kept
+MOST_USE = 0.98  # maximum utilisation in a forecast of the waiting time
+LOOK_S = 1.0  # approximate duration of a measurement at a rate
+MISFIT = 0.06  # relative error of a good model, including noise
+WORST = 0.7  # bound of an error
+HEATS = (8.0, 4.0, 2.0, 1.5, 1.0, 1.0)  # per round of a fit: how much worse a row may be to be kept
 
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoints:
-    """Where to forecast: instances, largest batch (in requests), delay and load of each."""
+    """Points to forecast: instances, largest batch (in requests), delay and load of each."""
 
     instances: Array
     batch: Array
@@ -38,15 +39,15 @@ class OperatingPoints:
         )
 
 
-PARAMETERS = 5  # log of fixed_s, item_s, outside_s, cores; and the scaling of busy instances
+PARAMETERS = 5  # logarithms of fixed_s, item_s, outside_s, cores; and the scaling of busy instances
 
-# Where a model server's figures can lie: 10 us to 3 s fixed, 1 us to 1 s per item, 30 us to 0.3 s outside.
+# Plausible range of a model server: 10 us to 3 s fixed, 1 us to 1 s per item, 30 us to 0.3 s outside.
 LOW = np.log(np.array([1e-5, 1e-6, 3e-5, 0.7, 1.0]))
 HIGH = np.log(np.array([3.0, 1.0, 0.3, 64.0, np.e]))
 
 
 def throughput(parameters: Array, points: OperatingPoints) -> Array:
-    """Requests/s for each row of parameters (logs) and each point: shape (rows, points)."""
+    """Return requests/s for each row of parameters (logs) and each point: shape (rows, points)."""
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
     # 0: instances do not disturb each other; 1: they share one core's worth beyond `cores`.
     exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
@@ -83,10 +84,10 @@ def throughput(parameters: Array, points: OperatingPoints) -> Array:
 
 
 def latency_s(parameters: Array, points: OperatingPoints) -> Array:
-    """Mean latency at a request rate, for each row of parameters and each point.
+    """Return the mean latency at a request rate, for each row of parameters and each point.
 
-    Batches are what comes while one is executed; a request waits as Sakasegawa's approximation of M/M/k says. Beyond
-    the capacity the queue grows as long as it is measured.
+    A batch holds the arrivals during the previous execution; waiting follows Sakasegawa's approximation of M/M/k.
+    Beyond the capacity the queue grows for the duration of the measurement.
     """
     fixed, item, outside, cores = (np.exp(parameters[:, [column]]) for column in range(4))
     exponent = np.clip(parameters[:, [4]], 0.0, 1.0)
@@ -110,7 +111,7 @@ def _between_1_and(most: Array, values: Array) -> Array:
 
 def _slowdown(busy: Array, cores: Array, exponent: Array) -> Array:
     crowd = np.maximum(1.0, busy / cores)
-    # Most are one, whose power is one, and powers are expensive.
+    # Most values are one, whose power is one, and powers are expensive.
     return np.asarray(np.power(crowd, exponent, out=crowd, where=crowd > 1.0))
 
 
@@ -127,12 +128,12 @@ def fit(
     start: Array | None = None,
     waited_s: Array | None = None,
 ) -> Array:
-    """Parameters that agree with measured rates: so many rows, the best first. Where the measurements leave something
-    open, the rows differ.
+    """Return `members` rows of parameters that agree with the measured rates, best first. The rows differ in what the
+    measurements leave open.
 
-    A population is drawn from all that is possible, and in each round from those that agree best, moved a little
-    (population Monte Carlo). Below its capacity a server answers at the rate of the requests, whatever its parameters
-    are: there only the latency, `waited_s`, is informative.
+    A population is drawn from the plausible range, and in each round from the rows that agree best, slightly perturbed
+    (population Monte Carlo). Below its capacity a server answers at the request rate, whatever its parameters are:
+    there only the latency, `waited_s`, is informative.
     """
     random = np.random.default_rng(seed)
     logs = np.log(np.maximum(measured, 1e-9))
@@ -158,7 +159,7 @@ def fit(
 
 
 def _distinct(points: OperatingPoints) -> tuple[OperatingPoints, NDArray[np.int64]]:
-    """Every point once, and the number of each: repeated points are computed once."""
+    """Return the distinct points, and the index of each: repeated points are computed once."""
     columns = np.stack([points.instances, points.batch, points.delay_s, points.load])
     (instances, batch, delay_s, load), which = np.unique(columns, axis=1, return_inverse=True)
     return OperatingPoints(instances, batch, delay_s, load, points.by_rate), which.reshape(-1)
