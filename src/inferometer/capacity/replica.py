@@ -139,7 +139,7 @@ _Levels = Sequence[tuple[Level, Measurement]]
 
 
 def _load(level: Level, found: Measurement) -> MeasuredLoad:
-    """Failed requests count as sent but not as done: rejecting requests quickly is not extra capacity."""
+    """Return the figures of a level. Failed requests count as sent but not as done: quick failures add no capacity."""
     value, low = found.infer_per_s.value, found.infer_per_s.low
     low_per_s = value if low is None else max(low, value * LEAST_PART)
     return MeasuredLoad(

@@ -1,1 +1,1 @@
-"""What limits a model, what would help and how much: pure functions, and the shell that tries them out."""
+"""Find what limits a model and what would help: pure functions, and the shell that tries suggestions."""

@@ -269,7 +269,7 @@ def _busy_step(rows: Sequence[Observation], busiest: StepFigures, pipeline: Pipe
 
 
 def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Verdict:
-    """A step on the CPU that keeps a GPU waiting."""
+    """Extend the verdict if a step on the CPU keeps a GPU waiting."""
     is_on_gpu = any(step.setup.device == GPU_DEVICE for step, _, _ in top.walk())
     if not is_on_gpu or busiest.device == GPU_DEVICE or top.gpu_share is None or top.gpu_share >= IDLE:
         return found
@@ -278,7 +278,7 @@ def _with_idle_gpu(found: Verdict, top: Observation, busiest: StepFigures) -> Ve
 
 
 def _is_undisturbed(top: Observation, busiest: StepFigures) -> bool:
-    """Its instances are busy, and hardly ever wait for a core: what others do with them makes no difference."""
+    """Return whether the step is busy and hardly ever waits for a core, so that other programs make no difference."""
     use = None if top.host is None else top.host.models.get(busiest.name)
     held = busiest.utilisation * busiest.instances
     return use is not None and busiest.utilisation >= BUSY_STEP and use.waiting < UNDISTURBED * held
@@ -289,14 +289,14 @@ def _is_host_busy(top: Observation) -> bool:
 
 
 def _is_starved(top: Observation, busiest: StepFigures) -> bool:
-    """On a full machine, most of the time its instances are held they wait for a core."""
+    """Return whether the machine is full and the step's instances spend most of their busy time waiting for a core."""
     use = None if top.host is None else top.host.models.get(busiest.name)
     held = busiest.utilisation * busiest.instances
     return use is not None and _is_host_busy(top) and use.waiting > held / 2
 
 
 def _maybe_hungriest(top: Observation) -> str | None:
-    """The step that waits most for a core, if all of them together do so for a good part of the latency."""
+    """Return the step that waits most for a core, if waiting makes up a large part of the latency."""
     models = {} if top.host is None else top.host.models
     if sum(use.waiting for use in models.values()) < STARVED * top.concurrency:
         return None

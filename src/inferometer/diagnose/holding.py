@@ -118,9 +118,9 @@ def _sizes(rows: Sequence[Observation], name: str) -> Iterator[tuple[float, floa
         is_quiet = count <= _ALONE or (cores is not None and cores <= _ON_CORES * count)
         if step.members or step.setup.device == GPU_DEVICE:
             continue
-        told = [size for size in step.sizes if size.count >= _TELLING]
-        if told:
-            for size in told:
+        frequent = [size for size in step.sizes if size.count >= _TELLING]
+        if frequent:
+            for size in frequent:
                 yield float(size.size), size.total_ns / NS_PER_S, is_quiet
         else:
             yield step.batch, step.service_s, is_quiet

@@ -133,16 +133,16 @@ class Investigation:
     def _lesson(self, trial: ChangeTrial, row: Observation, before: Pipeline) -> str:
         """Return what changed in the model; an unexplained rest makes later suggestions more cautious."""
         after, name = self.found.pipeline, trial.suggestion.change.model
-        told = "; ".join(_learned(name, row, as_set_up(before, row), as_set_up(after, row)))
+        lessons = "; ".join(_learned(name, row, as_set_up(before, row), as_set_up(after, row)))
         explained = predict(as_set_up(after, row), row.concurrency).throughput
         left = math.log(explained / row.throughput) if row.throughput else math.inf
         if left > OFF:
             self._doubt = max(self._doubt, math.expm1(min(left, 10.0)))
-            told = f"{told}; the rest is not explained" if told else "the model does not explain it"
-        elif not told:
-            told = "the model was adjusted"
+            lessons = f"{lessons}; the rest is not explained" if lessons else "the model does not explain it"
+        elif not lessons:
+            lessons = "the model was adjusted"
         direction = "less" if trial.ratio < 1 else "more"
-        return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {told}"
+        return f"{share(abs(trial.ratio - 1))} {direction} than predicted: {lessons}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def as_set_up(pipeline: Pipeline, row: Observation) -> Pipeline:
 
 
 def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> list[str]:
-    told = []
+    lessons = []
     step = next((step for step, _, _ in row.walk() if step.name == name), None)
     old = next((station for station in before.walk() if station.name == name), None)
     new = next((station for station in after.walk() if station.name == name), None)
@@ -201,17 +201,17 @@ def _learned(name: str, row: Observation, before: Pipeline, after: Pipeline) -> 
         and count > 1
         and abs(was.work(count) / now.work(count) - 1) > _LEARNED
     ):
-        told.append(
+        lessons.append(
             f"{count} concurrent executions on the GPU do the work of {rough(now.work(count))}, not "
             f"{rough(was.work(count))}"
         )
     if count > 1 and abs(before.cores.scaling - after.cores.scaling) > _WORDS:
-        told.append(
+        lessons.append(
             f"{count} busy cores are worth {rough(after.cores.work(count))}, not {rough(before.cores.work(count))}"
         )
     requests = max(1.0, step.batch / row.items)
     then_s, now_s = old.service_s(step.batch, requests), new.service_s(step.batch, requests)
     if then_s and abs(now_s / then_s - 1) > _LEARNED:
         what = f"a batch of {rough(step.batch)}" if step.batch > 1 else "an execution"
-        told.append(f"{what} takes {duration(now_s * NS_PER_S)}, not {duration(then_s * NS_PER_S)}")
-    return told
+        lessons.append(f"{what} takes {duration(now_s * NS_PER_S)}, not {duration(then_s * NS_PER_S)}")
+    return lessons

@@ -102,7 +102,7 @@ class _Evidence:
     cost: RequestCost
     prefill_s: float | None
     at_once: float | None  # requests in service at the top load if others queue; None if none do or unknown
-    is_told: bool  # reported by the server's metrics, not only observed by the client
+    is_reported: bool  # reported by the server's metrics, not only observed by the client
     kv_is_full: bool | None
     fitting: int | None
     growth: float | None  # relative gain in throughput per doubling of the load
@@ -161,7 +161,7 @@ def conclude_llm(levels: Sequence[ServingLevel], model: str, client: str | None 
 def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) -> _Evidence:
     top, best = levels[-1], max(level.requests_per_s for level in levels)
     prefill_s = _maybe_prefill_s(levels, best)
-    reported = _told_at_once(top)
+    reported = _reported_at_once(top)
     at_once = reported if reported is not None else _seen_at_once(levels, prefill_s)
     return _Evidence(
         model=model,
@@ -170,7 +170,7 @@ def _evidence(levels: tuple[ServingLevel, ...], model: str, client: str | None) 
         cost=_fit([(_in_service(level, levels), level.requests_per_s) for level in levels], prefill_s),
         prefill_s=prefill_s,
         at_once=at_once,
-        is_told=reported is not None,
+        is_reported=reported is not None,
         kv_is_full=_kv_is_full(top),
         fitting=_maybe_fitting(levels),
         growth=_growth(levels),
@@ -183,15 +183,17 @@ def _maybe_prefill_s(levels: Sequence[ServingLevel], best: float) -> float | Non
     light = levels[0]
     if light.concurrency > LIGHTEST:
         return None
-    told_ns = None if light.server is None else light.server.prefill_ns
-    first_ns = next((ns for ns in (told_ns, light.quick_first_ns, light.first_ns) if ns is not None), None)
+    reported_ns = None if light.server is None else light.server.prefill_ns
+    first_ns = next(
+        (ns for ns in (reported_ns, light.quick_first_ns, light.first_ns) if ns is not None), None
+    )
     if first_ns is None:
         return None
     step_ns = next((ns for ns in (light.quick_between_ns, light.between_ns) if ns is not None), 0.0)
     return min(max(0.0, first_ns - step_ns) / NS_PER_S, 1 / best)
 
 
-def _told_at_once(top: ServingLevel) -> float | None:
+def _reported_at_once(top: ServingLevel) -> float | None:
     """Return how many requests run while others queue, as reported by the server."""
     server = top.server
     if server is None or server.running_mean is None or not server.running_max or not waits_inside(top):

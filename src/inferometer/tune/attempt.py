@@ -1,4 +1,4 @@
-"""One attempt to measure a proposal on a server: load its variants and apply the load."""
+"""Attempt to measure a proposal on a server: load its variants and apply the load."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

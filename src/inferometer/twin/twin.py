@@ -91,7 +91,7 @@ class LoadForecast:
         return next(part for part in self.load.parts if part.model == self.model)
 
     def error(self, figure: str) -> float | None:
-        """Return predicted over measured, minus 1; None if either is missing."""
+        """Return the ratio of predicted to measured, minus 1; None if either is missing."""
         found = (self.measured or {}).get(figure)
         band = self.bands.get(figure)
         return band.value / found - 1 if band is not None and found else None

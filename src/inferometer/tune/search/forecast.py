@@ -100,7 +100,7 @@ class Forecast:
 
 
 Forecasts = tuple[dict[str, Forecast], ...]
-"""By model of those loaded together, then by tag."""
+"""Forecasts by tag, for each of the models loaded together."""
 
 
 @dataclass(slots=True)
