@@ -1,4 +1,4 @@
-"""An autoscaler follows the traffic, too late where replicas take long to start, and ends them when they are idle."""
+"""An autoscaler follows the traffic, too late if replicas start slowly, and removes idle replicas."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.reports import sample_result
 
 HOUR_S = 3600.0
 PROMISE = parse_slo("p99<300ms")
-REPLICA = replica_of(sample_result(), "a")  # does 48.5 requests/s
+REPLICA = replica_of(sample_result(), "a")  # 48.5 requests/s
 JUMP = ExpectedTraffic(
     "jump",
     "daily curve",
@@ -35,27 +35,27 @@ def test_a_slow_rise_is_followed(rule):
     assert found.replica_hours < found.most * 10
 
 
-def test_a_jump_comes_before_the_replicas():
+def test_a_jump_arrives_before_the_replicas():
     found = scaled(JUMP, startup_s=300.0)
     assert not found.is_kept
     assert found.broken == (2 * HOUR_S,)
-    # More than what came until they were ready: what had piled up is worked off first.
+    # More than the arrivals until they were ready: the backlog is worked off first.
     assert found.broken_share > 400 * 300 / sum(row.requests for row in JUMP.stretches)
     assert found.steps[0].ready == 2
     assert found.most >= 11
 
 
-def test_replicas_that_are_ready_sooner_break_less():
+def test_faster_replica_start_reduces_violations():
     assert scaled(JUMP, startup_s=30.0).broken_share < scaled(JUMP, startup_s=300.0).broken_share
 
 
-def test_spare_replicas_are_there_besides():
+def test_spare_replicas_are_added():
     plain, spare = scaled(RISE), scaled(RISE, spare=1)
     assert spare.fewest == plain.fewest + 1
     assert spare.is_kept
 
 
-def test_replicas_end_when_fewer_are_wanted_for_a_while():
+def test_replicas_are_removed_after_a_quiet_period():
     found = scaled(JUMP)
     assert found.steps[-1].ready < found.most
     ended_s = next(step.start_s for step in found.steps if step.start_s > 3 * HOUR_S)

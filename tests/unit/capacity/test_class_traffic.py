@@ -1,4 +1,4 @@
-"""The classes of a scenario bring their rates, phase by phase; each option gets those of its models."""
+"""Rates of the classes of a scenario, phase by phase; each option gets those of its models."""
 
 import json
 from dataclasses import replace
@@ -42,14 +42,14 @@ def test_a_rate_follows_the_phases(scenario):
     assert rates(found) == [(0, 5, 15), (5, 15, 30), (15, 25, 50)]
 
 
-def test_a_shape_goes_on_through_the_phases(scenario):
-    """And a step of a ramp has its highest rate."""
+def test_a_shape_continues_across_phases(scenario):
+    """A step of a ramp has its highest rate."""
     found = rates(of_scenario(scenario(SHOP), [{"classifier"}]))
     assert found[:3] == [(0, 5, 5), (5, 10, 5), (10, 11.25, pytest.approx(7.5))]
     assert [rate for *_, rate in found[-3:]] == [pytest.approx(22.5), pytest.approx(25), 0]
 
 
-def test_classes_of_a_mixed_result_come_together(scenario):
+def test_classes_of_a_mixed_result_are_added(scenario):
     found = of_scenario(scenario(SHOP), [{"detector", "classifier"}])
     assert found.name == "shop.yaml"
     assert found.stretches[0].rate == 20
@@ -63,7 +63,7 @@ def test_a_ramp_is_cut_into_steps(scenario):
     assert [row.rate for row in found.stretches] == pytest.approx([5.0 * n for n in range(1, STEPS + 1)])
 
 
-def test_a_trace_of_a_class_comes_as_it_is_beside_the_others(scenario, tmp_path):
+def test_a_class_with_a_trace_keeps_its_times(scenario, tmp_path):
     burst = [1.0] * 50 + [30.0]
     (tmp_path / "trace.jsonl").write_text("\n".join(json.dumps({"timestamp_s": time}) for time in burst))
     text = """
@@ -76,14 +76,14 @@ phases:
 """
     found = of_scenario(scenario(text))
     times = found.times_s.tolist()
-    assert times.count(0.0) == 50  # a trace begins with its first request; the last one is after the end
+    assert times.count(0.0) == 50  # a trace begins with its first request; its last one is after the end
     assert 350 < len(times) - 50 < 450
     assert max(times) < 4
     assert [row.requests for row in found.stretches] == pytest.approx([len(times), 0])
 
 
 @pytest.mark.parametrize("name", ready_names())
-def test_the_ready_scenarios_are_traffic(name):
+def test_bundled_scenarios_are_traffic(name):
     found = of_scenario(str(FOLDER / f"{name}.yaml"), [{"any"}])
     assert found.requests > 0
     assert found.stretches[0].start_s == 0
@@ -102,13 +102,13 @@ def test_the_ready_scenarios_are_traffic(name):
         ("classes: []", (), "classes"),
     ],
 )
-def test_what_is_no_traffic_is_refused(scenario, text, models, complaint):
+def test_a_scenario_without_rates_is_rejected(scenario, text, models, complaint):
     with pytest.raises(UsageError, match=complaint) as refused:
         of_scenario(scenario(text), models)
     assert refused.value.remedy
 
 
-def test_a_plan_for_a_scenario(scenario):
+def test_plan_for_a_scenario(scenario):
     base = sample_result()
     result = replace(base, model={**base.model, "name": "detector"})
     plan = api.capacity(result, traffic=scenario(SHOP), slo="p99<1s", spare=0)

@@ -1,4 +1,4 @@
-"""What no number of replicas keeps is refused at once; where in the traffic the peak is makes no difference."""
+"""SLOs that no number of replicas can meet are rejected at once; the position of the peak does not matter."""
 
 import json
 from dataclasses import replace
@@ -40,25 +40,25 @@ def of_times(times_s, tmp_path, stretch_s=None):
 
 @pytest.mark.parametrize("balancer", ["round-robin", "random", "least-outstanding"])
 @pytest.mark.parametrize("rate", [2.0, 200.0])
-def test_a_tail_that_breaks_short_stretches_is_no_matter_of_replicas(balancer, rate):
-    """Of 120 requests two may not be slow, but are so more often than once in fifty times."""
+def test_replicas_do_not_help_against_a_tail_in_short_stretches(balancer, rate):
+    """Two slow requests out of 120 violate the SLO, and occur more often than once in fifty stretches."""
     with pytest.raises(NoNumber, match="stretches of 120 requests") as refused:
         simulator(TAILED, of_rate(rate, 120 / rate), balancer=balancer).needed(0)
     assert refused.value.remedy
 
 
-def test_the_same_tail_is_all_right_in_long_stretches():
+def test_the_same_tail_is_acceptable_in_long_stretches():
     assert simulator(TAILED, of_rate(2.0, 5000.0)).surely_needed(0) == 1
 
 
-def test_a_promise_with_no_room_for_a_queue_is_refused_whatever_asks():
+def test_an_slo_without_room_for_queueing_is_rejected():
     broken = simulator(EXACT, of_rate(100.0), "p99<20ms")
     for ask in (broken.needed, broken.surely_needed):
         with pytest.raises(NoNumber, match="even requests without queueing violate 'p99<20ms'"):
             ask(0)
 
 
-def test_too_many_replicas_are_not_looked_for():
+def test_the_search_stops_at_the_maximum_of_replicas():
     with pytest.raises(NoNumber, match=f"more than {MOST_REPLICAS:,} replicas"):
         simulator(EXACT, of_rate(1e9)).needed(0)
     (option,) = api.capacity(sample_result(), traffic="100000000/s", slo="p99<1s").options
@@ -69,22 +69,22 @@ def test_too_many_replicas_are_not_looked_for():
 
 
 def _failing(result, number):
-    """Half of the requests of one level failed."""
+    """Half of the requests at one level fail."""
     levels = list(result.levels)
     found = levels[number].measurement
     levels[number] = replace(levels[number], measurement=replace(found, failed_count=found.request_count))
     return replace(result, levels=tuple(levels))
 
 
-def test_failures_at_the_lightest_load_are_no_matter_of_replicas():
-    """And an option without a number does not spoil the others."""
+def test_replicas_do_not_help_against_failures_at_the_lightest_load():
+    """An option without a number does not affect the others."""
     plan = api.capacity(_failing(sample_result(), 0), sample_result(), traffic="50/s", slo="p99<200ms")
     assert plan.options[0].reason == "the error rate violates 'errors<0.1%' even at the lightest load"
     assert [option.replicas > 0 for option in plan.options] == [False, True]
     assert plan.best == 1
 
 
-def test_failures_at_a_heavy_load_take_more_replicas():
+def test_failures_at_a_heavy_load_require_more_replicas():
     plain, failing = (
         simulator(replica_of(result, ""), of_rate(60.0), "p99<1s").needed(0)
         for result in (sample_result(), _failing(sample_result(), -1))
@@ -92,8 +92,8 @@ def test_failures_at_a_heavy_load_take_more_replicas():
     assert failing > plain
 
 
-def test_requests_that_fail_are_not_done():
-    """A server that refuses half of them at once does no more than one that answers as many and refuses none."""
+def test_failed_requests_are_not_throughput():
+    """A server that rejects half of the requests has the same capacity as one that answers as many and rejects none."""
     plain, failing = (replica_of(result, "") for result in (sample_result(), _failing(sample_result(), -1)))
     assert failing.per_s == plain.per_s
     assert failing.loads[-1].sent_per_s == pytest.approx(2 * plain.loads[-1].sent_per_s)
@@ -115,8 +115,8 @@ def test_one_measured_load_is_enough(mode):
 
 
 @pytest.mark.parametrize("at_s", [0, 55, 99], ids=["at the beginning", "in the middle", "at the end"])
-def test_a_burst_counts_wherever_it_is(tmp_path, at_s):
-    """Ten requests at once on top of one in a second: two in a replica fit into 50 ms, if no other is there."""
+def test_a_burst_counts_anywhere(tmp_path, at_s):
+    """Ten requests at once on top of one per second: two in a replica meet 50 ms if no other is there."""
     times = sorted([*np.arange(0.5, 100.0, 1.0).tolist(), 0.0, 100.0, *[at_s + 0.25] * 10])
     traffic = of_times(times, tmp_path, stretch_s=20.0)
     found = simulator(EXACT, traffic, "p99<50ms")
@@ -124,7 +124,7 @@ def test_a_burst_counts_wherever_it_is(tmp_path, at_s):
     assert needed == [5 if place == at_s // 20 else 1 for place in range(5)]
 
 
-def test_requests_at_the_edge_of_a_stretch_are_in_one_of_them(tmp_path):
+def test_requests_at_the_edge_of_a_stretch_belong_to_one_of_them(tmp_path):
     traffic = of_times([0.1 * number for number in range(1000)], tmp_path, stretch_s=0.3)
     places = range(len(traffic.stretches))
     numbers = [traffic.numbers(place) for place in places]
@@ -134,7 +134,7 @@ def test_requests_at_the_edge_of_a_stretch_are_in_one_of_them(tmp_path):
     assert all(simulator(EXACT, traffic).needed(place) == 1 for place in list(places)[:20])
 
 
-def test_an_hour_without_requests_takes_none(tmp_path):
+def test_an_hour_without_requests_needs_no_replicas(tmp_path):
     traffic = of_times([*range(10), *range(7200, 7210)], tmp_path, stretch_s=600.0)
     plan = api.capacity(
         sample_result(), traffic=tmp_path / "trace.jsonl", slo="p99<1s", stretch_s=600, spare=0
@@ -148,7 +148,7 @@ def test_an_hour_without_requests_takes_none(tmp_path):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("balancer", sample(["round-robin"], ["round-robin", "random"]))
-def test_a_part_of_a_large_fleet_stands_for_it(monkeypatch, balancer):
+def test_part_of_a_large_fleet_represents_it(monkeypatch, balancer):
     whole = simulator(EXACT, of_rate(1000.0), balancer=balancer).needed(0)
     monkeypatch.setattr(keeping, "WHOLE_FLEET", 10)
     part = simulator(EXACT, of_rate(1000.0), balancer=balancer).needed(0)

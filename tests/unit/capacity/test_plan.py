@@ -1,4 +1,4 @@
-"""Plans: promises, prices, options and their errors, and where figures come from."""
+"""Plans: SLOs, prices, options and their errors, and the basis of figures."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_a_plan_has_headroom_and_a_price(plan):
     assert option.whole.utilisation.value < option.fewest.utilisation.value < 1
     assert option.cost_per_h == pytest.approx(option.replicas * 720 / 730)
     assert option.over_time == (option.replicas,)
-    assert option.autoscaling is None  # of traffic that stays the same
+    assert option.autoscaling is None  # the traffic never changes
     assert (
         dict(option.by_balancer)["random"]
         >= dict(option.by_balancer)["round-robin"]
@@ -36,7 +36,7 @@ def test_a_plan_has_headroom_and_a_price(plan):
     )
 
 
-def test_every_figure_says_where_it_comes_from(plan):
+def test_every_figure_has_its_basis(plan):
     option = plan.chosen
     figures = [option.replica.most_per_s, option.replica.alone_ns]
     for fleet in (option.fewest, option.whole):
@@ -46,7 +46,7 @@ def test_every_figure_says_where_it_comes_from(plan):
     )
 
 
-def test_beyond_what_was_measured_is_extrapolated():
+def test_figures_beyond_the_measured_loads_are_extrapolated():
     replica = replica_of(sample_result(), "a")
     assert [_basis(replica, 10.0, inside)[0] for inside in (1, 4, 5)] == [
         "interpolated",
@@ -63,14 +63,14 @@ def test_beyond_what_was_measured_is_extrapolated():
     ]
 
 
-def test_a_promise_that_a_single_request_breaks_has_no_number():
+def test_an_slo_that_a_single_request_violates_has_no_number():
     plan = api.capacity(sample_result(), traffic="100/s", slo="p99<5ms")
     assert plan.chosen is None
     assert plan.options[0].reason == "a single request without queueing already violates 'p99<5ms'"
     assert "No number of replicas" in api.to_markdown(plan)
 
 
-def test_failures_count_where_they_were_measured():
+def test_failures_count_at_their_measured_load():
     base = sample_result()
     last = base.levels[-1]
     failing = replace(last.measurement, failed_count=last.measurement.request_count)
@@ -90,7 +90,7 @@ def test_the_cheapest_option_is_chosen():
     assert _best(options[2:]) is None
 
 
-def test_options_are_called_like_their_files():
+def test_options_are_named_after_their_files():
     results = [("a/small.json", sample_result()), ("b/large.json", sample_result())]
     found = priced(results, (("", 1.0), ("large", 2.0)))
     assert [(option.name, option.price_per_h) for option in found] == [("small", 1.0), ("large", 2.0)]
@@ -115,14 +115,14 @@ def test_options_are_called_like_their_files():
         ({"traffic": "0/s"}, "is not above 0"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(more, complaint):
+def test_impossible_plans_are_rejected(more, complaint):
     asked = {"traffic": "10/s", "slo": "p99<1s"} | more
     with pytest.raises(UsageError, match=complaint) as refused:
         api.capacity(sample_result(), **asked)
     assert refused.value.remedy
 
 
-def test_a_trace_that_is_one_stretch_has_a_mean_rate_and_nothing_to_scale(tmp_path):
+def test_a_trace_of_one_stretch_has_a_mean_rate_and_no_autoscaler(tmp_path):
     path = tmp_path / "trace.jsonl"
     path.write_text("".join(f'{{"timestamp": {100 * number}}}\n' for number in range(100)))
     plan = api.capacity(sample_result(), traffic=path, slo="p99<1s")
@@ -139,7 +139,7 @@ def test_a_trace_that_is_one_stretch_has_a_mean_rate_and_nothing_to_scale(tmp_pa
     )
 
 
-def test_results_of_changing_load_are_refused():
+def test_results_with_changing_load_are_rejected():
     base = sample_result()
     for result in (replace(base, effective=replace(base.effective, mode="replay")), replace(base, levels=())):
         with pytest.raises(UsageError) as refused:
@@ -147,7 +147,7 @@ def test_results_of_changing_load_are_refused():
         assert "inferometer measure" in refused.value.remedy
 
 
-def test_the_same_seed_gives_the_same_plan(plan):
+def test_plans_with_the_same_seed_are_equal(plan):
     assert plan == api.capacity(sample_result(), traffic="100/s", slo="p99<200ms", price="720/month")
 
 
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_plan(plan):
 
 
 def exact(places, per_s):
-    """Every request needs the same."""
+    """Every request needs the same work."""
     base = replica_of(sample_result(), "a")
     return replace(base, places=places, per_s=per_s, edges=(1.0, 1.0), shares=(0.0, 1.0), delay_s=0.0)
 
@@ -163,9 +163,13 @@ def exact(places, per_s):
 @pytest.mark.parametrize(
     ("places", "per_s", "latencies"),
     [
-        (1, (10.0,), [0.1, 0.2, 0.3, 0.1]),  # in turn
+        (1, (10.0,), [0.1, 0.2, 0.3, 0.1]),  # one after the other
         (2, (10.0, 20.0), [0.1, 0.1, 0.2, 0.1]),  # two at a time
-        (2, (10.0, 10.0), [0.2, 0.2, 0.3, 0.1]),  # two that share the work of one: the third is alone at last
+        (
+            2,
+            (10.0, 10.0),
+            [0.2, 0.2, 0.3, 0.1],
+        ),  # two that share the work of one: the third runs alone at the end
     ],
 )
 def test_three_requests_at_once_and_one_later(places, per_s, latencies):
@@ -175,6 +179,6 @@ def test_three_requests_at_once_and_one_later(places, per_s, latencies):
 
 
 @pytest.mark.parametrize("balancer", ["round-robin", "least-outstanding"])
-def test_balancers_spread_what_comes_at_once(balancer):
+def test_balancers_spread_simultaneous_requests(balancer):
     found = simulate(Fleet(exact(1, (10.0,)), 4, balancer), np.zeros(8), np.random.default_rng(1))
     assert sorted(found.latencies_s.tolist()) == pytest.approx([0.1] * 4 + [0.2] * 4)

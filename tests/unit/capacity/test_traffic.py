@@ -1,4 +1,4 @@
-"""What comes: every form is read, cut into stretches, and refused with a remedy where it cannot be."""
+"""Traffic in every form is read and cut into stretches, or rejected with a remedy."""
 
 import json
 from dataclasses import astuple
@@ -99,14 +99,14 @@ def test_stretches_hold_every_request_once(file):
         ("trace.jsonl", "hello\n", "is not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_refused(file, name, text, complaint):
+def test_unreadable_traffic_is_rejected(file, name, text, complaint):
     with pytest.raises(UsageError, match=complaint) as refused:
         read_traffic(file(name, text))
     assert refused.value.remedy
 
 
 @pytest.mark.parametrize("given", ["0/s", "no-such-file", "-5/s", "5/y"])
-def test_what_is_no_traffic_is_refused(given):
+def test_zero_traffic_is_rejected(given):
     with pytest.raises(UsageError) as refused:
         read_traffic(given)
     assert refused.value.remedy

@@ -1,4 +1,4 @@
-"""Figures -> verdict, one row per kind of trouble; suggestions follow from the same figures."""
+"""Figures -> verdict, one row per kind of limit; suggestions follow from the same figures."""
 
 import re
 from dataclasses import replace
@@ -94,7 +94,7 @@ UNUSED = (
         pytest.param((replace(SLOW_STEP[1], client_share=0.97),), (), CLIENT, None, id="our own limit"),
     ],
 )
-def test_each_kind_of_trouble_is_named(rows, extra, kind, culprit):
+def test_each_kind_of_limit_is_named(rows, extra, kind, culprit):
     found = conclude(rows, HERE, extra).verdict
     assert (found.kind, found.step) == (kind, culprit)
     assert found.sentence.endswith(".")
@@ -118,25 +118,25 @@ def test_no_step_is_blamed_when_others_hold_the_cores(waited):
         assert found.table, "the times are shown all the same"
 
 
-def test_others_that_leave_a_core_free_take_nothing_from_the_steps():
+def test_other_programs_that_leave_a_core_free_do_not_affect_the_steps():
     rows = tuple(replace(found, host=host(1.4, 0.3, slow=(0.25, 0.0))) for found in SLOW_STEP)
     assert conclude(rows, HERE).verdict.step == "slow"
 
 
-def test_a_step_that_sleeps_is_blamed_also_on_a_full_machine():
+def test_a_sleeping_step_is_blamed_even_on_a_full_machine():
     crowded = host(2.0, 0.05, slow=(0.01, 0.03), other=(0.01, 0.02))
     rows = tuple(replace(found, host=crowded) for found in SLOW_STEP)
     assert conclude(rows, HERE).verdict.kind == COMPUTE
 
 
-def test_the_table_weighs_steps_by_their_calls():
+def test_the_table_weights_steps_by_their_calls():
     table = conclude((row(4, 20.0, step("a", 10, calls=3.0), step("b", 10)),), HERE).table
     assert [found.compute_share for found in table] == pytest.approx([0.75, 0.25])
     assert [found.utilisation for found in table] == pytest.approx([0.6, 0.2])
     assert [found.bound for found in table] == pytest.approx([100 / 3, 100.0])
 
 
-def test_a_caller_is_told_apart_from_what_it_calls():
+def test_a_caller_is_distinguished_from_the_steps_it_calls():
     inner = step("inner", 30)
     caller = Step("caller", 1.0, 0.040, 0.010, 0.0, 1.0, StepSetup(), (inner,))
     table = conclude((row(1, 24.0, caller), row(8, 25.0, caller)), HERE).table
@@ -166,14 +166,14 @@ def kinds(conclusion):
         pytest.param(UNUSED, (), HERE, CONCURRENCY, id="more load"),
     ],
 )
-def test_what_would_help_is_suggested(rows, extra, circumstances, kind):
+def test_helpful_changes_are_suggested(rows, extra, circumstances, kind):
     found = conclude(rows, circumstances, extra)
     assert kind in kinds(found)
     gains = [round(row.gain, 2) for row in found.suggestions]
     assert gains == sorted(gains, reverse=True)
 
 
-def test_the_prediction_starts_from_what_was_measured():
+def test_the_prediction_starts_from_the_measurement():
     best = conclude(SLOW_STEP, HERE).suggestions[0]
     top = SLOW_STEP[-1]
     assert best.throughput == pytest.approx(top.throughput * (1 + best.gain))
@@ -190,14 +190,14 @@ def test_no_more_busy_instances_than_cores_are_suggested():
     assert best.throughput == pytest.approx(2 * 49.0, rel=0.1)
 
 
-def test_where_cores_are_exhausted_instances_beyond_them_are_called_useless():
+def test_instances_beyond_exhausted_cores_are_suggested_for_removal():
     found = conclude(SPINNING, HERE).suggestions
     fewer = next(row for row in found if row.change.kind == INSTANCES)
     assert (fewer.change.before, fewer.change.after) == ("4", "2")
     assert abs(fewer.gain) < 0.05
 
 
-def test_a_guess_about_batches_is_called_one():
+def test_an_unmeasured_batch_cost_is_marked_as_such():
     found = conclude(ONE_BY_ONE, HERE).suggestions
     batching = next(row for row in found if row.change.kind == DYNAMIC_BATCHING)
     assert "(not measured)" in batching.why
@@ -213,7 +213,7 @@ def test_sequences_are_never_batched():
     assert DYNAMIC_BATCHING not in kinds(conclude(rows, HERE, (EIGHT_AT_ONCE,)))
 
 
-def test_a_caller_without_work_of_its_own_is_not_what_keeps_the_gpu_busy():
+def test_a_caller_without_its_own_work_does_not_keep_the_gpu_busy():
     gpus = (GpuFigures("g", 0.75, 100.0, 10, 100, 0.5, 1000.0),)
     member = step("member", 10, device="gpu")
     caller = replace(step("caller", 10, device="gpu"), own_s=0.0, members=(member,))
@@ -256,8 +256,8 @@ _gpus = some.builds(
     some.lists(some.floats(0.5, 20_000), min_size=1, max_size=3),
     some.just(()) | _gpus,
 )
-def test_no_bound_is_below_what_was_measured(steps, throughputs, gpus):
-    """Whatever the server counts and however little it agrees with what we measured."""
+def test_no_bound_is_below_the_measured_throughput(steps, throughputs, gpus):
+    """Whatever the server counts, and however little it agrees with our measurement."""
     named = tuple(replace(row, name=f"s{number}") for number, row in enumerate(steps))
     rows = [replace(row(2**n, value, *named), gpus=gpus) for n, value in enumerate(throughputs)]
     found = conclude(rows, HERE)

@@ -1,4 +1,4 @@
-"""Which trials of `diagnose --apply` begin within a budget."""
+"""Which trials of `diagnose --apply` start within a budget."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from inferometer.diagnose.run import another_fits
         (1, 30, 10, False),  # one that took longer than the whole budget is not repeated
     ],
 )
-def test_a_trial_begins_only_if_one_as_long_as_the_longest_fits(
+def test_a_trial_starts_only_if_the_longest_so_far_would_fit(
     now_s: int, longest_s: int, end_s: int, *, begins: bool
 ) -> None:
     assert another_fits(now_s * 10**9, longest_s * 10**9, end_s * 10**9) is begins

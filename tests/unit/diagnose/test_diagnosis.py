@@ -72,7 +72,7 @@ DIAGNOSIS = Diagnosis(
 )
 
 
-def test_a_diagnosis_survives_its_file(tmp_path):
+def test_a_diagnosis_survives_a_round_trip(tmp_path):
     write(DIAGNOSIS, tmp_path / "it.json")
     again = read(tmp_path / "it.json", Diagnosis)
     assert again == DIAGNOSIS
@@ -98,12 +98,12 @@ def test_a_trial_compares_measured_with_predicted():
         (json.dumps({"schema": 1, "command": "diagnose", "verdict": {}}), "is not a diagnosis: "),
     ],
 )
-def test_other_files_are_refused(text, complaint):
+def test_other_files_are_rejected(text, complaint):
     with pytest.raises(UsageError, match=complaint):
         from_json(text, "it.json", Diagnosis)
 
 
-def test_what_was_tried_is_no_longer_a_suggestion():
+def test_tried_suggestions_are_not_untried():
     def of(kind, after):
         return replace(SUGGESTION, change=Change(kind, "first", "1", after))
 

@@ -1,4 +1,4 @@
-"""From what was seen to stations: services without what others took, batches on a line, time outside the steps."""
+"""Fit of stations: service times without the effect of other programs, batches on a line, time outside the steps."""
 
 from dataclasses import replace
 
@@ -39,12 +39,12 @@ def test_two_sizes_of_batches_give_a_line():
     assert knows_batches("step", rows)
 
 
-def test_batches_formed_under_load_teach_the_same():
+def test_batches_formed_under_load_give_the_same_line():
     rows = (row(1, 20, step(0.045)), row(8, 90, step(0.060, batch=4.0)))
     assert only(*rows).item_s == pytest.approx(0.005)
 
 
-def test_a_single_size_is_halved_by_guess():
+def test_with_a_single_size_half_the_cost_is_assumed_per_inference():
     rows = (row(1, 20, step(0.040)), row(8, 25, step(0.040)))
     station = only(*rows)
     assert (station.fixed_s, station.item_s) == (pytest.approx(0.020), pytest.approx(0.020))
@@ -52,15 +52,15 @@ def test_a_single_size_is_halved_by_guess():
 
 
 @pytest.mark.parametrize("far_s", [0.030, 0.5])
-def test_a_line_never_goes_below_nothing(far_s):
+def test_the_fitted_costs_are_never_negative(far_s):
     station = only(row(1, 80, step(far_s, batch=8.0), items=8), row(1, 20, step(0.040)))
     assert station.fixed_s >= 0
     assert station.item_s >= 0
     assert station.service_s(1) == pytest.approx(0.040)
 
 
-def test_what_others_took_is_no_service():
-    """Of 100 ms an execution had a core for 26 and waited for one 70: alone it takes 30."""
+def test_waiting_caused_by_other_programs_is_not_service_time():
+    """Of 100 ms, an execution had a core for 26 ms and waited for one for 70 ms: alone it takes 30 ms."""
     host = HostUse(2, 2.0, 0.3, {"step": CoreUse(0.26, 0.70)})
     station = only(row(1, 10, step(0.100), host=host), cores=Cores(0.5))
     assert station.service_s(1) == pytest.approx(0.030)
@@ -70,17 +70,17 @@ def test_what_others_took_is_no_service():
 @pytest.mark.parametrize(
     ("cores", "expected"), [(0.002, 0.0), (0.05, 0.5), (0.098, 1.0)], ids=["asleep", "half", "busy"]
 )
-def test_the_share_on_a_core_is_seen(cores, expected):
+def test_the_share_on_a_core_is_observed(cores, expected):
     host = HostUse(2, 0.2, cores, {"step": CoreUse(cores)})
     assert only(row(1, 1, step(0.1), host=host)).cpu == pytest.approx(expected)
 
 
-def test_a_server_in_one_process_shares_its_cores_out():
+def test_the_core_time_of_a_single_process_is_split_among_its_steps():
     host = HostUse(2, 0.5, 0.4)
     assert only(row(1, 10, step(0.05), host=host)).cpu == pytest.approx(0.8)
 
 
-def test_unseen_steps_want_a_core_unless_they_run_on_a_gpu_or_prove_otherwise():
+def test_unobserved_steps_use_a_core_unless_on_a_gpu_or_disproved():
     assert only(row(1, 10, step(0.05))).cpu == 1.0
     assert only(row(1, 10, step(0.05, device="gpu"))).cpu == 0.0
     rows = (row(1, 10, step(0.1, instances=8)), row(8, 70, step(0.1, instances=8)))
@@ -94,8 +94,9 @@ def test_time_outside_the_steps_and_its_core_time():
     assert pipeline.outside_cpu_s == pytest.approx(0.001 + 0.01)
 
 
-def test_a_server_on_cores_of_its_own_has_all_of_them_and_none_of_our_work():
-    """Four wanted a core each, and two were there; what the eight others of the machine do is not its business."""
+def test_a_pinned_server_has_all_its_cores_without_our_work():
+    """Four executions wanted a core each, and two were available; the other eight cores of the machine do not
+    matter."""
     busy = HostUse(10, 8.0, 2.0, {"step": CoreUse(2.0, 2.0)}, server_cores=2)
     light = HostUse(10, 7.0, 0.9, {"step": CoreUse(0.9)}, server_cores=2)
     rows = (
@@ -111,7 +112,7 @@ def test_a_server_on_cores_of_its_own_has_all_of_them_and_none_of_our_work():
 
 
 def on_gpu(concurrency, own_s, share, *, items=1, batch=None, throughput=None, **setup):
-    """An instance that works all the time, and a GPU that is busy this share of it."""
+    """An instance that is always busy, and a GPU that is busy for this share of the time."""
     batch = items if batch is None else batch
     rate = batch / own_s if throughput is None else throughput
     found = row(
@@ -120,8 +121,8 @@ def on_gpu(concurrency, own_s, share, *, items=1, batch=None, throughput=None, *
     return replace(found, latency_s=own_s, gpus=(GpuFigures("g", share, None, None, None),))
 
 
-def test_the_time_on_the_gpu_is_its_share_of_an_execution_fixed_and_per_inference():
-    """4 ms beside it; on it 1 ms, and 0.1 ms more for each inference."""
+def test_gpu_time_is_split_into_fixed_and_per_inference_parts():
+    """4 ms outside the GPU; 1 ms on it, and 0.1 ms more per inference."""
     rows = [
         on_gpu(1, (5 + size / 10) / 1e3, (1 + size / 10) / (5 + size / 10), items=size) for size in (8, 32, 1)
     ]
@@ -130,8 +131,8 @@ def test_the_time_on_the_gpu_is_its_share_of_an_execution_fixed_and_per_inferenc
     assert (station.gpu_fixed_s, station.gpu_item_s) == (pytest.approx(0.001), pytest.approx(0.0001))
 
 
-def test_a_request_costs_more_than_an_inference_where_the_server_forms_batches():
-    """Eight in a request of a client take 5.8 ms, eight requests 7.2 ms: 0.2 ms for each further one."""
+def test_with_server_side_batches_a_request_costs_more_than_an_inference():
+    """Eight inferences in one request take 5.8 ms, eight requests 7.2 ms: 0.2 ms for each additional request."""
     formed = on_gpu(8, 0.0072, 0.2, batch=8, is_batching=True)
     rows = (on_gpu(1, 0.0058, 0.2, items=8), on_gpu(1, 0.0051, 0.2), formed)
     station = only(*rows)
@@ -140,13 +141,14 @@ def test_a_request_costs_more_than_an_inference_where_the_server_forms_batches()
     assert station.service_s(8, 8) == pytest.approx(0.0072)
 
 
-def test_batches_of_several_instances_are_no_measure_of_what_a_batch_costs():
-    """Four of them at once stretch each other: eight take eight times as long, which is not the batch's doing."""
+def test_batches_of_concurrent_instances_do_not_show_the_cost_of_a_batch():
+    """Four concurrent instances stretch each other: eight take eight times as long, which is not an effect of the
+    batch."""
     shared = on_gpu(32, 0.040, 0.9, batch=8, instances=4, is_batching=True)
     assert not knows_batches("step", (on_gpu(1, 0.005, 0.2, instances=4), shared))
 
 
-def test_sizes_in_one_row_are_points_of_their_own():
+def test_batch_sizes_in_one_row_are_separate_points():
     sizes = (
         Executions(1, 50, 0.0, 5.1e6, 0.0),
         Executions(9, 50, 0.0, 5.9e6, 0.0),
@@ -158,12 +160,12 @@ def test_sizes_in_one_row_are_points_of_their_own():
     assert station.item_s == pytest.approx(0.0001), "a single execution of 64 tells nothing"
 
 
-def test_where_nobody_knows_how_busy_the_gpu_is_a_step_is_taken_to_fill_it():
+def test_with_unknown_utilisation_a_step_keeps_the_gpu_busy():
     station = only(row(1, 200, step(0.005, device="gpu")))
     assert station.gpu_s(1) == pytest.approx(station.service_s(1)) == pytest.approx(0.005)
 
 
-def test_what_turns_cost_is_learned_from_instances_at_work_together():
+def test_the_cost_of_switching_is_learned_from_concurrent_instances():
     rows = [
         on_gpu(1, 0.002, 0.5, instances=4),
         on_gpu(8, 0.008, 1.0, throughput=500.0, instances=4),

@@ -1,4 +1,4 @@
-"""Planted locks, shared slots and batches that slow a step down: what is named, tried and kept."""
+"""Planted locks, shared slots and slow batches: what is named, tried and kept."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ NOISE = 0.02
 
 
 def observe(concurrency, alone_s, *, instances=1, slots=None, cpu=0.02, others=0.0, is_full=False):
-    """A step of so many instances, of which no more than `slots` get work done at a time."""
+    """A step with this many instances, of which at most `slots` do useful work at a time."""
     working = min(concurrency, instances, slots or instances)
     throughput = working / alone_s
     held = min(concurrency, instances)
@@ -38,7 +38,7 @@ def observe(concurrency, alone_s, *, instances=1, slots=None, cpu=0.02, others=0
 
 
 def noisy(row, draw):
-    """As a measurement has it whose throughput is known to 4 %: executions take a little longer, and fewer end."""
+    """Add 4 % measurement error: executions take slightly longer, and fewer end."""
     slower = draw.lognormvariate(0, NOISE)
     (step,) = row.steps
     step = replace(step, service_s=step.service_s * slower, own_s=step.own_s * slower)
@@ -48,7 +48,7 @@ def noisy(row, draw):
 
 
 def tried(draw, slots, *, begin=1, trials=8):
-    """The diagnosis of a server with so many slots, and how many instances it ends with."""
+    """The diagnosis of a server with this many slots, and its final number of instances."""
     alone_s, cpu = draw.uniform(0.003, 0.2), draw.uniform(0.0, 0.1)
 
     def measured(load, instances):
@@ -66,7 +66,7 @@ def tried(draw, slots, *, begin=1, trials=8):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
-def test_a_lock_leads_to_something_shared(seed):
+def test_a_lock_is_diagnosed_as_shared(seed):
     case, instances = tried(random.Random(seed), slots=1)
     assert instances == 1
     assert case.found.verdict.kind == SHARED
@@ -76,7 +76,7 @@ def test_a_lock_leads_to_something_shared(seed):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
-def test_no_more_instances_are_kept_than_there_are_slots(seed):
+def test_no_more_instances_are_kept_than_slots(seed):
     draw = random.Random(seed)
     slots = draw.choice((2, 3, 4))
     case, instances = tried(draw, slots=slots)
@@ -84,13 +84,13 @@ def test_no_more_instances_are_kept_than_there_are_slots(seed):
     assert case.found.verdict.kind == SHARED
 
 
-def test_instances_that_all_work_are_all_kept():
+def test_instances_that_all_do_useful_work_are_kept():
     case, instances = tried(random.Random(1), slots=None)
     assert instances == 8
     assert case.found.verdict.kind != SHARED
 
 
-def test_a_lock_is_seen_without_trying_anything():
+def test_a_lock_is_found_without_trials():
     sweep = [observe(load, 0.02, instances=4, slots=1) for load in (1, 4, 8)]
     found = conclude(sweep, HERE)
     assert found.verdict.kind == SHARED
@@ -99,12 +99,12 @@ def test_a_lock_is_seen_without_trying_anything():
 
 
 @pytest.mark.parametrize("change", [{"cpu": 1.0}, {"is_full": True, "cpu": 0.9}])
-def test_busy_cores_are_not_called_a_lock(change):
+def test_busy_cores_are_not_diagnosed_as_a_lock(change):
     sweep = [observe(load, 0.02, instances=4, slots=2, **change) for load in (1, 4, 8)]
     assert conclude(sweep, HERE).verdict.kind != SHARED
 
 
-def test_without_a_look_at_the_host_nothing_is_called_shared():
+def test_without_host_data_nothing_is_diagnosed_as_shared():
     sweep = [replace(observe(load, 0.02, instances=4, slots=1), host=None) for load in (1, 4, 8)]
     assert conclude(sweep, HERE).verdict.kind != SHARED
 
@@ -124,7 +124,7 @@ def batched(concurrency, one_s, power, *, is_batching=True, most=8):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", DRAWS)
-def test_batches_that_slow_a_step_down_are_noticed_and_switched_off(seed):
+def test_slow_batches_are_found_and_switched_off(seed):
     draw = random.Random(seed)
     one_s, power = draw.uniform(0.002, 0.1), draw.uniform(1.25, 2.2)
     sweep = [noisy(batched(load, one_s, power), draw) for load in (1, 4, 8)]
@@ -141,7 +141,7 @@ def test_batches_that_slow_a_step_down_are_noticed_and_switched_off(seed):
 
 
 @pytest.mark.parametrize("power", [0.3, 0.8, 1.0])
-def test_batches_that_cost_no_more_than_their_parts_are_left_alone(power):
+def test_batches_that_cost_no_more_than_their_parts_are_kept(power):
     found = conclude([batched(load, 0.01, power) for load in (1, 4, 8)], replace(HERE, max_batch=8))
     assert found.verdict.kind == COMPUTE
     assert not any(row.change.after == "off" for row in found.suggestions)

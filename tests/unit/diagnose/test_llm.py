@@ -1,4 +1,4 @@
-"""Planted limits of a simulated LLM server, with and without its metrics: each is named, over seeds and settings."""
+"""Planted limits of a simulated LLM server, with and without its metrics: each is found, over seeds and settings."""
 
 import functools
 import itertools
@@ -62,7 +62,7 @@ def swept(name: str, seed: int, dialect: str | None) -> LlmConclusion:
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_limit_is_named(name: str, seed: int) -> None:
+def test_a_planted_limit_is_found(name: str, seed: int) -> None:
     kind = PLANTED[name][0]
     for dialect in DIALECTS if seed == SEEDS[0] else (VLLM,):
         found = swept(name, seed, dialect)
@@ -75,10 +75,10 @@ def test_a_planted_limit_is_named(name: str, seed: int) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", PLANTED)
-def test_without_metrics_the_client_names_it_as_far_as_it_can_be_seen(name: str, seed: int) -> None:
+def test_without_metrics_the_limit_is_found_as_far_as_the_client_can_tell(name: str, seed: int) -> None:
     found = swept(name, seed, None)
     kind = PLANTED[name][0]
-    # What waits for room looks like what waits for a slot, and preemptions like slow tokens: both are said.
+    # Waiting for memory looks like waiting for a slot, and preemptions look like slow tokens: both are mentioned.
     seen = {KV_CACHE: (QUEUE, DECODE)}.get(kind, (kind,))
     assert found.verdict.kind in seen, found.verdict.sentence
     if kind in (KV_CACHE, QUEUE, DECODE):
@@ -90,7 +90,7 @@ def test_without_metrics_the_client_names_it_as_far_as_it_can_be_seen(name: str,
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "seed"), tuple(itertools.product(PLANTED, SEEDS)))
-def test_no_bound_and_no_prediction_is_below_what_was_measured(name: str, seed: int) -> None:
+def test_no_bound_or_prediction_is_below_the_measurement(name: str, seed: int) -> None:
     for dialect in (VLLM, None):
         found = swept(name, seed, dialect)
         best = max(level.requests_per_s for level in found.serving.levels)
@@ -106,7 +106,7 @@ def test_no_bound_and_no_prediction_is_below_what_was_measured(name: str, seed: 
 
 @pytest.mark.parametrize("name", ["four slots", "six slots", "sixteen slots"])
 @pytest.mark.parametrize("dialect", [VLLM, None])
-def test_more_slots_bring_what_is_predicted(name: str, dialect: str | None) -> None:
+def test_more_slots_have_the_predicted_effect(name: str, dialect: str | None) -> None:
     _, settings, traffic = PLANTED[name]
     (suggestion,) = swept(name, 1, dialect).suggestions
     assert int(suggestion.change.before) == settings.slots
@@ -119,7 +119,7 @@ def test_more_slots_bring_what_is_predicted(name: str, dialect: str | None) -> N
     assert suggestion.throughput == pytest.approx(measured, rel=0.15)
 
 
-def test_a_larger_kv_cache_brings_what_is_predicted() -> None:
+def test_a_larger_kv_cache_has_the_predicted_effect() -> None:
     _, settings, traffic = PLANTED["a small KV cache"]
     (suggestion,) = swept("a small KV cache", 1, VLLM).suggestions
     wider = replace(settings, kv_tokens=2 * settings.kv_tokens)
@@ -127,7 +127,7 @@ def test_a_larger_kv_cache_brings_what_is_predicted() -> None:
     assert suggestion.throughput == pytest.approx(row.requests_per_s, rel=0.2)
 
 
-def test_how_many_sequences_fit_is_the_size_by_their_length() -> None:
+def test_the_number_of_fitting_sequences_is_the_size_over_their_length() -> None:
     traffic = Traffic(400, 100, spread=0.0)
     levels = simulated_sweep(EngineSettings(kv_tokens=60_000, slots=4), traffic, seed=1, dialect=VLLM)
     found = conclude_llm(levels, "tiny")
@@ -136,7 +136,7 @@ def test_how_many_sequences_fit_is_the_size_by_their_length() -> None:
     assert "120 sequences of this length fit, 116 more than were running" in check.evidence
 
 
-def test_more_slots_than_fit_into_the_kv_cache_are_not_suggested() -> None:
+def test_slots_beyond_the_kv_cache_are_not_suggested() -> None:
     settings = EngineSettings(kv_tokens=5_000, slots=8)
     found = conclude_llm(simulated_sweep(settings, Traffic(350, 60), seed=1, dialect=VLLM), "tiny")
     assert found.verdict.kind == QUEUE
@@ -144,15 +144,15 @@ def test_more_slots_than_fit_into_the_kv_cache_are_not_suggested() -> None:
     assert (suggestion.change.before, int(suggestion.change.after)) == ("8", found.serving.fitting)
 
 
-def test_a_limit_of_slots_is_no_limit_where_more_would_bring_nothing() -> None:
-    """Eight slots of a server whose step takes as long as its batch."""
+def test_slots_are_not_the_limit_if_more_would_not_help() -> None:
+    """Eight slots of a server whose step time is proportional to its batch."""
     settings = EngineSettings(slots=8, step_s=0.004, step_per_sequence_s=0.004)
     found = conclude_llm(simulated_sweep(settings, Traffic(100, 100), seed=1, dialect=VLLM), "tiny")
     assert found.verdict.kind == DECODE
 
 
 @pytest.mark.parametrize("name", ["four slots", "a small KV cache"])
-def test_requests_that_wait_inside_the_server_have_been_sent_by_the_client(name: str) -> None:
+def test_requests_queued_in_the_server_were_sent_by_the_client(name: str) -> None:
     kind, settings, traffic = PLANTED[name]
     levels = simulated_sweep(settings, traffic, seed=1, dialect=VLLM)
     found = conclude_llm(levels, "tiny", "a worker was busy all the time")
@@ -175,15 +175,13 @@ def test_requests_that_wait_inside_the_server_have_been_sent_by_the_client(name:
         ({}, False),
     ],
 )
-def test_who_waits_is_told_by_gauges_or_by_the_time_in_the_queue(
-    figures: dict[str, Any], waits: bool
-) -> None:
+def test_queueing_is_known_from_gauges_or_queue_times(figures: dict[str, Any], waits: bool) -> None:
     server = LlmServerFigures(VLLM, 10.0, **figures)
     assert waits_inside(ServingLevel(16, 10.0, 1.6e9, server=server)) is waits
 
 
 def disturbed(levels: tuple[ServingLevel, ...]) -> list[ServingLevel]:
-    """As seen on a busy machine: some first tokens of the lightest load come late, so that their mean doubles."""
+    """As observed on a busy machine: some first tokens of the lightest load are late, so that their mean doubles."""
     light, *others = levels
     assert light.first_ns is not None
     late_ns = light.first_ns + 1.2e9 / light.requests_per_s
@@ -195,7 +193,7 @@ def disturbed(levels: tuple[ServingLevel, ...]) -> list[ServingLevel]:
 
 @pytest.mark.parametrize("name", ["a step as long as its batch", "a step that grows slowly", "long prompts"])
 @pytest.mark.parametrize("dialect", [VLLM, None])
-def test_late_first_tokens_on_a_busy_machine_are_not_taken_for_long_prompts(
+def test_late_first_tokens_on_a_busy_machine_do_not_look_like_long_prompts(
     name: str, dialect: str | None
 ) -> None:
     kind, settings, traffic = PLANTED[name]
@@ -203,7 +201,7 @@ def test_late_first_tokens_on_a_busy_machine_are_not_taken_for_long_prompts(
     assert conclude_llm(levels, "tiny").verdict.kind == kind
 
 
-def test_what_the_server_says_of_its_prefill_counts_first() -> None:
+def test_the_prefill_time_reported_by_the_server_takes_precedence() -> None:
     _, settings, traffic = PLANTED["a step as long as its batch"]
     light, *others = simulated_sweep(settings, traffic, seed=1, dialect=VLLM)
     assert light.server is not None
@@ -214,7 +212,7 @@ def test_what_the_server_says_of_its_prefill_counts_first() -> None:
     assert conclude_llm([replace(late, server=light.server), *others], "tiny").verdict.kind == PREFILL
 
 
-def test_a_client_that_is_the_limit_is_named_before_everything_else() -> None:
+def test_a_limiting_client_takes_precedence() -> None:
     levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=None)
     found = conclude_llm(levels, "tiny", "a worker was busy all the time")
     assert found.verdict.kind == CLIENT
@@ -222,19 +220,19 @@ def test_a_client_that_is_the_limit_is_named_before_everything_else() -> None:
     assert found.suggestions == ()
 
 
-def test_one_load_says_nothing_without_metrics_and_the_queue_with_them() -> None:
+def test_one_load_gives_no_verdict_without_metrics_and_the_queue_with_them() -> None:
     settings, traffic = EngineSettings(slots=4), Traffic(200, 100)
     blind = simulated_level(settings, traffic, 16, seed=1, dialect=None)
     assert conclude_llm([blind], "tiny").verdict.kind == UNKNOWN
     told = simulated_level(settings, traffic, 16, seed=1, dialect=VLLM)
     found = conclude_llm([told], "tiny")
-    assert found.verdict.kind == UNKNOWN  # whether more slots would bring more takes a second load
+    assert found.verdict.kind == UNKNOWN  # a second load is needed to know whether more slots would help
     assert next(row for row in found.serving.checks if row.kind == QUEUE).evidence.startswith(
         "of 16 requests, 4 run and 12 wait"
     )
 
 
-def test_answers_that_are_not_streamed_leave_prompts_and_tokens_unknown() -> None:
+def test_without_streaming_prompts_and_tokens_are_unknown() -> None:
     levels = [
         ServingLevel(load, per_s, 1e9 * load / per_s)
         for load, per_s in ((1, 10.0), (2, 19.0), (4, 20.0), (8, 20.0))
@@ -246,7 +244,7 @@ def test_answers_that_are_not_streamed_leave_prompts_and_tokens_unknown() -> Non
     )
 
 
-def test_prompts_out_of_the_prefix_cache_are_told_of() -> None:
+def test_prompts_from_the_prefix_cache_are_noted() -> None:
     levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
     top = levels[-1]
     assert top.server is not None
@@ -255,7 +253,7 @@ def test_prompts_out_of_the_prefix_cache_are_told_of() -> None:
     assert any("80 % of the prompt tokens came from the prefix cache" in note for note in notes)
 
 
-def test_throughput_that_falls_is_told_of() -> None:
+def test_falling_throughput_is_noted() -> None:
     levels = simulated_sweep(EngineSettings(slots=4), Traffic(), seed=1, dialect=VLLM)
     slower = replace(levels[-1], requests_per_s=levels[-2].requests_per_s / 2)
     notes = conclude_llm([*levels[:-1], slower], "tiny").notes
@@ -263,8 +261,8 @@ def test_throughput_that_falls_is_told_of() -> None:
     assert conclude_llm(levels, "tiny").notes == ()
 
 
-def test_a_server_that_does_not_tell_of_its_kv_cache_leaves_two_causes() -> None:
-    """As llama.cpp since it no longer does."""
+def test_without_kv_cache_metrics_two_causes_remain() -> None:
+    """As in newer llama.cpp, which no longer reports it."""
     levels = simulated_sweep(EngineSettings(slots=4), Traffic(200, 100), seed=1, dialect=LLAMA_CPP)
     silent = [
         replace(level, server=replace(level.server, kv_cache_max=None, kv_cache_mean=None))

@@ -1,4 +1,4 @@
-"""A level with its statistics -> steps: ensembles are seen through, callers hold what they call."""
+"""A level with its statistics -> steps: ensembles are flattened, callers contain the steps they call."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def level(server, batch=1):
     return Level("concurrency", 4.0, found, (), True, False)
 
 
-def test_an_ensemble_is_seen_through_in_the_order_of_its_steps():
+def test_an_ensemble_is_flattened_in_the_order_of_its_steps():
     spec = model("top", model("b"), model("a"), steps=["b", "a"])
     seen = observation(
         level(stats("top", counters(100, 0), stats("a", counters(120, 5)), stats("b", counters(90, 20, queue_ms=3)))),
@@ -69,7 +69,7 @@ def test_a_step_used_twice_is_called_twice():
     assert [(step.name, step.calls) for step in seen.steps] == [("a", 2)]
 
 
-def test_an_ensemble_in_an_ensemble_is_seen_through_too():
+def test_nested_ensembles_are_flattened():
     inner = model("inner", model("a"), steps=["a"])
     spec = model("top", inner, model("b"), steps=["inner", "b"])
     below = stats("inner", counters(100, 0), stats("a", counters(100, 5)))
@@ -77,7 +77,7 @@ def test_an_ensemble_in_an_ensemble_is_seen_through_too():
     assert [step.name for step in observation(level(server), spec).steps] == ["a", "b"]
 
 
-def test_a_caller_keeps_what_it_calls_below_it():
+def test_a_caller_contains_the_steps_it_calls():
     spec = model("caller", model("called"))
     server = stats("caller", counters(100, 50), stats("called", counters(250, 10, queue_ms=2)))
     (caller,) = observation(level(server), spec).steps
@@ -90,7 +90,7 @@ def test_a_caller_keeps_what_it_calls_below_it():
     ]
 
 
-def test_batches_are_counted_and_cached_answers_are_no_work():
+def test_batches_are_counted_and_cached_answers_are_not_executions():
     (step,) = observation(level(stats("m", counters(80, 10, batch=4, cached=20))), model("m")).steps
     assert step.batch == 4
     assert step.calls == pytest.approx(0.8)
@@ -102,7 +102,7 @@ def test_without_statistics_there_are_no_steps():
     assert (seen.steps, seen.server_s, seen.host) == ((), None, host)
 
 
-def test_a_level_without_answers_shows_nothing():
+def test_a_level_without_answers_has_no_observation():
     assert observation(Level("concurrency", 1.0, None, (), False, False), model("m")) is None
 
 
@@ -136,8 +136,8 @@ def test_a_configuration_is_read(config, expected):
     ) == expected  # fmt: skip
 
 
-def test_sizes_in_the_saved_statistics_tell_what_an_execution_takes():
-    """Of eight requests one was alone for 42 ms and seven together for 54: the mean of executions is 48."""
+def test_saved_batch_sizes_give_the_execution_time():
+    """Of eight requests, one took 42 ms alone and seven took 54 ms together: the mean execution time is 48 ms."""
     sizes = ((7, 1, 0, 54 * MS, 0), (1, 1, 0, 42 * MS, 0))
     found = replace(counters(8, 0, batch=4), sizes=sizes, compute_infer_ns=(42 + 7 * 54) * MS)
     (step,) = observation(level(stats("m", found)), model("m")).steps

@@ -1,4 +1,4 @@
-"""The queueing model against theory: bounds, exact formulas where there are some, and what batching must do."""
+"""The queueing model against theory: bounds, exact formulas where available, and effects of batching."""
 
 from dataclasses import replace
 
@@ -76,12 +76,12 @@ def test_a_step_that_sleeps_and_computes_takes_as_long_as_both():
     assert predict(pipeline, 1).latency_s == pytest.approx(0.010, rel=1e-3)
 
 
-def test_work_outside_the_steps_takes_cores_too():
+def test_work_outside_the_steps_uses_cores_as_well():
     pipeline = Pipeline((QUICK,), outside_s=0.008, outside_cpu_s=0.008, cores=Cores(1), variation=0.0)
     assert predict(pipeline, 8).throughput == pytest.approx(100, rel=0.02)
 
 
-def test_batches_form_from_whoever_waits():
+def test_batches_form_from_waiting_requests():
     station = Station("batched", 0.010, max_batch=8)
     off = predict(Pipeline((station,)), 16)
     on = predict(Pipeline((replace(station, is_batching=True),)), 16)
@@ -90,20 +90,20 @@ def test_batches_form_from_whoever_waits():
     assert on.throughput == pytest.approx(8 * off.throughput, rel=0.08)
 
 
-def test_a_batch_is_full_when_its_requests_hold_as_many_items():
+def test_a_batch_is_full_when_its_requests_have_enough_items():
     station = Station("batched", 0.010, max_batch=8, is_batching=True)
     found = predict(Pipeline((station,), items=4, variation=0.0), 16)
     assert found.batches["batched"] == pytest.approx(8, rel=0.02)  # two requests of four
 
 
-def test_batches_that_cost_as_much_per_inference_bring_nothing():
+def test_batches_without_a_shared_cost_do_not_help():
     station = Station("batched", 0.0, 0.010, max_batch=8)
     off = predict(Pipeline((station,)), 16)
     on = predict(Pipeline((replace(station, is_batching=True),)), 16)
     assert on.throughput == pytest.approx(off.throughput, rel=0.03)
 
 
-def test_a_delay_fills_batches_at_the_price_of_latency():
+def test_a_delay_fills_batches_at_the_cost_of_latency():
     station = Station("batched", 0.001, cpu=0.0, max_batch=4, is_batching=True)
     pipeline = Pipeline((station,), outside_s=0.002)
     eager, patient = (
@@ -123,7 +123,7 @@ def test_a_delay_fills_batches_at_the_price_of_latency():
         pytest.param(0.002, False, id="one that waits for less"),
     ],
 )
-def test_requests_that_fell_apart_meet_again_only_where_the_batcher_waits_long_enough(delay_s, together):
+def test_separated_requests_rejoin_only_if_the_delay_is_long_enough(delay_s, together):
     station = Station("batched", 0.004, max_batch=8, is_batching=True, preferred=(8,), delay_s=delay_s)
     pipeline = Pipeline((station,), outside_s=0.0003)
     assert predict(pipeline, 8).batches["batched"] == pytest.approx(8, rel=0.02)
@@ -131,7 +131,7 @@ def test_requests_that_fell_apart_meet_again_only_where_the_batcher_waits_long_e
     assert apart == pytest.approx(8 if together else 4, rel=0.02)
 
 
-def test_a_preferred_size_is_taken_before_the_largest_is_waited_for():
+def test_a_preferred_size_is_executed_without_waiting_for_the_largest():
     station = Station("batched", 0.001, cpu=0.0, max_batch=16, is_batching=True, preferred=(4,), delay_s=1.0)
     found = predict(Pipeline((station,), outside_s=0.002), 12)
     assert found.batches["batched"] == pytest.approx(4, rel=0.1)
@@ -151,7 +151,7 @@ def test_calls_multiply_the_demand():
     assert predict(half, 4).throughput == pytest.approx(200, rel=0.08)
 
 
-def test_a_step_that_calls_others_holds_its_instance_meanwhile():
+def test_a_step_that_calls_others_holds_its_instance():
     caller = Station("caller", 0.002, members=(replace(SLOW, instances=4),), calls=1.0)
     found = predict(Pipeline((caller,), variation=0.0), 8)
     assert found.throughput == pytest.approx(1 / 0.012, rel=0.02)
@@ -159,7 +159,7 @@ def test_a_step_that_calls_others_holds_its_instance_meanwhile():
     assert more.throughput == pytest.approx(3 / 0.012, rel=0.02)
 
 
-def test_steps_that_take_no_time_are_no_trouble():
+def test_steps_without_duration_are_allowed():
     assert predict(Pipeline((Station("nothing", 0.0),)), 4).throughput > 1e6
 
 
@@ -167,6 +167,6 @@ def test_the_same_pipeline_gives_the_same_figures():
     assert predict(STEADY, 3) == predict(STEADY, 3)
 
 
-def test_no_load_is_refused():
+def test_zero_load_is_rejected():
     with pytest.raises(ValueError, match="must be"):
         predict(STEADY, 0)

@@ -1,4 +1,4 @@
-"""Other configurations and the way back, on a server that keeps them in a file; a configuration as official text."""
+"""Changing and restoring configurations, on a server that keeps them in a file; configurations as official text."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from inferometer.services.originals import Originals
 
 
 class FiledServer:
-    """Models and their configurations in a folder, so that another process sees them too."""
+    """Models and their configurations in a folder, so that other processes see them as well."""
 
     def __init__(self, folder: Path, refusal: str = "") -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ def counts(server):
     return server.config("a", "")["count"], server.config("b", "")["count"]
 
 
-def test_all_is_as_it_was_afterwards(server, opened):
+def test_everything_is_restored(server, opened):
     with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         change.change("b", {"name": "b", "count": 3})
@@ -63,7 +63,7 @@ def test_all_is_as_it_was_afterwards(server, opened):
     assert change.is_restored is True
 
 
-def test_also_after_an_error_in_the_middle(server, opened):
+def test_everything_is_restored_after_an_error(server, opened):
     def interrupted():
         with opened() as change:
             change.change("a", {"name": "a", "count": 2})
@@ -74,7 +74,7 @@ def test_also_after_an_error_in_the_middle(server, opened):
     assert counts(server) == (1, 1)
 
 
-def test_what_is_to_be_kept_stays(server, opened):
+def test_kept_changes_remain(server, opened):
     with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         change.keep = True
@@ -82,7 +82,7 @@ def test_what_is_to_be_kept_stays(server, opened):
     assert change.is_restored is False
 
 
-def test_a_refused_configuration_leaves_the_one_before(server, opened):
+def test_a_rejected_configuration_leaves_the_previous_one(server, opened):
     with opened() as change:
         change.change("a", {"name": "a", "count": 2})
         with pytest.raises(PeerError, match="cannot load 'a': out of memory"):
@@ -99,7 +99,7 @@ def test_a_server_that_allows_no_changes_is_explained(server, opened):
     assert counts(server) == (1, 1)
 
 
-def test_nothing_changed_is_nothing_to_restore(server, opened):
+def test_without_changes_there_is_nothing_to_restore(server, opened):
     with opened() as change:
         pass
     assert change.is_restored is None
@@ -142,13 +142,13 @@ def test_a_model_without_a_group_gets_one():
     assert changed_config({"name": "step"}, more(2))["instance_group"] == [{"kind": "KIND_CPU", "count": 2}]
 
 
-def test_batching_is_put_in():
+def test_batching_is_added():
     batching = {"preferred_batch_size": [4], "max_queue_delay_microseconds": 100}
     change = Change(DYNAMIC_BATCHING, "step", "off", "4", {"dynamic_batching": batching})
     assert changed_config(CONFIG, change) == {**CONFIG, "dynamic_batching": batching}
 
 
-def test_the_text_is_the_official_form():
+def test_the_text_has_the_official_form():
     from google.protobuf.text_format import Parse
 
     from inferometer.services.kserve import load_messages

@@ -1,4 +1,4 @@
-"""Cores with a queue each: who shares a core with whom, and for how long."""
+"""Cores with a queue each: which jobs share a core, and for how long."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from inferometer.diagnose.run_queues import RunQueues
 
 
 def ended(queues: RunQueues[str]) -> tuple[str, Any]:
-    """The job that ends next and the seconds until then, to be compared with pytest.approx."""
+    """The job that ends next and the seconds until then, for comparison with pytest.approx."""
     seconds = queues.next_s()
     queues.pass_time(seconds)
     job, core = queues.pop()
@@ -29,7 +29,7 @@ def test_of_three_jobs_on_two_cores_one_has_a_core_to_itself() -> None:
     assert queues.next_s() == math.inf
 
 
-def test_evenly_shared_all_are_equally_fast() -> None:
+def test_evenly_shared_jobs_are_equally_fast() -> None:
     queues: RunQueues[str] = RunQueues(Cores(2), is_even=True)
     for name, seconds in (("a", 2.0), ("b", 2.0), ("c", 3.0)):
         queues.push(name, seconds, None)
@@ -38,7 +38,7 @@ def test_evenly_shared_all_are_equally_fast() -> None:
     assert ended(queues) == ("c", pytest.approx(1.0))
 
 
-def test_an_idle_core_takes_over_what_came_last() -> None:
+def test_an_idle_core_takes_over_the_most_recent_job() -> None:
     queues: RunQueues[str] = RunQueues(Cores(2))
     queues.push("short", 1.0, None)
     home = queues.push("long", 9.0, None)
@@ -48,7 +48,7 @@ def test_an_idle_core_takes_over_what_came_last() -> None:
     assert ended(queues) == ("long", pytest.approx(6.0))
 
 
-def test_busy_cores_are_as_slow_as_their_scaling_says() -> None:
+def test_busy_cores_slow_down_by_their_scaling() -> None:
     queues: RunQueues[str] = RunQueues(Cores(2, scaling=0.5))
     queues.push("a", 1.0, None)
     queues.push("b", 2.0, None)

@@ -1,4 +1,4 @@
-"""The story of a walkthrough: an image ensemble, one instance of each step, and later two and four of the first."""
+"""A walkthrough: an image ensemble with one instance of each step, and later two and four of the first."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from inferometer.diagnose.observation import Observation, Step, StepSetup
 from inferometer.diagnose.queueing import Cores, predict, with_station
 from inferometer.diagnose.suggest import Circumstances
 
-# Concurrency 1 to 8: throughput, latency in ms, and what preprocessing waited and worked in ms.
+# Concurrency 1 to 8: throughput, latency in ms, and queueing and execution time of preprocessing in ms.
 ONE = (
     (16.6, 59.984, 0.020, 56.698),
     (17.2, 117.130, 55.109, 58.121),
@@ -60,13 +60,13 @@ def test_more_instances_of_preprocessing_are_the_first_suggestion():
     assert best.gain > 1
 
 
-def test_the_bound_of_the_first_row_is_the_exact_one():
+def test_the_bound_of_the_first_row_is_exact():
     row = conclude(SWEEP[:1], CIRCUMSTANCES).table[0]
     assert row.bound == pytest.approx(1 / 0.056698)
     assert row.bound == pytest.approx(17.6, abs=0.05)
 
 
-def test_curves_of_two_and_four_instances_follow_once_the_cores_are_known():
+def test_curves_of_two_and_four_instances_match_with_known_cores():
     pipeline = fit(SWEEP, Cores())
     rows = [
         Measured(with_station(pipeline, FIRST, instances=2), number, value)
@@ -80,12 +80,12 @@ def test_curves_of_two_and_four_instances_follow_once_the_cores_are_known():
         assert predicted == pytest.approx(list(measured), rel=0.2)
 
 
-def test_without_that_knowledge_the_prediction_is_too_good():
+def test_without_known_cores_the_prediction_is_too_high():
     changed = with_station(fit(SWEEP, Cores()), FIRST, instances=4)
     assert predict(changed, 8).throughput > 1.5 * FOUR[-1]
 
 
-def test_rows_that_tell_nothing_of_the_cores_change_nothing():
+def test_uninformative_rows_do_not_change_the_cores():
     pipeline = fit(SWEEP, Cores())
     rows = [Measured(pipeline, row.concurrency, row.throughput) for row in SWEEP]
     assert calibrate(rows, pipeline) == pipeline

@@ -1,4 +1,4 @@
-"""Loads far below every limit, of which few requests say enough."""
+"""Loads so far below every limit that a few requests are enough."""
 
 from dataclasses import replace
 
@@ -44,11 +44,11 @@ def test_far_within_every_limit(slo, latency_ms, requests, beyond, failed, is_fa
     [
         (0.5, 8, False, True),
         (0.5, 7, False, False),  # too few
-        (1.5, 8, False, False),  # as much as a fortieth of all may take 28 ms
+        (1.5, 8, False, False),  # up to a fortieth of the requests may take 28 ms
         (0.5, 8, True, False),  # a queue may have just begun to grow
     ],
 )
-def test_a_small_deviation_shows_it_where_no_queue_can_grow(deviation_ms, requests, is_open, is_far) -> None:
+def test_a_small_deviation_is_proof_without_a_growing_queue(deviation_ms, requests, is_open, is_far) -> None:
     slo = parse_slo("p95<28ms")
     found = run(slo, 22.0, requests)
     terms = tuple(replace(counts, deviation_ns=deviation_ms * MS) for counts in found.terms)

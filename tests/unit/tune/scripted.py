@@ -1,4 +1,4 @@
-"""A search driven by a formula: what it asked for, in order."""
+"""A search driven by a formula, with its proposals in order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Formula = Callable[[ModelVariant, ClientLoad], tuple[float, float] | None]
 
 @dataclass(slots=True)
 class Driven:
-    """What became of a search."""
+    """The outcome of a search."""
 
     trials: list[Trial] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Driven:
 
     @property
     def names(self) -> list[str]:
-        """Of the variants, in the order they were first measured."""
+        """Names of the variants, in the order they were first measured."""
         return list(dict.fromkeys(trial.name for trial in self.trials))
 
     def loads(self, name: str) -> list[float]:
@@ -42,7 +42,7 @@ class Driven:
 
 
 def drive(steps: SearchSteps[str], formula: Formula) -> Driven:
-    """Measured once each, as the journal would have it."""
+    """Trials measured once each, as in the journal."""
     found = Driven()
     known: dict[str, Trial] = {}
 

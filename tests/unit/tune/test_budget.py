@@ -1,4 +1,4 @@
-"""What of a budget the search gets."""
+"""The part of a budget that remains for the search."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from inferometer.tune.settings import settings_of
 
 
 @pytest.mark.parametrize(("started_s", "left_s"), [(0.0, 59.0), (0.5, 58.5), (5.0, 50.0), (90.0, 1.0)])
-def test_the_time_to_start_is_a_part_of_the_budget_and_so_is_the_end(started_s, left_s):
+def test_startup_and_shutdown_are_part_of_the_budget(started_s, left_s):
     options = changed(Options(), model="m")
     assert settings_of(TuneOptions(budget_s=60.0), options, started_s=started_s).search.budget_s == left_s
     assert settings_of(TuneOptions(), options, started_s=started_s).search.budget_s is None

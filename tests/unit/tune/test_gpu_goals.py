@@ -1,4 +1,4 @@
-"""Limits of GPU memory and power: how they are written, and what becomes of those that nobody can check."""
+"""Limits on GPU memory and power: their syntax, and limits that cannot be checked."""
 
 from typing import Any
 
@@ -26,17 +26,17 @@ def constraints(slo: str) -> tuple[Constraint, ...]:
 
 
 @pytest.mark.parametrize(("slo", "limit"), WRITTEN)
-def test_a_limit_of_the_gpu_is_a_promise(slo, limit):
+def test_a_gpu_limit_is_a_constraint(slo, limit):
     (found,) = constraints(slo)
     assert (found.tag, found.high) == limit
 
 
-def test_limits_of_the_gpu_and_of_answers_go_together():
+def test_gpu_limits_and_latency_limits_can_be_combined():
     found = {row.tag for row in constraints("p99<10ms, gpu power<300W")}
     assert found == {"perf_latency_p99", "perf_error_rate", "gpu_power_usage"}
 
 
-def test_only_who_asks_about_gpus_has_metrics_collected():
+def test_metrics_are_collected_only_for_gpu_goals():
     asked = settings_of(TuneOptions(slo="gpu power<300W"), changed(Options(), model="m"))
     assert asked.must_know_gpus
     assert asked.models[0].options.collect_metrics
@@ -54,7 +54,7 @@ def test_only_who_asks_about_gpus_has_metrics_collected():
         ("throughput, gpu_memory", {"perf_throughput": 0.5, "gpu_used_memory": 0.5}),
     ],
 )
-def test_an_objective_may_be_of_the_gpu(text, shares):
+def test_an_objective_may_be_a_gpu_figure(text, shares):
     found = settings_of(TuneOptions(objective=text), changed(Options(), model="m"))
     assert dict(found.models[0].goal.shares) == shares
     assert found.must_know_gpus == any(tag.startswith("gpu") for tag in shares)
@@ -62,14 +62,14 @@ def test_an_objective_may_be_of_the_gpu(text, shares):
 
 
 @pytest.mark.parametrize("text", ["", "speed", "p99:0", "p99:-1", "p99:much", "p99, p99", "throughput;p99"])
-def test_an_objective_without_sense_is_refused(text):
+def test_an_invalid_objective_is_rejected(text):
     with pytest.raises(UsageError, match="--objective") as refused:
         settings_of(TuneOptions(objective=text), changed(Options(), model="m"))
     assert "gpu power" in refused.value.remedy
 
 
 @pytest.mark.parametrize("slo", ["gpu memory<8", "gpu memory>8GB", "gpu<8GB", "gpu power<5GB"])
-def test_a_limit_without_sense_is_refused(slo):
+def test_an_invalid_limit_is_rejected(slo):
     with pytest.raises(UsageError, match="is not a GPU limit"):
         constraints(slo)
 
@@ -91,7 +91,7 @@ def search():
     return "done"
 
 
-def test_a_search_goes_on_where_the_figures_are_known_or_nothing_was_measured():
+def test_a_search_continues_with_known_figures_or_without_measurements():
     steps: Any = with_gpu_figures(search(), [GOAL])
     assert steps.send(None) == "a proposal"
     assert steps.send(trial(Status.FAILED)) == "another"
@@ -100,7 +100,7 @@ def test_a_search_goes_on_where_the_figures_are_known_or_nothing_was_measured():
     assert stop.value.value == "done"
 
 
-def test_a_search_ends_where_nobody_tells():
+def test_a_search_ends_if_a_limited_figure_is_unknown():
     steps = with_gpu_figures(search(), [GOAL])
     steps.send(None)
     with pytest.raises(UsageError, match="GPU Memory Usage cannot be limited") as refused:
@@ -108,6 +108,6 @@ def test_a_search_ends_where_nobody_tells():
     assert "inferometer[gpu]" in refused.value.remedy
 
 
-def test_more_memory_than_promised_breaks_it():
+def test_exceeding_the_memory_limit_violates_it():
     assert passes([GOAL], trial(gpu_used_memory=100.0))
     assert not passes([GOAL], trial(gpu_used_memory=101.0))

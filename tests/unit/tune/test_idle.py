@@ -8,7 +8,7 @@ from inferometer.observe.host import Gpu
 from inferometer.tune.meter import watch_idle
 
 
-def test_memory_is_the_highest_and_the_rest_an_average():
+def test_memory_is_the_maximum_and_other_figures_are_means():
     samples = iter([Gpu(0.1, 50.0, 1_000_000, 9_000_000), Gpu(0.3, 70.0, 3_000_000, 9_000_000), Gpu()])
     waits: list[float] = []
     trial = watch_idle(lambda: {"GPU-a": next(samples)}, 2.0, 1.0, waits.append)
@@ -20,7 +20,7 @@ def test_memory_is_the_highest_and_the_rest_an_average():
     assert figures.get("gpu_power_usage") == pytest.approx(60.0)
 
 
-def test_a_checkpoint_of_other_gpus_is_refused():
+def test_a_checkpoint_of_other_gpus_is_rejected():
     check_gpus(None, ["a"], "checkpoints")
     check_gpus(["a"], ["a"], "checkpoints")
     with pytest.raises(UsageError, match="remove the checkpoint"):

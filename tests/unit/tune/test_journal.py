@@ -1,4 +1,4 @@
-"""The journal: what is written is there again, whoever reads it, and only one may write."""
+"""The journal: everything written can be read by anyone, and only one process may write."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def proposal(concurrency: int = 4) -> Proposal:
     return Proposal(((variant, ClientLoad(concurrency=concurrency)),))
 
 
-def test_trials_and_variants_are_there_again(tmp_path):
+def test_trials_and_variants_survive_a_round_trip(tmp_path):
     path = tmp_path / "journal.sqlite"
     asked = proposal()
     trial = answer(asked, server, 0)
@@ -39,7 +39,7 @@ def test_trials_and_variants_are_there_again(tmp_path):
         assert journal.next_number() == 1
 
 
-def test_a_failed_trial_is_only_found_where_it_is_wanted(tmp_path):
+def test_a_failed_trial_is_found_only_on_request(tmp_path):
     asked = proposal()
     failed = asked.trial(0, Status.FAILED, "no memory")
     with journals.opened(tmp_path / "journal.sqlite") as journal:
@@ -48,7 +48,7 @@ def test_a_failed_trial_is_only_found_where_it_is_wanted(tmp_path):
         assert journal.find(asked.key, with_failed=False) is None
 
 
-def test_a_second_tuner_is_refused_and_told_by_whom(tmp_path):
+def test_a_second_tuner_is_rejected_with_the_process_id_of_the_first(tmp_path):
     path = tmp_path / "journal.sqlite"
     with (
         journals.opened(path),
@@ -57,10 +57,10 @@ def test_a_second_tuner_is_refused_and_told_by_whom(tmp_path):
     ):
         pass
     with journals.opened(path):
-        pass  # free again
+        pass  # released
 
 
-def test_a_reader_is_let_in_while_a_search_writes(tmp_path):
+def test_a_journal_can_be_read_during_a_search(tmp_path):
     path = tmp_path / "journal.sqlite"
     asked = proposal()
     with journals.opened(path) as journal:
@@ -90,19 +90,19 @@ with journals.opened(Path({str(path)!r})) as journal:
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be read as one" * 20])
-def test_a_file_that_is_no_journal_is_named(tmp_path, content):
+def test_a_file_that_is_not_a_journal_is_named(tmp_path, content):
     path = tmp_path / "journal.sqlite"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"journal\.sqlite"), journals.opened(path):
         pass
 
 
-def test_no_journal_to_read_is_said(tmp_path):
+def test_a_missing_journal_is_reported(tmp_path):
     with pytest.raises(UsageError, match="does not exist"), journals.read(tmp_path / "none.sqlite"):
         pass
 
 
-def test_a_full_disk_is_said_with_the_journals_name(tmp_path):
+def test_a_full_disk_is_reported_with_the_journals_name(tmp_path):
     with journals.opened(tmp_path / "journal") as journal:
         (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
         journal._db.execute(f"PRAGMA max_page_count = {pages}")
@@ -110,7 +110,7 @@ def test_a_full_disk_is_said_with_the_journals_name(tmp_path):
             journal.remember("much", "x" * 100_000)
 
 
-def test_a_journal_that_cannot_be_one_is_refused_in_a_sentence(tmp_path):
+def test_an_impossible_journal_is_rejected_with_a_message(tmp_path):
     for path, words in ((tmp_path, "is a folder"), (tmp_path / "nowhere" / "journal", "does not exist")):
         with pytest.raises(UsageError, match=words), journals.opened(path):
             pass
@@ -126,7 +126,7 @@ def test_a_damaged_journal_can_be_removed_but_not_one_in_use(tmp_path):
         journals.remove(path)
 
 
-def test_a_file_that_cannot_be_read_leaves_no_connection_open(tmp_path, monkeypatch):
+def test_an_unreadable_file_leaves_no_connection_open(tmp_path, monkeypatch):
     opened = []
     connect = sqlite3.connect
 
@@ -159,7 +159,7 @@ ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) selec
 )
 @pytest.mark.parametrize("use", [journals.opened, journals.read])
 def test_a_file_with_other_tables_is_not_a_journal(use, changes, tmp_path):
-    """It may have come with a cloned repository, and reading a view can go on for ever."""
+    """It may come with a cloned repository, and reading a view can take forever."""
     path = tmp_path / "journal.sqlite"
     with journals.opened(path):
         pass
@@ -170,7 +170,7 @@ def test_a_file_with_other_tables_is_not_a_journal(use, changes, tmp_path):
         pass
 
 
-def test_the_lock_is_written_through_no_link(tmp_path):
+def test_the_lock_does_not_follow_links(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "journal.sqlite.lock").symlink_to(victim)

@@ -1,4 +1,4 @@
-"""Command lines of servers we start."""
+"""Command lines of servers that we start."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ FLAGS = (
 KEPT = ["--log-verbose", "1", "--disable-auto-complete-config"]
 
 
-def test_flags_that_are_the_tools_own_have_no_effect_on_a_given_server():
+def test_flags_set_by_the_tool_cannot_be_overridden_on_an_installed_server():
     words = server_words(LaunchSettings(repositories=(Path("/repo"),), flags=FLAGS), Ports(1, 2, 3))
     assert words[:5] == ["--model-repository", "/repo", *KEPT]
     assert words[words.index("--http-port") + 1] == "1"
@@ -24,7 +24,7 @@ def test_flags_that_are_the_tools_own_have_no_effect_on_a_given_server():
     assert words.count("--http-port") == words.count("--model-repository") == 1
 
 
-def test_flags_that_are_the_tools_own_have_no_effect_on_the_embedded_server():
+def test_flags_set_by_the_tool_cannot_be_overridden_on_the_embedded_server():
     server = EmbeddedServer(
         LaunchSettings(repositories=(Path("/repo"),), flags=FLAGS, metrics_interval_ms=250)
     )

@@ -1,4 +1,4 @@
-"""What the engine's meter makes of a level, and what makes trials exchangeable."""
+"""Figures that the engine's meter derives from a level, and when trials are interchangeable."""
 
 import os
 import subprocess
@@ -31,12 +31,12 @@ from inferometer.tune.settings import Prompts
         ({"output_tokens": 7}, False),
     ],
 )
-def test_only_what_is_sent_makes_another_trial(changed, is_same):
+def test_only_different_requests_make_a_different_trial(changed, is_same):
     plain = Options(model="m")
     assert (fingerprint({"m": replace(plain, **changed)}, {}) == fingerprint({"m": plain}, {})) == is_same
 
 
-def test_other_prompts_make_another_trial():
+def test_different_prompts_make_a_different_trial():
     options = {"m": Options(model="m")}
     others = (
         Prompts(),
@@ -50,8 +50,8 @@ def test_other_prompts_make_another_trial():
     assert fingerprint(options, {"m": Prompts()}) == found[1]
 
 
-def test_a_journal_of_an_earlier_version_still_knows_what_was_sent():
-    """The digests are kept in journals: with other ones every trial would be measured again."""
+def test_digests_are_compatible_with_journals_of_earlier_versions():
+    """Journals store the digests: if they changed, every trial would be measured again."""
     seeded = Options(model="m", data=DataOptions(seed=7))
     streamed = Options(model="m", protocol="grpc", streaming=True, sequence_length=5)
     assert fingerprint({"m": Options(model="m")}, {}) == ""
@@ -60,7 +60,7 @@ def test_a_journal_of_an_earlier_version_still_knows_what_was_sent():
 
 
 def level(*, told=(), seen=(), is_local=True):
-    """With these GPUs in the server's metrics, and these as the host sees them: UUID and memory."""
+    """A level with GPUs (UUID and memory) from the server's metrics and from the host."""
     rows = {
         place: tuple(GpuFigures(uuid, 0.5, 100.0, int(size), int(80e9)) for uuid, size in found)
         for place, found in (("told", told), ("seen", seen))
@@ -73,23 +73,26 @@ def level(*, told=(), seen=(), is_local=True):
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (level(told=[("a", 4e9)], seen=[("a", 1e9)]), {"a": 1000.0}),  # what the server tells may be old
-        (level(told=[("a", 4e9)], seen=[("a", 1e9), ("b", 9e9)]), {"a": 1000.0}),  # it does not use the other
+        (level(told=[("a", 4e9)], seen=[("a", 1e9)]), {"a": 1000.0}),  # the server's figure may be outdated
+        (
+            level(told=[("a", 4e9)], seen=[("a", 1e9), ("b", 9e9)]),
+            {"a": 1000.0},
+        ),  # the server does not use the other GPU
         (level(told=[("a", 4e9)]), {"a": 4000.0}),
         (level(told=[("a", 4e9)], seen=[("z", 1e9)], is_local=False), {"a": 4000.0}),
         (level(seen=[("a", 1e9)]), {"a": 1000.0}),
         (level(seen=[("a", 1e9)], is_local=False), {}),
     ],
 )
-def test_gpus_are_seen_where_the_server_is_and_told_elsewhere(found, expected):
+def test_gpu_figures_come_from_the_host_of_the_server_or_else_its_metrics(found, expected):
     assert {uuid: figures.get("gpu_used_memory") for uuid, figures in meter._gpus(found)} == expected
 
 
 STUB = "import sys, time; print('ready', flush=True); time.sleep(600)"
 
 
-def test_processes_of_the_variant_before_do_not_count():
-    """Three of a model with one instance: only the youngest is the variant that is loaded."""
+def test_processes_of_the_previous_variant_do_not_count():
+    """Three processes of a model with one instance: only the youngest belongs to the loaded variant."""
     stub = ["triton_python_backend_stub", "-c", STUB, "/models/m/1/model.py"]
     family = [
         subprocess.Popen(stub, executable=sys.executable, stdout=subprocess.PIPE, text=True) for _ in range(3)

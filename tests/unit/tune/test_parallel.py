@@ -1,4 +1,4 @@
-"""A search on several servers at once, with servers of the test's own on a clock of its own."""
+"""A search on several servers at once, with fake servers and a fake clock."""
 
 import heapq
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ MACHINE = ServerMachine("10.0.0.1", "Xeon", (0, 1), 16 * 2**30)
 
 @dataclass
 class FakeServers:
-    """Each answers as the landscape has it; `losses` says after how many seconds a server is lost."""
+    """Servers that answer according to the landscape; `losses` is the time after which each server is lost."""
 
     count: int = 2
     losses: dict[int, float] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def searched(path: Path, servers: FakeServers, watcher: Watcher | None = None, b
                     return doing
 
 
-def test_all_servers_measure_and_every_trial_knows_its_own(tmp_path):
+def test_all_servers_measure_and_every_trial_records_its_server(tmp_path):
     servers = FakeServers(3)
     doing = searched(tmp_path / "j", servers)
     assert {trial.server for trial in doing.trials} == {1, 2, 3}
@@ -118,7 +118,7 @@ def test_all_servers_measure_and_every_trial_knows_its_own(tmp_path):
     )
 
 
-def test_a_lost_server_is_said_and_its_trial_is_measured_by_another(tmp_path):
+def test_a_lost_server_is_reported_and_another_measures_its_trial(tmp_path):
     said, servers = Said(), FakeServers(3, losses={1: 4.0})
     doing = searched(tmp_path / "j", servers, said)
     assert doing.lost == {1: "its node was lost"}
@@ -135,7 +135,7 @@ def test_a_lost_server_is_said_and_its_trial_is_measured_by_another(tmp_path):
     assert set(after) == {1, 3}
 
 
-def test_when_all_are_lost_it_ends_with_a_sentence_and_the_journal_has_the_rest(tmp_path):
+def test_losing_all_servers_ends_with_a_message_and_keeps_the_journal(tmp_path):
     with pytest.raises(LocalError, match="all servers were lost") as caught:
         searched(tmp_path / "j", FakeServers(2, losses={0: 6.0, 1: 9.0}))
     assert "journal" in caught.value.remedy
@@ -144,7 +144,7 @@ def test_when_all_are_lost_it_ends_with_a_sentence_and_the_journal_has_the_rest(
 
 
 class Deadly(FakeServers):
-    """The first proposal costs every server that measures it."""
+    """The first proposal makes every server that measures it fail."""
 
     def begin(self, server: int, proposal: Proposal) -> None:
         if not self.begun or proposal.key == self.begun[0][1]:
@@ -152,7 +152,7 @@ class Deadly(FakeServers):
         super().begin(server, proposal)
 
 
-def test_a_trial_that_costs_two_servers_is_taken_to_be_the_reason(tmp_path):
+def test_a_trial_that_loses_two_servers_is_considered_the_reason(tmp_path):
     servers = Deadly(4)
     doing = searched(tmp_path / "j", servers)
     assert len(doing.lost) == 2
@@ -161,7 +161,7 @@ def test_a_trial_that_costs_two_servers_is_taken_to_be_the_reason(tmp_path):
     assert trial.reason.startswith("2 servers were lost while measuring it")
 
 
-def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
+def test_a_killed_search_continues_with_the_same_trials(tmp_path):
     whole = searched(tmp_path / "whole", FakeServers(3))
     with pytest.raises(LocalError):
         searched(tmp_path / "j", FakeServers(3, losses=dict.fromkeys(range(3), 14.0)))
@@ -175,7 +175,7 @@ def test_a_search_that_was_killed_goes_on_with_the_same_trials(tmp_path):
     assert not set(keys) & {key for _, key in servers.begun}
 
 
-def test_an_interrupted_search_keeps_what_ends_soon(tmp_path):
+def test_an_interrupted_search_keeps_trials_that_end_soon(tmp_path):
     servers = FakeServers(2)
     doing = searched(tmp_path / "j", servers, Said(8.0, servers))
     assert servers.is_interrupted
@@ -184,14 +184,14 @@ def test_an_interrupted_search_keeps_what_ends_soon(tmp_path):
     assert len(doing.trials) == len(servers.begun)
 
 
-def test_a_budget_is_the_time_that_passes_on_all_servers(tmp_path):
+def test_a_budget_is_elapsed_time_on_all_servers(tmp_path):
     servers = FakeServers(4)
     doing = searched(tmp_path / "j", servers, budget_s=15.0)
     assert servers.now_s <= 15.0
     assert sum(trial.cost_s for trial in doing.trials) > 30.0
 
 
-def test_a_model_server_that_died_is_tried_again_and_the_variant_left_out_then(tmp_path):
+def test_a_dead_model_server_is_retried_once_before_the_variant_is_dropped(tmp_path):
     name = "m_config_0"
     servers = FakeServers(2, dies=(name,))
     doing = searched(tmp_path / "j", servers)
@@ -199,7 +199,7 @@ def test_a_model_server_that_died_is_tried_again_and_the_variant_left_out_then(t
     assert [trial.name for trial in failed] in ([], [name, name])
 
 
-def test_a_mistake_of_the_user_and_a_model_that_never_works_end_it(tmp_path):
+def test_user_mistakes_and_models_that_never_work_end_the_search(tmp_path):
     class Refusing(FakeServers):
         mistake: UsageError | None = None
 
@@ -216,7 +216,7 @@ def test_a_mistake_of_the_user_and_a_model_that_never_works_end_it(tmp_path):
         searched(tmp_path / "k", refusing)
 
 
-def test_only_machines_of_the_kind_that_most_are_of_take_part():
+def test_only_machines_of_the_most_common_kind_take_part():
     other = replace(MACHINE, gpus={"GPU-1": {"name": "H200", "total_memory": 1}})
     nearly = replace(MACHINE, memory_bytes=MACHINE.memory_bytes - 2**26, place="10.0.0.9")
     assert most_alike([other, MACHINE, nearly]) == [1, 2]

@@ -1,4 +1,4 @@
-"""A search that is run again with its journal: what it takes from it, and whose time that was."""
+"""A search repeated with its journal: which trials it reuses, and which run paid for them."""
 
 import dataclasses
 from pathlib import Path
@@ -61,7 +61,7 @@ def path(tmp_path) -> Path:
     return tmp_path / "journal.sqlite"
 
 
-def test_a_resumed_search_answers_with_the_best_of_its_journal(path):
+def test_a_resumed_search_returns_the_best_of_its_journal(path):
     resumed = searched(path, [(None, 1, 0), (2, 4, 0)])
     whole = searched(path.with_name("other.sqlite"), FIRST)
     assert [row.best.setting for row in resumed.ranked] == [row.best.setting for row in whole.ranked]
@@ -69,7 +69,7 @@ def test_a_resumed_search_answers_with_the_best_of_its_journal(path):
     assert sorted(trial.repeat for trial in resumed.trials) == [0, 0, 0, 1, 2]
 
 
-def test_trials_of_the_journal_cost_the_run_nothing(path):
+def test_trials_from_the_journal_cost_nothing(path):
     resumed = searched(path, [*FIRST, (2, 2, 0)])
     assert [trial.is_recalled for trial in resumed.trials] == [True] * 5 + [False]
     assert sum(trial.spent_s for trial in resumed.trials) == resumed.trials[-1].cost_s
@@ -81,7 +81,7 @@ def test_trials_of_the_journal_cost_the_run_nothing(path):
     assert rows["Taken from the journal"] == "5 measurements of 50 s by earlier runs"
 
 
-def test_a_budget_is_for_what_is_measured_now(path):
+def test_a_budget_covers_new_measurements_only(path):
     with journals.opened(path) as journal:
         spent_s = sum(trial.cost_s for trial in journal.trials())
     resumed = searched(path, [*FIRST, (2, 2, 0)], budget_s=max(spent_s / 2, 1e-9))
@@ -97,15 +97,15 @@ def test_a_budget_is_for_what_is_measured_now(path):
         ({"bounds": SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 4))}, 2),
     ],
 )
-def test_only_trials_that_the_search_could_make_are_taken(path, changed, kept):
+def test_only_trials_that_the_search_could_make_are_recalled(path, changed, kept):
     found = searched(path, [], **changed)
     assert len(found.trials) == kept
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", sample([4], [3, 4, 8]))
-def test_a_smart_search_takes_in_what_its_journal_holds(seed):
-    """A second run with a small budget is no worse than the first one, and measures only what is new."""
+def test_a_smart_search_adds_the_trials_in_its_journal(seed):
+    """A second run with a small budget is no worse than the first, and only measures new trials."""
     landscape = Landscape.varied(seed)
 
     def found(budget_s, known=()):

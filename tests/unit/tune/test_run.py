@@ -1,4 +1,4 @@
-"""The shell around a search, with a server and a meter of the test's own."""
+"""The session around a search, with a fake server and a fake meter."""
 
 import contextlib
 from collections.abc import Callable
@@ -28,7 +28,7 @@ BOUNDS = SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 8))
 
 @dataclass
 class FakeServer:
-    """Dies when it is told to."""
+    """Dies on request."""
 
     starts: int = 0
     is_up: bool = False
@@ -50,7 +50,7 @@ class FakeServer:
 
 
 class FakeDeployment(ServerDeployment):
-    """Loads into nothing."""
+    """Loads nothing."""
 
     def __init__(self, server: FakeServer, refused: tuple[str, ...] = (), why: str = "") -> None:
         super().__init__(server, LaunchSettings())
@@ -145,7 +145,7 @@ def test_a_finished_search_is_repeated_without_measuring(path):
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 27])
-def test_a_killed_search_goes_on_where_it_was(path, after):
+def test_a_killed_search_resumes(path, after):
     with contextlib.suppress(KeyboardInterrupt):
         study_of(path, FakeMeter(stop_after=after))
     rest = FakeMeter()
@@ -156,12 +156,12 @@ def test_a_killed_search_goes_on_where_it_was(path, after):
     assert [trial.name for trial in resumed.trials] == [trial.name for trial in whole.trials]
 
 
-def test_an_interrupted_search_ends_after_the_trial_that_runs(path):
+def test_an_interrupted_search_ends_after_the_running_trial(path):
     found = study_of(path, FakeMeter(), watcher=Trials(stop_after=5))
     assert (len(found.trials), found.ended) == (5, "interrupted")
 
 
-def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
+def test_a_trial_proposed_twice_is_listed_once(path):
     def twice(names):
         proposal = Proposal(((names.variant("W", W, {}), ClientLoad(2)),))
         yield proposal
@@ -175,20 +175,20 @@ def test_a_trial_that_a_search_looks_at_again_is_listed_once(path):
     assert [trial.number for trial in found.trials] == [0]
 
 
-def test_another_payload_is_measured_anew(path):
+def test_other_payloads_are_measured_again(path):
     study_of(path, FakeMeter())
     other = FakeMeter(sent="other data")
     study_of(path, other)
     assert len(other.runs) == 28
 
 
-def test_a_variant_that_cannot_be_loaded_costs_only_itself(path):
+def test_a_variant_that_cannot_be_loaded_does_not_affect_others(path):
     found = study_of(path, FakeMeter(), deployment=FakeDeployment(FakeServer(), refused=("W_config_2",)))
     assert [trial.reason for trial in found.not_done] == ["failed to load 'W_config_2'"]
     assert len(found.measured) == 24
 
 
-def test_a_server_that_dies_is_started_again_and_the_reason_kept(path):
+def test_a_dead_server_is_restarted_and_the_reason_recorded(path):
     host = FakeServer(is_up=True)
 
     def die(number: int) -> None:
@@ -211,12 +211,12 @@ def test_a_trial_that_times_out_is_recorded_with_its_reason(path):
     assert [trial.reason for trial in found.not_done] == ["timed out"]
 
 
-def test_two_failures_at_the_start_end_it(path):
+def test_two_failures_at_the_start_end_the_search(path):
     with pytest.raises(PeerError, match=r"first 2 attempts .* failed; the last: timed out"):
         study_of(path, FakeMeter(lambda variant, load: None))
 
 
-def test_a_model_that_never_works_does_not_end_a_session_that_does(path):
+def test_a_model_that_never_works_does_not_end_a_working_session(path):
     found = study_of(path, FakeMeter(lambda variant, load: None), has_measured=True)
     assert not found.measured
     assert {trial.reason for trial in found.not_done} == {"timed out"}
@@ -230,17 +230,17 @@ def test_a_reason_is_one_line(path):
     assert found.not_done[0].reason == "it broke At: model.py(3)"
 
 
-def test_failed_trials_are_tried_again_only_after_the_search_had_ended(path):
+def test_failed_trials_are_retried_only_after_the_search_has_ended(path):
     def slow(variant, load):
         return None if variant.name == "W_config_2" else server(variant, load)
 
     study_of(path, FakeMeter(slow))
     mended = FakeMeter()
     study_of(path, mended)
-    assert len(mended.runs) == 4  # the loads of the variant that failed
+    assert len(mended.runs) == 4  # the loads of the failed variant
 
 
-def test_what_does_not_fit_the_memory_is_a_result_and_the_others_go_on(path):
+def test_running_out_of_memory_is_a_result_and_the_search_continues(path):
     large = ("W_config_default", "W_config_0")
     full = FakeDeployment(FakeServer(is_up=True), large, ": CUDA out of memory")
     study = study_of(path, FakeMeter(), deployment=full)

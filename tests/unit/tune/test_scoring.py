@@ -45,12 +45,12 @@ def test_score_is_the_difference_relative_to_the_mean():
     assert score([low], SLOW, FAST) == pytest.approx(2 / 3)  # less is better: 10 of a mean of 15
 
 
-def test_objectives_count_by_their_weights():
+def test_objectives_are_weighted():
     both = Goal("m", ((THROUGHPUT, 3.0), (LATENCY_P99, 1.0)))
     assert score([both], FAST, SLOW) == pytest.approx(0.75 * 1.0 - 0.25 * 2 / 3)
 
 
-def test_weights_are_above_zero_and_those_of_a_list_are_alike():
+def test_weights_are_above_zero_and_equal_for_lists():
     assert objectives({THROUGHPUT: 0.5, LATENCY_P99: 2}, "here") == ((THROUGHPUT, 0.5), (LATENCY_P99, 2.0))
     listed = objectives([THROUGHPUT, LATENCY_P99], "here")
     assert len({weight for _, weight in listed}) == 1
@@ -59,7 +59,7 @@ def test_weights_are_above_zero_and_those_of_a_list_are_alike():
             objectives({THROUGHPUT: weight}, "here")
 
 
-def test_models_count_by_their_weights():
+def test_models_are_weighted():
     first = trial(part(300, 1, model="a"), part(100, 1, model="b"))
     second = trial(part(100, 1, model="a"), part(300, 1, model="b"))
     assert score([Goal("a", weight=3.0), Goal("b", weight=1.0)], first, second) == pytest.approx(0.5)
@@ -69,7 +69,7 @@ def test_models_count_by_their_weights():
     )
 
 
-def test_what_only_one_has_measured_decides():
+def test_a_figure_measured_only_once_decides():
     unknown = trial(TrialPart("m", "v", ClientLoad(concurrency=1)))
     assert score([Goal("m")], SLOW, unknown) == 1.0
     assert score([Goal("m")], unknown, SLOW) == -1.0
@@ -85,7 +85,7 @@ def test_violation_is_in_percent_of_the_bound():
     assert Constraint(LATENCY_P99, high=0.0).violation(1.0) == float("inf")
 
 
-def test_constraints_come_before_objectives():
+def test_constraints_take_precedence_over_objectives():
     goals = [Goal("m", constraints=(Constraint(LATENCY_P99, high=15.0),))]
     assert is_better(goals, SLOW, FAST)
     assert not is_better(goals, FAST, SLOW)
@@ -97,17 +97,17 @@ def test_constraints_come_before_objectives():
     assert [row.does_pass for row in rank(goals, [FAST, SLOW])] == [True, False]
 
 
-def test_trials_that_are_equal_stay_in_their_order():
+def test_equal_trials_keep_their_order():
     rows = [trial(part(100, 10, variant=name)) for name in "abcd"]
     assert best_first([Goal("m")], rows) == rows
 
 
-def test_gain_is_in_percent_of_the_other_and_the_least_the_intervals_allow():
+def test_gain_is_in_percent_of_the_other_with_the_intervals_lower_bound():
     first, second = trial(part(300, 20, spread=30)), trial(part(100, 10, spread=20))
     assert gain([Goal("m")], first, second) == 200.0
     assert gain([Goal("m")], first, second, is_least=True) == pytest.approx(125.0)  # 270 against 120
     low = Goal("m", ((LATENCY_P99, 1.0),))
-    assert gain([low], SLOW, FAST) == 100.0  # twice as quick
+    assert gain([low], SLOW, FAST) == 100.0  # twice as fast
     assert gain([low], FAST, SLOW) == -50.0
 
 
@@ -134,7 +134,7 @@ def test_a_limit_is_the_upper_bound_of_a_metric():
         (135, "single"),
     ],
 )
-def test_a_single_run_wins_only_if_it_is_ahead_by_more_than_repeats_differ(single, best):
+def test_a_single_run_wins_only_by_more_than_repeats_differ(single, best):
     runs = [trial(part(rate, 10, variant="repeated"), repeat=repeat) for repeat, rate in enumerate((110, 90))]
     found = rank([Goal("m")], [*runs, trial(part(single, 10, variant="single"))])
     assert found[0].name == best
@@ -146,7 +146,7 @@ def test_a_single_run_wins_only_if_it_is_ahead_by_more_than_repeats_differ(singl
 
 @pytest.mark.parametrize("runs", [(100.0,), (100.0, 101.0), (100.0, 130.0)])
 def test_a_gain_is_judged_with_the_prior_of_the_throughput(runs):
-    """Two repeats that happen to be close, or far apart, decide no interval alone."""
+    """Two repeats that happen to be close, or far apart, do not determine the interval alone."""
     base = [trial(part(rate, 10, variant="base"), repeat=n) for n, rate in enumerate(runs)]
     best = [trial(part(rate * 2, 10, variant="best"), repeat=n) for n, rate in enumerate(runs)]
     first, second = (row.best for row in rank([Goal("m")], [*base, *best]))

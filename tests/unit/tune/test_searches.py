@@ -1,4 +1,4 @@
-"""Brute, quick and optuna: what they ask for, against the contract's acceptance cases."""
+"""Proposals of brute, quick and optuna, against the contract's acceptance cases."""
 
 import math
 from dataclasses import replace
@@ -40,7 +40,7 @@ def limit(ms: float) -> tuple[Constraint, ...]:
 # --- brute
 
 
-def test_brute_walks_the_contracts_space():
+def test_brute_covers_the_contracts_space():
     found = drive(brute(scope_of(), VariantNames()), server)
     assert found.names == ["W_config_default", *(f"W_config_{number}" for number in range(6))]
     assert len(found.trials) == 28
@@ -63,7 +63,7 @@ def test_a_load_sweep_stops_on_a_plateau():
 
 
 @pytest.mark.parametrize(("ends", "loads"), [(True, [1, 2]), (False, [1, 2, 4, 8])])
-def test_a_load_sweep_ends_where_a_limit_is_missed_if_it_may(ends, loads):
+def test_a_load_sweep_ends_at_a_violated_limit_if_allowed(ends, loads):
     scope = scope_of(
         bounds=SearchBounds(instances=(1, 1), batch=(1, 1), concurrency=(1, 8)),
         constraints=limit(15.0),
@@ -74,7 +74,7 @@ def test_a_load_sweep_ends_where_a_limit_is_missed_if_it_may(ends, loads):
     assert found.loads("W_config_default") == loads
 
 
-def test_batch_sizes_stop_growing_where_throughput_falls_and_the_next_count_begins_anew():
+def test_batch_sizes_stop_at_falling_throughput_and_restart_for_the_next_count():
     def falling(variant, load):
         return 100.0 * load.value / max(1, variant.config["max_batch_size"] - 1), 1.0
 
@@ -91,7 +91,7 @@ def test_batch_sizes_stop_growing_where_throughput_falls_and_the_next_count_begi
     assert any("max_batch_size" in text for text in found.said)
 
 
-def test_a_manual_sweep_takes_every_combination_with_every_listed_load():
+def test_a_manual_sweep_covers_every_combination_with_every_listed_load():
     swept = {
         "max_batch_size": [4, 8],
         "dynamic_batching": {"max_queue_delay_microseconds": [100, 200]},
@@ -119,7 +119,7 @@ def test_client_batches_above_the_models_are_skipped():
     assert "Skipping illegal run configuration" in found.said
 
 
-def test_a_failed_run_ends_the_loads_of_its_variant_only():
+def test_a_failed_run_ends_only_the_loads_of_its_variant():
     def broken(variant, load):
         return None if load.value == 4 and variant.name == "W_config_1" else server(variant, load)
 
@@ -128,7 +128,7 @@ def test_a_failed_run_ends_the_loads_of_its_variant_only():
     assert found.loads("W_config_4") == [1, 2, 4, 8]
 
 
-def test_a_latency_limit_is_closed_in_on_between_two_neighbours():
+def test_a_latency_limit_is_bisected():
     def linear(variant, load):
         return 100.0 * load.value, load.value  # p99 is the concurrency
 
@@ -145,7 +145,7 @@ def test_a_latency_limit_is_closed_in_on_between_two_neighbours():
 
 
 @pytest.mark.parametrize("highest", [1, 2, 3, 8])
-def test_an_unreachable_limit_ends_in_peace(highest):
+def test_an_unreachable_limit_ends_cleanly(highest):
     bounds = SearchBounds(instances=(1, 1), batch=(1, 1), concurrency=(1, highest))
     found = drive(brute(scope_of(bounds=bounds, constraints=limit(0.001)), VariantNames()), server)
     assert found.trials
@@ -172,7 +172,7 @@ def test_a_model_that_does_not_batch_has_a_variant_per_count():
 # --- quick
 
 
-def test_quick_finds_the_top_corner_in_few_runs():
+def test_quick_finds_the_best_corner_in_few_runs():
     scope = scope_of(bounds=SearchBounds(instances=(1, 2), batch=(1, 4), concurrency=(1, 32)))
     found = drive(quick(scope, VariantNames()), server)
     best = rank(scope.goals, found.trials)[0]
@@ -182,13 +182,13 @@ def test_quick_finds_the_top_corner_in_few_runs():
     assert max(found.loads(best.name)) >= 16
 
 
-def test_quick_keeps_within_the_users_bounds():
+def test_quick_stays_within_the_users_bounds():
     found = drive(quick(scope_of(), VariantNames()), server)
     assert max(trial.load.value for trial in found.trials) <= 8
     assert {row.variants[0].config["max_batch_size"] for row in found.proposals} <= {1, 2, 4, 8}
 
 
-def test_quick_turns_the_members_of_an_ensemble():
+def test_quick_varies_the_members_of_an_ensemble():
     ensemble = {"name": "E", "platform": "ensemble", "max_batch_size": 4, "ensemble_scheduling": {"step": []}}
     members = tuple(
         ModelProblem(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name))
@@ -213,7 +213,7 @@ def test_quick_turns_the_members_of_an_ensemble():
     assert any(row.variants[0].title.startswith("E_config_0: A_config_") for row in found.proposals)
 
 
-def test_smart_expects_more_of_an_ensemble_whose_members_have_more_instances():
+def test_smart_expects_more_from_an_ensemble_with_more_instances():
     ensemble = {"name": "E", "platform": "ensemble", "max_batch_size": 4, "ensemble_scheduling": {"step": []}}
     members = tuple(
         ModelProblem(automatic(name, {**W, "name": name}, BOUNDED, cpu_only=True), Goal(name))
@@ -231,12 +231,12 @@ def test_smart_expects_more_of_an_ensemble_whose_members_have_more_instances():
 
 
 def _endless(variant, load):
-    """Always more for more: only the bounds end the climb."""
+    """Throughput that always grows: only the bounds end the climb."""
     room = variant.config["instance_group"][0]["count"] * variant.config["max_batch_size"]
     return float(room), 1.0
 
 
-def test_quick_keeps_within_the_default_bounds_too():
+def test_quick_stays_within_the_default_bounds():
     found = drive(quick(scope_of(bounds=SearchBounds()), VariantNames()), _endless)
     configs = [row.variants[0].config for row in found.proposals]
     assert max(config["instance_group"][0]["count"] for config in configs) == 5
@@ -245,7 +245,7 @@ def test_quick_keeps_within_the_default_bounds_too():
 
 
 @pytest.mark.parametrize("counts", [(1, 4), (4, 1)])
-def test_the_load_of_an_ensemble_is_that_of_all_its_members(counts):
+def test_the_load_of_an_ensemble_covers_all_its_members(counts):
     names, base = VariantNames(), {"name": "E", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
     members = tuple(
         names.variant(
@@ -260,7 +260,7 @@ def test_the_load_of_an_ensemble_is_that_of_all_its_members(counts):
 @pytest.mark.parametrize(
     ("counts", "values"), [([1, 4], (1, 2, 4)), ([2, 3, 4], (2, 3, 4)), ([1, 3], None), ([5], (5,))]
 )
-def test_listed_counts_of_a_member_are_powers_or_in_a_row(counts, values):
+def test_listed_counts_of_a_member_are_powers_or_consecutive(counts, values):
     swept = {"instance_group": [{"kind": "KIND_CPU", "count": counts}]}
     scope = scope_of(swept=swept)
     if values is None:
@@ -273,7 +273,7 @@ def test_listed_counts_of_a_member_are_powers_or_in_a_row(counts, values):
 # --- optuna
 
 
-def test_optuna_keeps_to_its_trials_and_never_measures_twice():
+def test_optuna_respects_its_limits_and_never_measures_twice():
     bounds = SearchBounds(instances=(1, 3), batch=(1, 4), concurrency=(1, 8))
     scope = scope_of(bounds=bounds, optuna=OptunaLimits(max_trials=6), sweep_after=False)
     found = drive(optuna_search(scope, VariantNames()), server)
@@ -282,13 +282,13 @@ def test_optuna_keeps_to_its_trials_and_never_measures_twice():
     assert len({proposal.key for proposal in found.proposals}) == len(found.proposals)
 
 
-def test_optuna_repeats_itself_with_the_same_seed():
+def test_optuna_is_deterministic_with_a_seed():
     scope = scope_of(optuna=OptunaLimits(max_trials=5), sweep_after=False, seed=3)
     once, again = (drive(optuna_search(scope, VariantNames()), server) for _ in range(2))
     assert [row.key for row in once.proposals] == [row.key for row in again.proposals]
 
 
-def test_optuna_prefers_what_keeps_the_constraints():
+def test_optuna_prefers_configurations_that_meet_the_constraints():
     scope = scope_of(
         bounds=SearchBounds(instances=(1, 4), batch=(1, 16), concurrency=(1, 64)),
         constraints=limit(15.0),
@@ -313,7 +313,7 @@ def test_trial_limits(given, total, expected):
     assert limits(given, total) == expected
 
 
-def test_the_formula_keeps_within_the_bounds():
+def test_the_formula_stays_within_the_bounds():
     scope = scope_of(optuna=OptunaLimits(max_trials=6, use_formula=True), sweep_after=False)
     found = drive(optuna_search(scope, VariantNames()), server)
     assert max(trial.load.value for trial in found.trials) <= 8

@@ -1,4 +1,4 @@
-"""Replies that never come make a trial fail."""
+"""Missing replies make a trial fail."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.simulation import FakeServer, Reply, SimulatedLoad
 
 
 @pytest.mark.parametrize(("lost", "slow_ns"), [(0, 40 * NS_PER_MS), (3, 40 * NS_PER_MS), (0, 3 * NS_PER_S)])
-def test_requests_that_get_no_reply_are_counted_and_slow_ones_waited_for(lost, slow_ns):
+def test_unanswered_requests_are_counted_and_slow_ones_awaited(lost, slow_ns):
     clock = FakeClock()
     script = lambda number, sent: Reply(3600 * NS_PER_S if number < lost else slow_ns)  # noqa: E731
     load = SimulatedLoad(FakeServer(script), clock)

@@ -1,4 +1,4 @@
-"""The tuner's values: spaces, variants, trials and studies, and what is read back."""
+"""Values of the tuner: spaces, variants, trials and studies, and their round trips."""
 
 import math
 import random
@@ -44,7 +44,7 @@ def trial(name: str, concurrency: int, *, number: int = 0, **values: float) -> T
 # --- configurations
 
 
-def test_a_configuration_survives_text_and_back():
+def test_a_configuration_survives_a_round_trip():
     assert model_config.parse_text(model_config.to_text(BASE), "again") == BASE
 
 
@@ -65,7 +65,7 @@ def test_a_broken_configuration_names_its_file():
 # --- spaces
 
 
-def test_the_automatic_space_walks_instances_then_batch_sizes():
+def test_the_automatic_space_varies_instances_then_batch_sizes():
     space = automatic("m", BASE, SearchBounds(instances=(1, 2), batch=(1, 4)), cpu_only=True)
     found = [
         (config["instance_group"][0]["count"], config["max_batch_size"])
@@ -115,7 +115,7 @@ def test_the_contracts_manual_example_gives_eight_with_batch_fastest():
         ({"max_batch_size": None}, 1),
     ],
 )
-def test_sweeps_of_any_depth_are_spelled_out(swept, choices):
+def test_sweeps_of_any_depth_are_expanded(swept, choices):
     assert len(list(manual("m", BASE, swept, where="w", cpu_only=True).points())) == choices
 
 
@@ -132,7 +132,7 @@ def test_sweeps_of_any_depth_are_spelled_out(swept, choices):
         ({"dynamic_batching": {"max_queue_delay_microseconds": -1}}, "from 0"),
     ],
 )
-def test_a_wrong_sweep_names_its_path_and_what_is_allowed(swept, words):
+def test_an_invalid_sweep_is_reported_with_its_path_and_allowed_values(swept, words):
     with pytest.raises(UsageError, match=words):
         manual("m", BASE, swept, where="profile_models.m.model_config_parameters", cpu_only=True)
 
@@ -145,17 +145,17 @@ def test_doubling_starts_at_the_low_end():
 # --- names
 
 
-def test_equal_configurations_share_a_name_and_the_default_stays_apart():
+def test_equal_configurations_share_a_name_but_not_with_the_default():
     names = VariantNames()
     first = names.variant("m", BASE, {"max_batch_size": 4})
-    second = names.variant("m", BASE, {"max_batch_size": 8})  # equal to the default, numbered all the same
+    second = names.variant("m", BASE, {"max_batch_size": 8})  # equal to the default, but numbered
     default = names.variant("m", BASE, {})
     assert [first.name, second.name, default.name] == ["m_config_0", "m_config_1", "m_config_default"]
     assert names.variant("m", BASE, {"max_batch_size": 4}) is first
     assert names.variant("m", BASE, {}).name == "m_config_default"
 
 
-def test_names_go_on_where_they_were():
+def test_numbering_of_names_continues():
     known = VariantNames().variant("m", BASE, {"max_batch_size": 4})
     names = VariantNames.of([known])
     assert names.variant("m", BASE, {"max_batch_size": 4}).name == "m_config_0"
@@ -199,16 +199,16 @@ def test_a_metric_missing_on_both_sides_is_left_out():
     assert score([goal], trial("c", 1), better) == -1
 
 
-def test_violations_are_shares_of_the_bound_and_equality_passes():
+def test_violations_are_relative_to_the_bound_and_equality_passes():
     goal = Goal(
         "m", constraints=(Constraint("perf_latency_p99", high=10), Constraint("perf_throughput", low=100))
     )
     assert violation([goal], trial("a", 1, perf_latency_p99=15, perf_throughput=50)) == pytest.approx(100)
     assert passes([goal], trial("a", 1, perf_latency_p99=10, perf_throughput=100))
-    assert passes([goal], trial("a", 1))  # what was not measured violates nothing
+    assert passes([goal], trial("a", 1))  # unmeasured figures violate nothing
 
 
-def test_variants_that_pass_stand_first():
+def test_passing_variants_rank_first():
     goal = Goal("m", constraints=(Constraint("perf_latency_p99", high=10),))
     rows = rank(
         [goal],
@@ -239,7 +239,7 @@ def test_repeats_are_pooled():
 @pytest.mark.parametrize("spread", [0.01, 0.04, 0.08])
 @pytest.mark.parametrize("runs", [1, 2, 4])
 def test_another_run_is_within_the_interval_of_a_throughput(spread, runs):
-    """As it is promised: in 95 of 100, and in fewer only where runs differ much and that was seen a few times."""
+    """In 95 of 100 cases, and in fewer only if runs differ much and were repeated only a few times."""
     draw = random.Random(f"{spread} {runs}")
 
     def run(name, repeat):
@@ -276,7 +276,7 @@ def test_gain_is_in_percent_of_the_default(values, percent):
         ({"perf_latency_p99": 3}, r"constraints\.perf_latency_p99"),
     ],
 )
-def test_a_wrong_constraint_is_named(given, words):
+def test_an_invalid_constraint_is_named(given, words):
     with pytest.raises(UsageError, match=words):
         constraints(given, "constraints")
 
@@ -311,11 +311,11 @@ def study() -> Study:
     )
 
 
-def test_a_study_survives_its_file():
+def test_a_study_survives_a_round_trip():
     assert from_json(to_json(study()), "study.json", Study) == study()
 
 
-def test_another_file_is_no_study():
+def test_other_files_are_not_studies():
     with pytest.raises(UsageError, match=r"x\.json.*schema"):
         from_json('{"kind": "study", "schema": 99}', "x.json", Study)
 
@@ -341,12 +341,12 @@ def test_numbers_are_unique():
         ),
     ],
 )
-def test_a_promise_limits_the_figures_it_names(slo, expected):
+def test_an_slo_limits_the_figures_it_names(slo, expected):
     settings = settings_of(TuneOptions(slo=slo), changed(Options(), model="m"))
     assert settings.models[0].goal.constraints == expected
 
 
-def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():
+def test_an_slo_on_an_unavailable_percentile_is_rejected():
     with pytest.raises(UsageError, match=r"--slo names p99\.9"):
         settings_of(TuneOptions(slo="p99.9<10ms"), changed(Options(), model="m"))
 
@@ -361,6 +361,6 @@ def test_a_promise_about_a_percentile_that_is_not_kept_is_refused():
         ("https://h/x/v2/models/m", "http", "https://h:443/x"),
     ],
 )
-def test_the_address_of_a_server_to_tune_is_taken_apart(url: str, protocol: str, found: str) -> None:
+def test_the_address_of_a_server_to_tune_is_parsed(url: str, protocol: str, found: str) -> None:
     launch = settings_of(TuneOptions(url=url), changed(Options(), model="m")).launch
     assert (launch.control.protocol, launch.addresses.http, launch.addresses.grpc) == (protocol, found, found)

@@ -1,4 +1,4 @@
-"""What residuals at measured loads say of others: exact where they tell, wider the further away."""
+"""Residuals at measured loads extended to others: exact near them, wider with growing distance."""
 
 import math
 from dataclasses import replace
@@ -39,19 +39,19 @@ def test_distances_add_up() -> None:
     assert distance(spot(1), spot(8)) == distance(spot(8), spot(1))
 
 
-def test_at_a_measured_load_the_figure_is_what_was_measured() -> None:
+def test_at_a_measured_load_the_forecast_equals_the_measurement() -> None:
     found = band(Guess("p99", 100.0, 0.0), spot(4), [anchor(4, math.log(1.2))], ERROR)
     assert found.value == pytest.approx(120, rel=0.01)
     assert found.low < 120 < found.high
 
 
-def test_between_two_loads_both_tell() -> None:
+def test_between_two_loads_both_count() -> None:
     rows = [anchor(2, 0.2), anchor(8, -0.2)]
     found = band(Guess("p99", 100.0, 0.0), spot(4), rows, ERROR)
     assert found.value == pytest.approx(100, rel=0.01)
 
 
-def test_far_away_the_simulation_speaks_for_itself_and_is_less_sure() -> None:
+def test_far_from_measured_loads_the_simulation_is_uncorrected_and_less_certain() -> None:
     rows = [anchor(2, 0.2), anchor(4, 0.2)]
     values, widths = [], []
     for load in (4, 8, 32, 512):
@@ -63,13 +63,13 @@ def test_far_away_the_simulation_speaks_for_itself_and_is_less_sure() -> None:
     assert widths == sorted(widths)
 
 
-def test_what_chance_does_is_in_the_interval() -> None:
+def test_the_interval_includes_random_variation() -> None:
     rows = [anchor(4, 0.0)]
     sure, unsure = (band(Guess("p99", 100.0, chance), spot(4), rows, ERROR) for chance in (0.0, 0.3))
     assert unsure.high > 1.3 * sure.high
 
 
-def test_a_rate_that_is_kept_up_with_is_the_throughput() -> None:
+def test_throughput_equals_a_rate_that_the_server_keeps_up_with() -> None:
     place = spot(4, mode="request_rate")
     rows = [anchor(4, 0.3)]
     kept = band(Guess("throughput", 50.0, 0.0, is_limited=False), place, rows, ERROR)
@@ -78,7 +78,7 @@ def test_a_rate_that_is_kept_up_with_is_the_throughput() -> None:
     assert limited.value > 55
 
 
-def test_models_that_were_badly_explained_are_less_sure() -> None:
+def test_badly_explained_models_have_wider_intervals() -> None:
     good = [anchor(load, 0.001, model="good") for load in (1, 2, 4, 8)]
     bad = [anchor(load, (-1) ** load * 0.4, model="bad") for load in (1, 2, 3, 4)]
     found = error_models([*good, *bad])
@@ -87,6 +87,6 @@ def test_models_that_were_badly_explained_are_less_sure() -> None:
     assert alone.base < found["good"]["p99"].base
 
 
-def test_without_any_load_nothing_is_near() -> None:
+def test_without_measured_loads_the_distance_is_the_maximum() -> None:
     assert nearest(spot(1), []) > 1
     assert band(Guess("p99", 100.0, 0.0), spot(1), [], ERROR).high > 130

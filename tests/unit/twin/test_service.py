@@ -1,4 +1,4 @@
-"""Service times out of several loads: those that are alike count by their executions, stretched ones do not."""
+"""Service times from several loads: similar ones are weighted by their executions, stretched ones are ignored."""
 
 import pytest
 
@@ -18,13 +18,13 @@ def station(service_s: float, *rows: tuple[Observation, float], cpu: float = 1.0
     return found
 
 
-def test_loads_that_are_alike_count_by_their_executions() -> None:
+def test_similar_loads_are_weighted_by_their_executions() -> None:
     found = station(0.100, (seen(1, 10, 0.100), 10.0), (seen(2, 10, 0.106), 20.0))
     assert found.service_s(1) == pytest.approx(0.104)
     assert found.fixed_s == pytest.approx(found.item_s)
 
 
-def test_a_load_that_stretches_a_step_tells_nothing_of_it_and_nor_do_batches() -> None:
+def test_stretched_loads_and_batches_are_ignored() -> None:
     light = (seen(1, 10, 0.100), 10.0)
     stretched = (seen(8, 40, 0.200), 10.0)
     batches = (seen(8, 40, 0.105, batch=4.0), 10.0)
@@ -32,8 +32,8 @@ def test_a_load_that_stretches_a_step_tells_nothing_of_it_and_nor_do_batches() -
     assert station(0.100, light, stretched, batches, clients).service_s(1) == pytest.approx(0.100)
 
 
-def test_what_needs_no_core_takes_as_long_as_was_seen() -> None:
-    """Of 100 ms it waited 10 for a core that it hardly needs: the simulation has no place for that."""
+def test_a_step_without_a_core_keeps_its_observed_time() -> None:
+    """It waited 10 of 100 ms for a core that it hardly needs, which the simulation does not model."""
     light = (seen(1, 10, 0.100), 10.0)
     assert station(0.090, light, cpu=0.0).service_s(1) == pytest.approx(0.100)
     assert station(0.090, light, cpu=1.0).service_s(1) == pytest.approx(0.090)
