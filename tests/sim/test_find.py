@@ -1,4 +1,4 @@
-"""The search finds the limit of servers whose limit is known, with an interval that covers it."""
+"""The search finds the limit of servers with a known limit, with an interval that covers it."""
 
 import heapq
 import math
@@ -31,13 +31,14 @@ def found(made, level_settings, promise, *, duration_s=30, **more):
 
 @pytest.fixture(scope="module")
 def searches():
-    """Of each kind of server several, every one with its own random times."""
+    """Yield several servers of each kind, each with its own random times."""
     return {known: [search(known, seed, SEARCHED_S) for seed in SEEDS] for known in SERVERS}
 
 
 @pytest.mark.sampled
 def test_the_interval_covers_the_limit(searches):
-    """Of 100 searches 90 or more, of a handful all but one; `make trust` makes 100 for each kind of server."""
+    """In 90 or more of 100 searches, here in all but one of a handful; `make trust` runs 100 for each kind of
+    server."""
     covered = Counter(
         {known.name: sum(known.covers(row.finding) for row in rows) for known, rows in searches.items()}
     )
@@ -46,8 +47,8 @@ def test_the_interval_covers_the_limit(searches):
 
 
 @pytest.mark.sampled
-def test_the_search_keeps_to_its_time(searches):
-    """Apart from the last window, and the requests of the last level that had not ended."""
+def test_the_search_ends_on_time(searches):
+    """Apart from the last window, and the requests of the last level that are still in flight."""
     assert max(row.took_s for rows in searches.values() for row in rows) < SEARCHED_S + 0.5
 
 
@@ -62,12 +63,12 @@ def test_verdicts_of_loads_agree_with_the_interval(searches):
 
 
 @pytest.mark.sampled
-def test_the_knee_is_never_above_the_answer(searches):
+def test_the_knee_is_never_above_the_result(searches):
     assert all(row.finding.knee <= row.finding.value for rows in searches.values() for row in rows)
 
 
 @pytest.mark.sampled
-def test_one_request_at_a_time_is_no_rate(searches):
+def test_one_request_at_a_time_is_not_a_rate(searches):
     for server, rows in searches.items():
         modes = {level.mode for row in rows for level in row.levels}
         assert modes == {"request_rate" if server.is_rate else "concurrency"}
@@ -80,8 +81,8 @@ def test_more_time_makes_the_interval_narrower():
     assert 195 <= long.low <= 200 <= long.high <= 205
 
 
-def test_too_little_time_for_the_percentile_says_so():
-    """Of 20 requests a second, three seconds have 60: none of them can prove a p99."""
+def test_a_search_too_short_for_the_percentile_reports_it():
+    """At 20 requests per second, three seconds have 60 requests, which cannot prove a p99."""
     finding = search(
         Known("", "p99<500ms", 20.0, queue(exponential(50)), distribution="poisson"), 1, 3.0
     ).finding
@@ -105,8 +106,8 @@ def test_highest_concurrency_is_exact(rig, level_settings):
     assert finding.limited_by == "p99"
 
 
-def test_errors_limit_too(rig, level_settings):
-    """Above 100 requests a second every tenth is refused."""
+def test_errors_can_be_the_limit(rig, level_settings):
+    """Above 100 requests per second, every tenth is rejected."""
     last = [0]
 
     def picky(number, sent):
@@ -120,7 +121,7 @@ def test_errors_limit_too(rig, level_settings):
     assert finding.limited_by == "errors"
 
 
-def test_promise_that_cannot_be_kept_is_said(rig, level_settings):
+def test_an_slo_that_cannot_be_met_is_reported(rig, level_settings):
     finding = found(
         rig(lambda number, sent: Reply(80 * NS_PER_MS)), level_settings, "p99<50ms", is_rate=False
     )
@@ -128,7 +129,7 @@ def test_promise_that_cannot_be_kept_is_said(rig, level_settings):
 
 
 @pytest.mark.parametrize("is_rate", [True, False])
-def test_only_a_server_that_never_answers_breaks_on_no_answers(rig, level_settings, is_rate):
+def test_only_a_server_that_never_answers_is_limited_by_no_answers(rig, level_settings, is_rate):
     finding = found(
         rig(lambda number, sent: Reply(NS_PER_S * 3600)),
         level_settings,
@@ -139,21 +140,21 @@ def test_only_a_server_that_never_answers_breaks_on_no_answers(rig, level_settin
     assert (finding.value, finding.limited_by) == (0, "no answers")
 
 
-def test_knee_is_where_latency_has_not_doubled(rig, level_settings):
+def test_the_knee_is_the_highest_load_before_latency_doubles(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS), servers=2)
     finding = found(made, level_settings, "p99<100ms", is_rate=False)
     assert 2 <= finding.knee < 4
     assert finding.value in (38, 39)
 
 
-def test_a_server_without_a_limit_has_an_interval_without_an_end(rig, level_settings):
+def test_a_server_without_a_limit_has_an_open_interval(rig, level_settings):
     made = rig(lambda number, sent: Reply(100 * NS_PER_MS))
     finding = found(made, level_settings, "p99<200ms", duration_s=10, is_rate=False)
     assert finding.value >= finding.low >= 8
     assert (finding.high, finding.limited_by) == (None, "nothing in the tested range")
 
 
-def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
+def test_a_stopped_search_reports_its_findings(rig, level_settings):
     made = rig(lambda number, sent: Reply(5 * NS_PER_MS))
     steps = find(
         made.instrument, level_settings(), SearchGoal(parse_slo("p99<100ms"), 60 * NS_PER_S, start=10.0)
@@ -165,11 +166,11 @@ def test_a_search_that_is_stopped_tells_what_it_knows(rig, level_settings):
     assert [row.verdict for row in finding.judged] == ["undecided"]
 
 
-# --- which load is next
+# --- the next load
 
 
 def ran(load, beyond, requests=400.0, sections=16):
-    """A run of even sections with so many requests beyond the limit."""
+    """A run of even sections with this many requests beyond the limit."""
     each = np.full(sections, requests / sections)
     counts = Counts(each, np.full(sections, beyond / sections), each * float(NS_PER_MS))
     nothing = Counts(each, np.zeros(sections), np.zeros(sections))
@@ -183,7 +184,7 @@ SLO = parse_slo("p99<40ms")
     ("rows", "cap", "least", "most"),
     [
         ({}, None, 100, 100),  # the start
-        ({100: 0}, None, 200, 200),  # nothing has missed the SLO, and what saturates the server is not known
+        ({100: 0}, None, 200, 200),  # nothing has missed the SLO, and the capacity is unknown
         ({100: 0}, 130, 101, 130),
         ({100: 400}, None, 50, 50),  # nothing has met it
         ({100: 0, 200: 400}, None, 101, 199),
@@ -191,17 +192,17 @@ SLO = parse_slo("p99<40ms")
         ({100: 0, 110: 8, 120: 40}, 200, 95, 112),  # near the limit
     ],
 )
-def test_the_next_load_is_where_the_limit_is_likely(rows, cap, least, most):
+def test_the_next_load_is_near_the_likely_limit(rows, cap, least, most):
     capacity = None if cap is None else Capacity(cap)
     found = known(SLO, [ran(load, beyond) for load, beyond in rows.items()], capacity)
     assert least <= next_load(found, 100.0, capacity) <= most
 
 
-def test_no_load_is_next_where_all_miss_it():
+def test_there_is_no_next_load_if_all_miss_the_slo():
     assert next_load(known(SLO, [ran(0.05, 400)], None), 100.0, None) is None
 
 
-def test_an_interval_is_open_where_nothing_was_seen():
+def test_an_interval_is_open_without_evidence():
     guess = Capacity(200.0, is_seen=False)
     met, missed = (known(SLO, [ran(100, beyond)], guess) for beyond in (0, 400))
     assert met.bracket().high == math.inf
@@ -210,8 +211,8 @@ def test_an_interval_is_open_where_nothing_was_seen():
     assert missed.bracket().high < math.inf
 
 
-def test_an_interval_ends_where_the_server_is_saturated():
-    """However long a search stays below, a queue grows there beyond any limit; not one of errors alone."""
+def test_an_interval_ends_at_saturation():
+    """Even if a search stays below it, the queue grows beyond any limit there; this does not apply to errors."""
     run = ran(100, 0)
     latency = known(SLO, [run], Capacity(200.0)).bracket()
     errors = known(parse_slo("errors<1%"), [replace(run, terms=run.terms[1:])], Capacity(200.0)).bracket()
@@ -219,7 +220,7 @@ def test_an_interval_ends_where_the_server_is_saturated():
     assert errors.high == math.inf
 
 
-def test_an_undecided_load_is_not_kept():
+def test_an_undecided_load_does_not_count_as_met():
     found = known(SLO, [ran(100, 2), ran(110, 4), ran(120, 9)], Capacity(200.0))
     bracket = found.bracket()
     verdicts = {row.load: row.verdict for row in found.judged(bracket)}
@@ -227,12 +228,12 @@ def test_an_undecided_load_is_not_kept():
     assert verdicts[110] == "undecided"
 
 
-def test_nothing_measured_is_nothing_judged():
+def test_without_measurements_nothing_is_judged():
     assert Judge(parse_slo("p99<1ms"), [], 0.0).judgements() == ()
 
 
 def text_server(answer_ms, first_ms=20, tokens=10):
-    """Streams whose first token comes soon, and whose last comes much later than any limit of the first."""
+    """Streams with an early first token and a last token much later than any limit on the first."""
     gap = (answer_ms - first_ms) / tokens
     times = tuple(round((first_ms + number * gap) * NS_PER_MS) for number in range(tokens))
     return lambda number, sent: Reply(round(answer_ms * NS_PER_MS), responses_ns=times)
@@ -240,10 +241,8 @@ def text_server(answer_ms, first_ms=20, tokens=10):
 
 @pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "concurrency"])
 @pytest.mark.parametrize("promise", ["ttft p90<100ms", "ttft p90<100ms, tpot p90<200ms"])
-def test_answers_that_are_still_being_written_do_not_break_a_promise_about_their_start(
-    rig, level_settings, promise, is_rate
-):
-    """A server without a limit: no load that was tried may be called broken, nor the search be held up by one."""
+def test_unfinished_answers_do_not_violate_an_slo_on_the_first_token(rig, level_settings, promise, is_rate):
+    """A server without a limit: no tested load may count as violating, and none may delay the search."""
     finding = found(rig(text_server(1500)), level_settings, promise, is_rate=is_rate, duration_s=60)
     assert [row for row in finding.judged if row.verdict == "broken" or row.broken] == []
     assert finding.high is None
@@ -252,15 +251,15 @@ def test_answers_that_are_still_being_written_do_not_break_a_promise_about_their
 
 
 @pytest.mark.parametrize("promise", ["tpot p90<500ms", "p90<10s"])
-def test_answers_that_outlast_a_level_are_waited_for(rig, level_settings, promise):
-    """A level of the usual length would have none: that is neither within the limit nor beyond it."""
+def test_answers_longer_than_a_level_are_awaited(rig, level_settings, promise):
+    """A level of the usual length would have no answers, which is neither within the limit nor beyond it."""
     finding = found(rig(text_server(1500)), level_settings, promise, is_rate=False, duration_s=20)
     assert [row for row in finding.judged if row.broken] == []
     assert finding.value >= 4
 
 
-def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig, level_settings):
-    """Eight at a time, 500 ms each: beyond eight in flight the first token waits for a place."""
+def test_late_first_tokens_violate_the_slo_although_answers_continue(rig, level_settings):
+    """Eight at a time, 500 ms each: beyond eight in flight the first token waits for a slot."""
     free_ns = [0] * 8
 
     def queued(number, sent):
@@ -275,10 +274,8 @@ def test_first_tokens_that_come_late_break_it_though_answers_go_on_for_long(rig,
 
 
 @pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "concurrency"])
-def test_streams_that_halt_once_break_a_promise_about_every_gap_and_none_about_their_mean(
-    rig, level_settings, is_rate
-):
-    """Four at a time write without a halt; beyond that every answer halts once for 150 ms, one gap of nine."""
+def test_a_single_pause_violates_an_slo_on_every_gap_but_not_on_the_mean(rig, level_settings, is_rate):
+    """Up to four at a time there is no pause; beyond that every answer pauses once for 150 ms, in one of nine gaps."""
     ends_ns = [0] * 4
 
     def halting(number, sent):

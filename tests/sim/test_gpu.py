@@ -1,4 +1,4 @@
-"""The whole diagnosis against a simulated GPU server with a planted limit: what it names, predicts and learns."""
+"""The whole diagnosis against a simulated GPU server with a planted limit: verdict, predictions and lessons."""
 
 import random
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.sampled
 MS = 1e-3
 SEEDS = range(1, sample(2, 4))
 LEVELS = sample((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64))
-CLOSE, EACH = 0.2, 0.35  # of the measured: the median over the seeds, and every one
+CLOSE, EACH = 0.2, 0.35  # relative error: the median over the seeds, and each one
 WORSE = -0.05
 
 
 @pytest.fixture(autouse=True)
 def short_predictions(monkeypatch):
-    """Half of the simulated requests of each prediction are enough here, where limits are far apart."""
+    """Half of the simulated requests per prediction are enough here, where limits are far apart."""
     monkeypatch.setattr(queueing, "REQUESTS", sample(150, queueing.REQUESTS))
     monkeypatch.setattr(queueing, "_ROUNDS", sample(6, queueing._ROUNDS))
 
@@ -44,7 +44,7 @@ class Diagnosed:
 
     @property
     def off(self):
-        """By how much the first suggestion's prediction was wrong."""
+        """The error of the first suggestion's prediction."""
         return abs(1 / self.case.trials[0].ratio - 1) if self.case.trials else 0.0
 
     @property
@@ -142,7 +142,7 @@ def full_memory(draw):
         pytest.param(full_memory, GPU_MEMORY, "big", None, id="a model that fills the memory"),
     ],
 )
-def test_a_planted_limit_is_named_and_its_cure_predicted(plant, kind, culprit, remedy):
+def test_a_planted_limit_is_found_and_its_remedy_predicted(plant, kind, culprit, remedy):
     found = [
         diagnose(replace(plant(random.Random(seed).uniform), seed=seed), trials=sample(1, 3))
         for seed in SEEDS
@@ -158,14 +158,14 @@ def test_a_planted_limit_is_named_and_its_cure_predicted(plant, kind, culprit, r
 
 
 @pytest.mark.parametrize("late_ms", [0, 8])
-def test_batches_that_are_promised_form_again_after_a_late_request(late_ms):
+def test_predicted_batches_form_again_after_a_late_request(late_ms):
     server = replace(launch_bound(random.Random(2).uniform), late_s=late_ms * MS)
     found = diagnose(server, trials=1)
     assert found.case.trials[0].suggestion.change.kind == DYNAMIC_BATCHING
     assert found.off < CLOSE
 
 
-def test_bandwidth_is_told_from_arithmetic():
+def test_bandwidth_is_distinguished_from_arithmetic():
     words = {
         plant.__name__: diagnose(plant(random.Random(1).uniform), trials=0).first.sentence
         for plant in (compute_bound, bandwidth_bound)
@@ -174,7 +174,7 @@ def test_bandwidth_is_told_from_arithmetic():
     assert "bandwidth" not in words["compute_bound"]
 
 
-def test_where_nobody_knows_how_busy_the_gpu_is_batches_are_still_found_and_instances_not_promised():
+def test_with_unknown_utilisation_batches_are_found_but_instances_not_suggested():
     server = replace(launch_bound(random.Random(1).uniform), has_gpu_figures=False)
     found = diagnose(server, trials=1)
     assert found.first.kind == LAUNCH
@@ -184,11 +184,11 @@ def test_where_nobody_knows_how_busy_the_gpu_is_batches_are_still_found_and_inst
     assert diagnose(without).case.trials == ()
 
 
-# --- instances that take from each other
+# --- instances that compete
 
 
 def mlp(**setup):
-    """Small layers: launches, a cost per request, and a GPU on which turns are dear."""
+    """Small layers: launches, a cost per request, and a GPU with expensive switches."""
     model = SimulatedModel(
         "mlp",
         0.30 * MS,
@@ -202,8 +202,8 @@ def mlp(**setup):
     return GpuServer((model,), switch_s=0.10 * MS)
 
 
-def test_more_instances_than_the_gpu_stands_are_not_promised():
-    """Four of them fight for the GPU already: what they would do with a whole one each is not to be had."""
+def test_more_instances_than_the_gpu_can_serve_are_not_suggested():
+    """Four instances already compete for the GPU: the throughput of one GPU each is not available."""
     found = diagnose(mlp(instances=4, is_batching=True))
     assert all(
         int(row.suggestion.change.after) < 8
@@ -214,8 +214,8 @@ def test_more_instances_than_the_gpu_stands_are_not_promised():
     assert found.off < CLOSE
 
 
-def test_a_wrong_prediction_teaches_and_is_not_made_twice():
-    """One instance shows nothing of what turns cost."""
+def test_a_wrong_prediction_is_learned_from_and_not_repeated():
+    """One instance does not show the cost of switching."""
     server = GpuServer(
         (SimulatedModel("small", 1.0 * MS, 0.5 * MS, kernels=16, max_batch=0),), switch_s=0.12 * MS
     )
@@ -231,7 +231,7 @@ def test_a_wrong_prediction_teaches_and_is_not_made_twice():
     assert len(set(after)) == len(after)
 
 
-def test_what_does_not_fit_is_a_result_and_less_goes_on():
+def test_running_out_of_memory_is_a_result_and_smaller_changes_continue():
     server = GpuServer(
         (SimulatedModel("small", 4 * MS, 0.4 * MS, memory_bytes=10 * GIB),), memory_bytes=35 * GIB
     )
@@ -240,8 +240,8 @@ def test_what_does_not_fit_is_a_result_and_less_goes_on():
     assert not any(trial.failure for trial in found.case.trials), "the memory was known"
 
 
-def test_memory_that_other_programs_hold_is_not_taken_for_that_of_an_instance():
-    """Of 80 GiB they hold 40, and an instance 10: three more fit, though 50 are in use with one."""
+def test_memory_of_other_programs_is_not_attributed_to_an_instance():
+    """They hold 40 of 80 GiB, and an instance 10: three more fit, although 50 are in use with one."""
     server = GpuServer(
         (SimulatedModel("small", 4 * MS, 0.4 * MS, memory_bytes=10 * GIB),), other_bytes=40 * GIB
     )

@@ -1,6 +1,6 @@
-"""The number of replicas is right or one too many, never too few: against a simulation that knows what is planted.
+"""The planned number of replicas is exact or one too many, never too few, compared with a simulation of known servers.
 
-Servers are measured on a simulated clock, as `inferometer measure` does it, and planned for from what was measured.
+Servers are measured on a simulated clock, as `inferometer measure` does, and the plan uses those measurements.
 """
 
 import json
@@ -39,7 +39,7 @@ measured_once = cache(measured)
 
 
 def planned(result, rate, limit_ms, balancer, seconds=SECONDS):
-    """The fewest, for a rate that lasts for a few seconds."""
+    """Return the fewest replicas for a rate that lasts for a few seconds."""
     traffic = ExpectedTraffic("a few seconds", "rate", (Stretch(0.0, seconds, rate),))
     promise = parse_slo(f"p99<{limit_ms}ms")
     return Simulator(replica_of(result, ""), traffic, promise, balancer=balancer, seed=1).surely_needed(0)
@@ -51,7 +51,7 @@ def planned(result, rate, limit_ms, balancer, seconds=SECONDS):
     sample(CASES[3::2], CASES),
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_right_or_one_too_many(server, rate, limit_ms, balancer):
+def test_the_number_is_exact_or_one_too_many(server, rate, limit_ms, balancer):
     said = planned(measured_once(server, LOADS), rate, limit_ms, balancer)
     truth = replicas_it_takes(server, rate, SECONDS, limit_ms, balancer)
     assert truth <= said <= truth + 1
@@ -60,8 +60,8 @@ def test_right_or_one_too_many(server, rate, limit_ms, balancer):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("server", sample([TWO], [TWO, UNEVEN]), ids=lambda server: server.name)
-def test_rates_say_it_too(server):
-    """A result of rates up to more than it can do, as `find` makes them, with the instances of its configuration."""
+def test_measured_rates_are_enough(server):
+    """A result of rates up to beyond the capacity, as `find` produces, with the instances of its configuration."""
     result = measured(server, (5, 20, 40, 100), by_rate=True)
     said = planned(result, 120.0, 120, "round-robin")
     truth = replicas_it_takes(server, 120.0, SECONDS, 120, "round-robin")
@@ -69,26 +69,25 @@ def test_rates_say_it_too(server):
 
 
 def test_bursts_of_a_trace_count(tmp_path):
-    """Twenty requests at once, every second: what a mean rate of 20/s hides."""
+    """Twenty requests at once, every second, which a mean rate of 20/s hides."""
     trace = tmp_path / "bursts.jsonl"
     rows = [json.dumps({"timestamp": 1000 * second}) for second in range(60) for _ in range(20)]
     trace.write_text("\n".join(rows))
     result = measured_once(ONE, LOADS)
     plan = api.capacity(result, traffic=trace, slo="p99<100ms")
     assert plan.chosen.fewest.replicas == 5  # four rounds of 20 ms fit into the limit, the fifth ends at it
-    assert (
-        planned(result, 20.0, 100, "round-robin", seconds=60.0) == 1
-    )  # as many in the same minute, without bursts
+    # The same rate without bursts.
+    assert planned(result, 20.0, 100, "round-robin", seconds=60.0) == 1
 
 
-def test_fewer_measured_loads_never_make_it_too_few():
+def test_fewer_measured_loads_never_lead_to_too_few_replicas():
     truth = replicas_it_takes(TWO, 120.0, SECONDS, 120, "round-robin")
     for loads in ((1,), (1, 8)):
         assert planned(measured_once(TWO, loads), 120.0, 120, "round-robin") >= truth, loads
 
 
-def test_without_a_light_load_no_number_is_made_up():
-    """At concurrency 8 a request takes 160 ms; how long it takes alone was not measured."""
+def test_without_a_light_load_there_is_no_number():
+    """At concurrency 8 a request takes 160 ms; its time alone was not measured."""
     result = measured_once(TWO, (8,))
     with pytest.raises(NoNumber, match="alone"):
         planned(result, 120.0, 120, "round-robin")

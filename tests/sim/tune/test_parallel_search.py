@@ -1,4 +1,4 @@
-"""The smart search on several simulated servers: the answer of one, in a part of its time."""
+"""The smart search on several simulated servers: the same result as on one, in part of the time."""
 
 import statistics
 from dataclasses import replace
@@ -14,15 +14,15 @@ from tests.support.simulated_search import LOADINGS, exhaustive, scope_of, searc
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("loading", sample(LOADINGS[1:2], LOADINGS))
-def test_four_servers_give_the_same_answer_in_less_than_0_4_of_the_time(loading):
-    """A sample; `python -m tests.support.parallel_search` takes a hundred landscapes."""
+def test_four_servers_find_the_same_result_in_less_than_0_4_of_the_time(loading):
+    """A sample; `python -m tests.support.parallel_search` uses a hundred landscapes."""
     one = [answer(seed, loading, servers=1) for seed in range(3)]
     four = [answer(seed, loading, servers=4) for seed in range(3)]
     assert statistics.mean(row.share for row in four) > statistics.mean(row.share for row in one) - 0.02
     assert sum(row.spent_s for row in four) <= 0.4 * sum(row.spent_s for row in one)
 
 
-def test_one_server_is_searched_as_ever():
+def test_the_search_on_one_server_is_unchanged():
     landscape = Landscape.varied(3)
     scope = scope_of(3, exhaustive(landscape, 3)[0])
     plain, _, _ = search(scope, SimulatedTrials(landscape, 3))
@@ -32,14 +32,14 @@ def test_one_server_is_searched_as_ever():
 
 
 @pytest.mark.parametrize("budget_s", [8.0, 20.0])
-def test_a_budget_is_kept_by_all_servers_together(budget_s):
+def test_all_servers_together_stay_within_a_budget(budget_s):
     simulated = [SimulatedTrials(Landscape.drawn(4), 4).answer for _ in range(4)]
     trials, _, _, spent_s = search_in_parallel(scope_of(4, budget_s=budget_s), simulated)
     assert spent_s <= budget_s
     assert rank(scope_of(4).goals, trials)
 
 
-def test_configurations_that_cannot_be_loaded_cost_no_answer():
+def test_configurations_that_cannot_be_loaded_do_not_affect_the_result():
     scope = scope_of(7)
     fails = ("m_config_default", "m_config_3")
     simulated = [SimulatedTrials(Landscape.drawn(7), 7, fails=fails).answer for _ in range(3)]
@@ -50,7 +50,7 @@ def test_configurations_that_cannot_be_loaded_cost_no_answer():
     assert rank(scope.goals, trials)
 
 
-def test_when_nothing_can_be_loaded_it_ends():
+def test_the_search_ends_if_nothing_can_be_loaded():
     fails = ("m_config_default", *(f"m_config_{number}" for number in range(200)))
     simulated = [SimulatedTrials(Landscape.drawn(7), 7, fails=fails).answer for _ in range(3)]
     trials, _, ended, _ = search_in_parallel(scope_of(7), simulated)

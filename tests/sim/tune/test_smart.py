@@ -48,8 +48,8 @@ def test_smart_is_within_five_per_cent_of_the_best_in_95_of_100_landscapes(by_ra
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("loading", sample(LOADINGS[1:2], LOADINGS))
-def test_a_quarter_of_the_time_gives_most_of_the_answer(loading):
-    """`python -m tests.support.simulated_search` tries more parts of the time."""
+def test_a_quarter_of_the_time_yields_most_of_the_gain(loading):
+    """`python -m tests.support.simulated_search` tries more fractions of the time."""
     rows = [answers(seed, loading, (0.25, 0.5)) for seed in range(sample(2, 12))]
     good = [row.seed for row in rows if row.parts[0] >= 0.85 * row.whole]
     assert len(good) >= min(len(rows) - 1, 0.75 * len(rows)), rows
@@ -59,7 +59,7 @@ def test_a_quarter_of_the_time_gives_most_of_the_answer(loading):
 
 
 @pytest.mark.sampled
-def test_where_a_load_takes_twelve_seconds_a_minute_gives_most_of_what_three_do():
+def test_with_slow_loading_a_minute_yields_most_of_the_gain_of_three():
     """There is time for two or three configurations: those with the largest expected gain are measured well."""
 
     def found(seed, budget_s):
@@ -72,7 +72,7 @@ def test_where_a_load_takes_twelve_seconds_a_minute_gives_most_of_what_three_do(
     assert min(shares) > 0.85, shares
 
 
-def test_no_load_far_beyond_the_knee_is_tried_and_costs_are_learned():
+def test_loads_far_beyond_the_knee_are_not_tried_and_costs_are_learned():
     scope = scope_of(5, bounds=SearchBounds())
     landscape = Landscape.drawn(5)
     trials, _, _ = search(scope, SimulatedTrials(landscape, 5, loading=15.0))
@@ -87,7 +87,7 @@ def test_no_load_far_beyond_the_knee_is_tried_and_costs_are_learned():
     assert loads_of(trials) < loads_of(cheap)
 
 
-def test_without_a_budget_the_time_is_forecast():
+def test_without_a_budget_the_duration_is_estimated():
     simulated = SimulatedTrials(Landscape.drawn(1), 1)
     events, _ = driven(smart(scope_of(1), VariantNames()), simulated.answer)
     (left_s,) = [event.left_s for event in events if isinstance(event, SearchMessage) and event.left_s]
@@ -97,13 +97,13 @@ def test_without_a_budget_the_time_is_forecast():
 
 
 def loads_of(trials) -> float:
-    """How often a configuration was loaded, for each measurement."""
+    """Return the number of loaded configurations per measurement."""
     return sum(bool(trial.loading_s) for trial in trials) / len(trials)
 
 
 @pytest.mark.sampled
-def test_the_true_gain_lies_in_its_interval():
-    """Of winner and default at the loads that were compared; a claim that is sure is a gain."""
+def test_the_true_gain_is_within_its_interval():
+    """The gain of the winner over the default at the compared loads; a certain gain is a true one."""
     inside, count = [], sample(4, 20)
     for seed in range(count):
         landscape = Landscape.drawn(seed)
@@ -139,7 +139,7 @@ def test_a_resumed_search_ends_as_if_it_had_never_stopped(after):
 
 
 @pytest.mark.parametrize("budget_s", [5.0, 15.0, 40.0])
-def test_a_budget_is_kept_and_the_best_so_far_named(budget_s):
+def test_the_search_stays_within_a_budget_and_reports_the_best_so_far(budget_s):
     seed = 4
     scope = scope_of(seed, budget_s=budget_s)
     trials, _, ended = search(scope, SimulatedTrials(Landscape.drawn(seed), seed))
@@ -160,7 +160,7 @@ def test_configurations_that_cannot_be_loaded_are_left_out():
     assert rank(scope.goals, trials)[0].name != best
 
 
-def test_a_search_in_which_nothing_else_can_be_loaded_has_an_end():
+def test_a_search_ends_if_nothing_else_can_be_loaded():
     bounds = SearchBounds(instances=(1, 12), batch=(1, 128), concurrency=(1, 64))
     scope = scope_of(7, bounds=bounds)
     names = [f"m_config_{number}" for number in range(200)]
@@ -168,7 +168,7 @@ def test_a_search_in_which_nothing_else_can_be_loaded_has_an_end():
     assert len([trial for trial in trials if not trial.is_measured]) <= 60
 
 
-def test_what_is_larger_than_what_did_not_fit_the_memory_is_not_tried():
+def test_configurations_larger_than_one_that_did_not_fit_are_not_tried():
     scope = scope_of(7, bounds=SearchBounds(instances=(1, 5), batch=(1, 16), concurrency=(1, 64)))
     simulated, names, failed = SimulatedTrials(Landscape.drawn(7), 7), VariantNames(), []
 
@@ -189,7 +189,7 @@ def test_what_is_larger_than_what_did_not_fit_the_memory_is_not_tried():
     assert any("which did not fit the memory" in reason for reason in reasons.values())
 
 
-def test_a_limit_of_the_memory_is_missed_under_any_load_and_by_all_that_is_larger():
+def test_a_violated_memory_limit_rules_out_all_loads_and_larger_configurations():
     scope = scope_of(7, bounds=SearchBounds(instances=(1, 5), batch=(1, 16), concurrency=(1, 64)))
     (task,) = scope.tasks
     goal = replace(task.goal, constraints=(Constraint("gpu_used_memory", high=2000.0),))
@@ -209,7 +209,7 @@ def test_a_limit_of_the_memory_is_missed_under_any_load_and_by_all_that_is_large
         assert not any(before[0] <= shape[0] and before[1] <= shape[1] for before in missed[:number])
 
 
-def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():
+def test_a_load_that_breaks_the_server_rules_out_only_itself_and_higher_loads():
     scope = scope_of(7)
     simulated, trials = SimulatedTrials(Landscape.drawn(7), 7), []
 
@@ -226,10 +226,10 @@ def test_a_load_that_a_server_cannot_stand_costs_only_itself_and_more():
     assert rank(scope.goals, trials)[0].best.load.value > 8
     for name in {trial.name for trial in failed}:
         loads = [trial.load.value for trial in failed if trial.name == name]
-        assert loads == sorted(set(loads), reverse=True)  # never as much again
+        assert loads == sorted(set(loads), reverse=True)  # never as high again
 
 
-def test_what_was_not_measured_has_a_reason_each():
+def test_every_unmeasured_configuration_has_a_reason():
     seed = 2
     scope = scope_of(seed)
     names = VariantNames()
@@ -249,7 +249,7 @@ def test_what_was_not_measured_has_a_reason_each():
     assert all("expected" in reason for reason in left.values())
 
 
-def test_several_objectives_are_weighed():
+def test_several_objectives_are_weighted():
     seed = 3
     landscape = Landscape.drawn(seed)
     scope = scope_of(seed)
@@ -263,7 +263,7 @@ def test_several_objectives_are_weighed():
 
 
 def pair_of(seed: int, limit_ms: float | None = None) -> SearchProblem:
-    """Two models that are loaded together: the first counts most, the second has a limit."""
+    """Two models that are loaded together: the first has the larger weight, the second has a limit."""
     bounds = SearchBounds(instances=(1, 2), batch=(1, 8), concurrency=(1, 64))
     limits = () if limit_ms is None else (Constraint("perf_latency_p99", high=limit_ms),)
     goals = (Goal("m", weight=5), Goal("n", constraints=limits))
@@ -271,7 +271,7 @@ def pair_of(seed: int, limit_ms: float | None = None) -> SearchProblem:
     return SearchProblem(tuple(map(ModelProblem, spaces, goals)), SearchSettings(bounds=bounds), seed)
 
 
-def test_models_together_are_weighed_and_each_keeps_its_own_limit():
+def test_models_together_are_weighted_and_each_meets_its_own_limit():
     seed = 0
     landscape = Landscape.drawn(seed)
 
@@ -286,6 +286,6 @@ def test_models_together_are_weighed_and_each_keeps_its_own_limit():
     trials, names, _ = search(scope, SimulatedTrials(landscape, seed))
     best = rank(scope.goals, trials)[0].best
     found, p99 = truth([names.known[part.variant] for part in best.parts], best.load)
-    step = 0.13  # of the loads: the best one is within two per cent of the limit, where chance decides
+    step = 0.13  # between loads: the best one is within two per cent of the limit, where chance decides
     assert found > max(value for value, slow in rows if slow <= limit_ms) - step
     assert p99 <= 1.05 * limit_ms

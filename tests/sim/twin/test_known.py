@@ -1,6 +1,6 @@
-"""A twin of servers whose steps are known: loads that were held out are predicted, and the intervals hold them.
+"""A twin of servers with known steps: held-out loads are predicted, and the intervals cover them.
 
-Fit and truth go through the whole measuring line on a simulated clock. The truth is no code of the twin's: see
+Fit and truth use the whole measuring path on a simulated clock. The truth does not use the twin's code: see
 `tests.support.known_servers`.
 """
 
@@ -53,7 +53,7 @@ def twin() -> Twin:
 
 
 def held_out(server: KnownServer, twin: Twin) -> Iterator[LoadForecast]:
-    """Loads of every kind, measured by other chances than the fit."""
+    """Loads of every kind, measured with other random numbers than the fit."""
     most = CAPACITY[server]
     rows = (
         [in_flight(number) for number in sample(HELD_OUT[1::3], HELD_OUT)],
@@ -78,7 +78,7 @@ def test_held_out_loads_are_predicted_and_inside_their_intervals(twin: Twin) -> 
         assert sum(bool(row.is_covered(figure)) for row in rows) >= 0.8 * len(rows)
 
 
-def test_the_interval_grows_with_the_distance_and_says_what_it_is(twin: Twin) -> None:
+def test_the_interval_grows_with_the_distance_and_states_its_basis(twin: Twin) -> None:
     widths, bases = [], []
     for number in (4, 6, 16, 64):
         (row,) = forecast(twin, TwinLoad((LoadPart("steady", "concurrency", number),)))
@@ -89,7 +89,7 @@ def test_the_interval_grows_with_the_distance_and_says_what_it_is(twin: Twin) ->
     assert widths[-1] > 1.3 * widths[0]
 
 
-def test_more_than_a_server_can_do_has_no_latency(twin: Twin) -> None:
+def test_beyond_the_capacity_there_is_no_latency(twin: Twin) -> None:
     (row,) = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", 150.0),)))
     assert row.is_overloaded
     assert set(row.bands) == {"throughput"}
@@ -97,7 +97,7 @@ def test_more_than_a_server_can_do_has_no_latency(twin: Twin) -> None:
 
 
 def test_another_instance_of_the_slow_step_is_predicted(twin: Twin) -> None:
-    """Measured on the same server with two of them."""
+    """Measured on the same server with two instances."""
     first, model, last = STEADY.steps
     twice = KnownServer("steady", (first, replace(model, instances=2), last))
     rows = checked_result(twin, twice.measured([in_flight(number) for number in (2, 8)], SECONDS))
@@ -111,8 +111,8 @@ def test_another_instance_of_the_slow_step_is_predicted(twin: Twin) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.05, 1.0, 30.0])
-def test_a_rate_that_is_kept_up_with_is_the_throughput(twin: Twin, rate: float) -> None:
-    """However long the runs of the fit were."""
+def test_throughput_equals_a_rate_that_the_server_keeps_up_with(twin: Twin, rate: float) -> None:
+    """For any duration of the runs of the fit."""
     (row,) = forecast(twin, TwinLoad((LoadPart("steady", "request_rate", rate),)))
     assert not row.is_overloaded
     found = row.bands["throughput"]
@@ -131,8 +131,8 @@ def four() -> Twin:
     return fit_twin([FOUR.measured([in_flight(number) for number in FITTED], SECONDS)])
 
 
-def test_near_saturation_a_small_error_of_the_service_time_is_a_large_one_of_the_wait(four: Twin) -> None:
-    """By rate; the same service times at half of the load have hardly any wait."""
+def test_near_saturation_a_small_error_in_service_time_is_a_large_one_in_latency(four: Twin) -> None:
+    """At a rate; with the same service times at half the load there is hardly any wait."""
     parts = [LoadPart("four", "request_rate", FOUR_PER_S * busy, "poisson") for busy in (0.5, 0.9)]
     rows = [forecast(four, TwinLoad((part,)))[0] for part in parts]
     assert not any(row.is_overloaded for row in rows)
@@ -142,8 +142,8 @@ def test_near_saturation_a_small_error_of_the_service_time_is_a_large_one_of_the
 
 @pytest.mark.only_sampled
 @pytest.mark.parametrize("server", [RANDOM, FOUR], ids=["M/M/1", "M/M/4"])
-def test_arrivals_that_nobody_knows_are_inside_their_intervals(server: KnownServer) -> None:
-    """At 90 % of what it can do: of every figure 90 in 100 measurements, and no more than all."""
+def test_unknown_random_arrivals_are_covered_by_the_intervals(server: KnownServer) -> None:
+    """At 90 % of the capacity: for every figure, about 90 of 100 measurements."""
     rate = 0.9 * {RANDOM: 125.0, FOUR: FOUR_PER_S}[server]
     covered = dict.fromkeys(("mean", "p90", "p99"), 0)
     for fitted in range(5):
@@ -162,8 +162,8 @@ def test_arrivals_that_nobody_knows_are_inside_their_intervals(server: KnownServ
 
 
 @pytest.mark.sampled
-def test_random_arrivals_at_ninety_percent_are_inside_their_intervals(four: Twin) -> None:
-    """M/M/4, each measured with other arrivals: the intervals are 90 % ones."""
+def test_random_arrivals_at_ninety_percent_are_covered_by_the_intervals(four: Twin) -> None:
+    """M/M/4, each measured with other arrivals: the intervals are 90 % intervals."""
     point = by_rate(0.9 * FOUR_PER_S, is_random=True)
     seeds = range(100, sample(104, 130))
     rows = [row for seed in seeds for row in checked_result(four, FOUR.measured([point], SECONDS, seed=seed))]

@@ -1,6 +1,6 @@
-"""A twin of models that share the cores of a machine, alone and beside each other: what sharing does is predicted.
+"""A twin of models that share the cores of a machine, alone and together: the effect of sharing is predicted.
 
-The machine is no code of the twin's: see `tests.support.known_machine`.
+The machine does not use the twin's code: see `tests.support.known_machine`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def checked(twin: Twin, results: Sequence[Result]) -> list[LoadForecast]:
     return checked_together(twin, TwinLoad(parts), results)
 
 
-def test_the_server_has_the_cores_it_is_kept_to(twin: Twin) -> None:
+def test_the_server_has_the_cores_it_is_pinned_to(twin: Twin) -> None:
     busy = twin.model("busy")
     assert busy is not None
     assert busy.cores == pytest.approx(2.0, rel=0.01)
@@ -57,7 +57,7 @@ def test_the_server_has_the_cores_it_is_kept_to(twin: Twin) -> None:
 
 
 @pytest.mark.sampled
-def test_models_that_share_cores_are_predicted_alone_and_beside_each_other(twin: Twin) -> None:
+def test_models_that_share_cores_are_predicted_alone_and_together(twin: Twin) -> None:
     rows = [row for loads in HELD_OUT for row in checked(twin, MACHINE.together(loads, SECONDS, seed=50))]
     assert len(rows) == sum(map(len, HELD_OUT))
     for row in rows:
@@ -70,8 +70,8 @@ def test_models_that_share_cores_are_predicted_alone_and_beside_each_other(twin:
         assert sum(bool(row.is_covered(figure)) for row in rows) >= 0.8 * len(rows)
 
 
-def test_the_p99_beside_a_busy_model_is_the_middle_of_no_collision_and_a_whole_one(twin: Twin) -> None:
-    """This machine never puts work on a core in use while another is free; real ones do so now and then."""
+def test_the_p99_next_to_a_busy_model_is_halfway_to_a_whole_collision(twin: Twin) -> None:
+    """This machine never puts work on a busy core while another one is free; real ones sometimes do."""
     for row in checked(twin, MACHINE.together({BUSY: 1, PICTURES: 1}, SECONDS, seed=50)):
         error = row.error("p99")
         assert error is not None
@@ -80,17 +80,17 @@ def test_the_p99_beside_a_busy_model_is_the_middle_of_no_collision_and_a_whole_o
         assert abs(row.error("throughput") or 0.0) <= 0.15
 
 
-def test_threads_of_a_step_are_seen_in_its_core_time(twin: Twin) -> None:
+def test_threads_of_a_step_show_in_its_core_time(twin: Twin) -> None:
     wide = twin.model("wide")
     assert wide is not None
     assert [station.threads for station in wide.stations] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("loads", [{BUSY: 2, PICTURES: 3}, {WIDE: 1, PHOTOS: 1}])
-def test_who_gets_more_of_crowded_cores_is_not_certain_and_the_interval_says_so(
+def test_the_interval_covers_uncertain_shares_of_crowded_cores(
     twin: Twin, loads: Mapping[MachineModel, int]
 ) -> None:
-    """More threads than cores, all with pauses: what they do together is known, not so well who does how much."""
+    """More threads than cores, all with pauses: their total work is known, their shares are less certain."""
     rows = checked(twin, MACHINE.together(loads, SECONDS, seed=50))
     each_s = [sum(step.core_s * step.threads for step in model.steps) for model in loads]
     predicted, measured = (

@@ -46,7 +46,7 @@ def exact_closed_throughput(demands_s: list[float], customers: int) -> float:
 
 
 @pytest.mark.parametrize("customers", [2, 6])
-def test_a_closed_row_of_exponential_steps_is_as_mean_value_analysis_has_it(customers: int) -> None:
+def test_a_closed_row_of_exponential_steps_matches_mean_value_analysis(customers: int) -> None:
     demands_s = [0.006, 0.005, 0.002]
     stations = tuple(Station(f"s{number}", demand) for number, demand in enumerate(demands_s))
     found = alone(Pipeline(stations, variation=1.0), LoadPart("m", "concurrency", customers))
@@ -57,7 +57,7 @@ def test_a_closed_row_of_exponential_steps_is_as_mean_value_analysis_has_it(cust
 
 
 def longer_than(rate: float, per_s: float, servers: int, limit_s: float) -> float:
-    """Of the requests of M/M/c, the share that takes longer: its tail is known exactly."""
+    """Return the share of M/M/c requests that take longer, which is known exactly."""
     offered = rate / per_s
     full = offered**servers / math.factorial(servers) / (1 - offered / servers)
     waits = full / (sum(offered**number / math.factorial(number) for number in range(servers)) + full)
@@ -66,7 +66,7 @@ def longer_than(rate: float, per_s: float, servers: int, limit_s: float) -> floa
 
 
 @pytest.mark.parametrize(("servers", "busy"), [(1, 0.6), (3, 0.7)])
-def test_random_arrivals_at_several_servers_have_the_tail_of_the_formula(servers: int, busy: float) -> None:
+def test_random_arrivals_at_several_servers_match_the_exact_tail(servers: int, busy: float) -> None:
     per_s = 100.0
     station = Station("s", 1 / per_s, instances=servers, cpu=0.0)
     rate = busy * servers * per_s
@@ -76,15 +76,15 @@ def test_random_arrivals_at_several_servers_have_the_tail_of_the_formula(servers
     assert longer_than(rate, per_s, servers, found.figures["p50"] / 1e9) == pytest.approx(0.5, rel=0.06)
 
 
-def test_jobs_that_share_a_core_take_as_long_as_processor_sharing() -> None:
-    """M/G/1 with processor sharing: service / (1 - busy), whatever the service times are like."""
+def test_jobs_that_share_a_core_match_processor_sharing() -> None:
+    """M/G/1 with processor sharing: service / (1 - utilisation), for any distribution of service times."""
     station = Station("s", 0.010, instances=500)
     found = alone(Pipeline((station,), spread=RANDOM, cores=Cores(1)), poisson(60.0))
     assert found.figures["mean"] == pytest.approx(0.010 / (1 - 0.6) * 1e9, rel=0.12)
 
 
-def test_two_models_that_call_the_same_step_wait_for_each_other() -> None:
-    """Pollaczek and Khinchine: the wait depends on the service times of both."""
+def test_two_models_that_call_the_same_step_queue_for_each_other() -> None:
+    """Pollaczek-Khinchine: the wait depends on the service times of both."""
     quick, slow = 0.004, 0.020
     step = Station("shared", 0.0, 0.001, cpu=0.0)
     pipelines = [Pipeline((step,), items=items, variation=0.0) for items in (4, 20)]
@@ -99,7 +99,7 @@ def test_two_models_that_call_the_same_step_wait_for_each_other() -> None:
 
 
 def test_models_without_a_common_step_share_the_cores() -> None:
-    """Two that keep a core busy, on one core: each is half as fast; one that sleeps does not care."""
+    """Two that keep a core busy, on one core: each is half as fast; a sleeping one is not affected."""
     busy = Pipeline((Station("busy", 0.010),), variation=0.0, cores=Cores(1))
     other = Pipeline((Station("other", 0.010),), variation=0.0, cores=Cores(1))
     asleep = Pipeline((Station("asleep", 0.010, cpu=0.0),), variation=0.0, cores=Cores(1))
@@ -110,8 +110,8 @@ def test_models_without_a_common_step_share_the_cores() -> None:
     assert third.figures["throughput"] == pytest.approx(100, rel=0.02)
 
 
-def test_who_never_pauses_keeps_its_core() -> None:
-    """Three on two cores: those that come and go share the other one."""
+def test_a_job_that_never_pauses_keeps_its_core() -> None:
+    """Three jobs on two cores: those that come and go share the other core."""
     stays = Pipeline((Station("stays", 0.050),), variation=0.0, cores=Cores(2))
     breaks = (Station("pause", 0.002, cpu=0.0), Station("works", 0.025, instances=2))
     comes = Pipeline(breaks, variation=0.1, cores=Cores(2))
@@ -130,8 +130,8 @@ def test_a_step_of_two_threads_needs_two_cores(cores: int, expected: float) -> N
     assert found.figures["throughput"] == pytest.approx(expected, rel=0.02)
 
 
-def test_each_model_slows_down_on_busy_cores_as_much_as_it_does() -> None:
-    """Two cores, each with a job at any time: the one does not mind, the other is slower by the root of two."""
+def test_each_model_has_its_own_slowdown_on_busy_cores() -> None:
+    """Two cores, each always with a job: one is not affected, the other is slower by the square root of two."""
     free = Pipeline((Station("free", 0.010),), variation=0.1, cores=Cores(2))
     tight = Pipeline((Station("tight", 0.010),), variation=0.1, cores=Cores(2, scaling=0.5))
     one = LoadPart("m", "concurrency", 1)
@@ -146,7 +146,7 @@ def test_each_model_slows_down_on_busy_cores_as_much_as_it_does() -> None:
 
 
 def log_p99s(rate: float, per_s: float, seconds: float, runs: int) -> list[float]:
-    """Of measurements of M/M/1 that begin at an idle server, by Lindley's recursion."""
+    """Measurements of M/M/1 that begin with an idle server, by Lindley's recursion."""
     source, found = random.Random(11), []
     for _ in range(runs):
         now = free = 0.0
@@ -159,10 +159,8 @@ def log_p99s(rate: float, per_s: float, seconds: float, runs: int) -> list[float
 
 
 @pytest.mark.parametrize(("busy", "seconds"), [(0.9, 8.0), (0.9, 40.0)])
-def test_measurements_of_random_arrivals_differ_as_much_as_they_are_said_to(
-    busy: float, seconds: float
-) -> None:
-    """Near saturation a queue lasts for seconds: parts of a measurement are not independent of each other."""
+def test_measurements_of_random_arrivals_vary_as_predicted(busy: float, seconds: float) -> None:
+    """Near saturation a queue lasts for seconds, so parts of a measurement are not independent."""
     rate = busy * 125.0
     pipeline = Pipeline((Station("s", 0.008, cpu=0.0),), spread=RANDOM)
     (found,) = simulate([PartPlan(pipeline, poisson(rate))], MeasuredAs(seconds))
@@ -171,8 +169,8 @@ def test_measurements_of_random_arrivals_differ_as_much_as_they_are_said_to(
     assert abs(math.log(found.figures["p99"] / 1e9) - mean(truth)) < stdev(truth)
 
 
-def test_the_same_arrivals_are_the_same_requests() -> None:
-    """By its seed a random schedule is known: of fixed service times the p99 is then exact."""
+def test_the_same_arrivals_give_the_same_requests() -> None:
+    """The seed determines a random schedule: with fixed service times the p99 is exact."""
     rate, service_s, seconds, seed = 60.0, 0.010, 5.0, 3
     schedule, free_s, latencies = Poisson(rate, seed), 0.0, []
     for number in range(1000):
@@ -187,8 +185,8 @@ def test_the_same_arrivals_are_the_same_requests() -> None:
     assert found.chance["p99"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_beside_very_short_requests_a_figure_lies_between_sharing_and_being_alone() -> None:
-    """How much of their time on the cores goes into waking each other up, nobody knows."""
+def test_next_to_very_short_requests_a_figure_lies_between_sharing_and_running_alone() -> None:
+    """The share of their core time spent on wake-ups is unknown."""
     for short_s, is_unsure in ((0.0002, True), (0.020, False)):
         long = Pipeline((Station("long", 0.050),), variation=0.1, cores=Cores(1))
         other = Pipeline((Station("other", short_s),), variation=0.1, cores=Cores(1))
@@ -204,7 +202,7 @@ def test_beside_very_short_requests_a_figure_lies_between_sharing_and_being_alon
             assert (reach * expected >= 0.99 * high) == is_unsure
 
 
-def test_how_short_requests_slow_down_says_nothing_of_others() -> None:
+def test_the_slowdown_of_short_requests_does_not_apply_to_others() -> None:
     long = Pipeline((Station("long", 0.050),), cores=Cores(2))
     tight = Pipeline((Station("tight", 0.020),), cores=Cores(2, scaling=0.8))
     short = Pipeline((Station("short", 0.0002),), cores=Cores(2, scaling=0.4))

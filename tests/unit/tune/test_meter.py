@@ -59,13 +59,13 @@ def test_digests_are_compatible_with_journals_of_earlier_versions():
     assert fingerprint({"m": streamed}, {"m": Prompts(count=3)}) == "0e680b0875ce"
 
 
-def level(*, told=(), seen=(), is_local=True):
+def level(*, reported=(), seen=(), is_local=True):
     """A level with GPUs (UUID and memory) from the server's metrics and from the host."""
     rows = {
         place: tuple(GpuFigures(uuid, 0.5, 100.0, int(size), int(80e9)) for uuid, size in found)
-        for place, found in (("told", told), ("seen", seen))
+        for place, found in (("reported", reported), ("seen", seen))
     }
-    metrics = SimpleNamespace(gpus=rows["told"], host=None) if told else None
+    metrics = SimpleNamespace(gpus=rows["reported"], host=None) if reported else None
     host = SimpleNamespace(gpus=rows["seen"], is_local=is_local)
     return SimpleNamespace(measurement=SimpleNamespace(metrics=metrics), host=host)
 
@@ -73,13 +73,13 @@ def level(*, told=(), seen=(), is_local=True):
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (level(told=[("a", 4e9)], seen=[("a", 1e9)]), {"a": 1000.0}),  # the server's figure may be outdated
         (
-            level(told=[("a", 4e9)], seen=[("a", 1e9), ("b", 9e9)]),
+            level(reported=[("a", 4e9)], seen=[("a", 1e9)]),
             {"a": 1000.0},
-        ),  # the server does not use the other GPU
-        (level(told=[("a", 4e9)]), {"a": 4000.0}),
-        (level(told=[("a", 4e9)], seen=[("z", 1e9)], is_local=False), {"a": 4000.0}),
+        ),  # the server's figure may be outdated
+        (level(reported=[("a", 4e9)], seen=[("a", 1e9), ("b", 9e9)]), {"a": 1000.0}),  # the other is not used
+        (level(reported=[("a", 4e9)]), {"a": 4000.0}),
+        (level(reported=[("a", 4e9)], seen=[("z", 1e9)], is_local=False), {"a": 4000.0}),
         (level(seen=[("a", 1e9)]), {"a": 1000.0}),
         (level(seen=[("a", 1e9)], is_local=False), {}),
     ],
