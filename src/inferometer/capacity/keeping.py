@@ -31,7 +31,7 @@ from inferometer.stats.slo import TIMES, Slo, Term
 
 MOST_REQUESTS = 20_000  # requests per simulation: of a longer stretch, only a part is simulated
 ALL_REQUESTS = 40_000  # requests in all simulations of a stretch, approximately,
-THOROUGH = 120_000  # and when the final answer depends on them
+THOROUGH = 120_000  # and for the final answer
 BEYOND = 200  # fewest requests beyond a percentile, if the stretch has that many
 MOST_REPEATS = 400
 FEWEST_REPEATS = 4

@@ -20,7 +20,7 @@ _ON_CORES = 0.5  # share of an execution on a core or waiting for one from which
 _BATCH = 1.5  # inferences per execution from which it is a batch
 _DEARER = 1.2  # cost per inference in a batch, relative to a batch of one
 _SPARE = 0.2  # fraction of an instance that does not justify another one
-_TELLING = 3  # fewest executions of a size; fewer may be the first ones
+_TELLING = 3  # minimum executions per batch size; the first ones may be slow
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from inferometer.observe.llm_metrics import LLAMA_CPP, SGLANG, TENSORRT_LLM, VLL
 
 WORTH = 0.1  # predicted gain from which queueing is the limit
 WAITING = 0.1  # share of the load in the server's queue from which requests count as queueing
-FULL = 0.9  # share of the KV cache in use at any moment
+FULL = 0.9  # peak usage from which the KV cache counts as full
 HALF = 0.5  # share of the server's time from which prompts are the limit
 FALLING = 0.2  # relative drop in throughput between loads from which a note is made
 LIGHTEST = 2  # requests at once up to which there is hardly any queueing

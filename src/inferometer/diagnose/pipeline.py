@@ -76,7 +76,9 @@ class Devices:
     def work(self, jobs: float) -> float:
         """Return how many GPUs' worth of work this many executions do together."""
         each = max(1.0, jobs / self.count)
-        return min(jobs, self.count) / (1 + self.turn * (1 - 1 / each))  # usually followed by another one
+        return min(jobs, self.count) / (
+            1 + self.turn * (1 - 1 / each)
+        )  # the next execution is usually another one
 
     def speed(self, jobs: float) -> float:
         """Return the speed of each of this many executions; 1 is the speed of a single one."""

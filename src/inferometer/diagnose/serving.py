@@ -10,7 +10,7 @@ PREFILL = "prefill"  # reading prompts takes the server's time
 DECODE = "decode"  # generating tokens takes it
 KV_CACHE = "kv cache"  # no more sequences fit into the KV cache
 QUICK = 10  # percentile
-SLOTS = "slots"  # a change: how many requests the server runs at once
+SLOTS = "slots"  # changes the number of requests that the server runs at once
 
 State = Literal["limits", "has room", "not known"]
 

@@ -26,7 +26,7 @@ from inferometer.diagnose.observation import US_PER_S, Observation
 from inferometer.diagnose.queueing import Pipeline, Prediction, Station, predict, with_station
 
 WORTH_SAYING = 0.02  # smaller gains are noise
-_CHANCE = 2 / 3  # share of the difference between the last level and all levels that is chance
+_CHANCE = 2 / 3  # share of the difference between the last level and all levels attributed to chance
 _NEAR_BEST = 0.97  # share of the best gain at which a smaller change is preferred
 _ROOM = 0.5  # utilisation below which a step needs no change
 _FACTORS = (2, 3, 4, 6, 8)

@@ -49,7 +49,7 @@ class Knowledge:
     slo: Slo
     runs: tuple[LoadRun, ...]
     posterior: Posterior | None  # None before the first run
-    missed: tuple[tuple[str, ...], ...]  # the terms that each run measured beyond their limit
+    missed: tuple[tuple[str, ...], ...]  # for each run, the terms beyond their limit as measured
     is_whole: bool = False  # loads are whole numbers
     is_misfit: bool = False  # the curve does not fit this server
     capacity: Capacity | None = None

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 ROUNDS = 4  # fewest rounds of requests in a trial of a text model
-SLICES = 20  # maximum of windows per trial
+SLICES = 20  # maximum number of windows per trial
 _SAID_ELSEWHERE = (Note.HOST_BUSY, Note.SERVER_ENDED)  # the search itself reports how the server ended
 PATIENCE_NS = round(CALL_LAST_S * NS_PER_S)  # for the running trial, after the user interrupts
-MOST_WARM = 64  # maximum of warm-up requests
+MOST_WARM = 64  # maximum number of warm-up requests
 HURRIED_NS = NS_PER_S // 2  # the same if the search has to end
 QUIET_NS = 2 * NS_PER_S  # replies are awaited as long as some arrive within this time after the load ended
 LEAVING_S = 2.0  # for processes of the previous variant to exit

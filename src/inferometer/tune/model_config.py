@@ -62,7 +62,7 @@ def document(config: Any) -> Fields:
 
 
 def from_document(fields: Fields, origin: str = "the configuration") -> Any:
-    """Return the message of a document."""
+    """Convert a document to a ModelConfig message."""
     from google.protobuf import json_format
 
     try:

@@ -25,7 +25,7 @@ from inferometer.tune.trial import Status, Trial
 LOOK_S = 0.2  # interval of checks for ended trials and interruptions
 GRACE_S = CALL_LAST_S + 0.5  # for trials to end when the search has to, including communication
 FIRST_ATTEMPTS = 2  # give up if this many first trials all fail
-MOST_LOSSES = 2  # servers lost during the same trial from which the trial is considered the reason
+MOST_LOSSES = 2  # a trial that loses this many servers is considered the cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,7 @@ def settings_of(request: TuneOptions, options: Options, *, started_s: float = 0.
     """Create the settings of a search; `options` are those of its measurements. `started_s` is the time already used
     from the budget; stopping takes about as long."""
     cluster = _cluster_of(request, options)
-    options = replace(with_api_key(options), ray=None)  # each server sends to itself
+    options = replace(with_api_key(options), ray=None)  # each server generates its own load
     control = ServerAccess(options.protocol, options.headers, options.tls, options.grpc_tls)
     if request.url is not None and request.launch_mode != "local":
         raise UsageError(

@@ -12,8 +12,7 @@ from inferometer.tune.model_config import Fields
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
-    """`overrides` holds the changes, `config` the whole configuration; members of an ensemble or a BLS model are
-    variants too."""
+    """A changed model: `overrides` holds the changes, `config` the whole configuration; members are variants too."""
 
     model: str
     name: str

@@ -131,7 +131,7 @@ class TwinModel:
     outside_s: float
     outside_cpu_s: float
     items: int  # inferences per request
-    spread: tuple[float, ...]  # a request's times over their mean, equal in all steps; if empty,
+    spread: tuple[float, ...]  # times of a request relative to the mean, the same in all steps; if empty,
     variation: float  # the coefficient of variation of each step on its own
     cores: float | None  # cores of the server's machine that were available; None if unknown
     scaling: float

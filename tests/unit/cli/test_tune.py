@@ -12,13 +12,13 @@ from inferometer.tune.variant import ModelVariant
 MODELS = Path(__file__).parents[2] / "live" / "models"
 
 REFUSED = (
-    ("a repository that is not there", "m --model-repository nosuch", "'nosuch' cannot be read: No such file"),
-    ("a repository that is a file", "m --model-repository file", "'file' cannot be read: Not a directory"),
-    ("an empty repository", "m --model-repository empty", "'m' is not in the model repository 'empty'; it has no"),
-    ("another model", f"m --model-repository {MODELS}", "it has addsub, addsub_b"),
+    ("a repository that is not there", "m --model-repository nosuch", "cannot read the model repository 'nosuch': No such file"),
+    ("a repository that is a file", "m --model-repository file", "cannot read the model repository 'file': Not a directory"),
+    ("an empty repository", "m --model-repository empty", "'m' is not in the model repository 'empty'; its models are none"),
+    ("another model", f"m --model-repository {MODELS}", "its models are addsub, addsub_b"),
     ("an output in no folder", "simple --output no/config.pbtxt", "the folder 'no' does not exist"),
     ("a journal that is a folder", "simple --journal empty", "the journal 'empty' is a folder"),
-    ("a journal that is none", "simple --journal file", "the journal 'file' cannot be read"),
+    ("a journal that is none", "simple --journal file", "cannot read the journal 'file'"),
     ("a journal in no folder", "simple --journal no/journal", "the folder 'no' of the journal"),
     ("several models, one file", f"ens --model-repository {MODELS} --output c.pbtxt", "3 configurations: addsub,"),
     ("several models, a file", f"ens --model-repository {MODELS} --output file", "give a folder"),

@@ -68,7 +68,7 @@ def test_python_says_the_same() -> None:
         ("guess", "'guess' is nothing a twin does"),
         ("fit", "no run is given to fit"),
         ("fit plain.json", "plain.json: the server provided no statistics for its models"),
-        ("fit failed.json", "failed.json: no request ended well"),
+        ("fit failed.json", "failed.json: no request succeeded"),
         ("fit phases.json", "phases.json: no load is a plain concurrency or rate"),
         ("fit known.json -c 4", "--concurrency has no meaning for twin fit"),
         ("fit twin.json", "is not a result or a diagnosis"),

@@ -82,9 +82,12 @@ def test_a_diagnosis_keeps_its_evidence_in_its_file_and_shows_it() -> None:
     assert from_json(to_json(made), "file", Diagnosis) == made
     text = markdown(diagnosis_document(made))
     for words in (
-        *("The queue is the limit: 4 requests run at once", "wait of 16"),
+        *("The queue is the limit: 4 requests run at once", "of 16 requests, 4 run"),
         *("Each limit by itself", "prefill", "decode", "kv cache", "client"),
-        *("Let 8 run at once (--max-running-requests)", "sequences of this length fit into the KV cache"),
+        *(
+            "Let 8 requests run at once (--max-running-requests)",
+            "sequences of this length fit into the KV cache",
+        ),
     ):
         assert words in text, text
     assert "Each limit by itself" in render(diagnosis_document(made))
