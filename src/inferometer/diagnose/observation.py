@@ -193,8 +193,8 @@ def _in_order(model: ModelSpec, stats: ModelStatistics) -> list[tuple[ModelSpec,
 
 
 def _step(model: ModelSpec, stats: ModelStatistics, calls: float, sizes: Sizes) -> Step:
-    """Return the step. Times are per execution; without batch sizes they are per request, which weights large
-    batches."""
+    """Return the step. Times are per execution; without batch sizes they are per request, with more weight on
+    large batches."""
     counters = stats.counters
     count = counters.compute_infer_count
     seen = sizes.get((model.name, stats.version), ()) or counters.executions

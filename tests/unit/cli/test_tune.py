@@ -12,9 +12,9 @@ from inferometer.tune.variant import ModelVariant
 MODELS = Path(__file__).parents[2] / "live" / "models"
 
 REFUSED = (
-    ("a repository that is not there", "m --model-repository nosuch", "cannot read the model repository 'nosuch': No such file"),
-    ("a repository that is a file", "m --model-repository file", "cannot read the model repository 'file': Not a directory"),
-    ("an empty repository", "m --model-repository empty", "'m' is not in the model repository 'empty'; its models are none"),
+    ("a repository that is not there", "m --model-repository nosuch", "the model repository 'nosuch': No such file"),
+    ("a repository that is a file", "m --model-repository file", "the model repository 'file': Not a directory"),
+    ("an empty repository", "m --model-repository empty", "in the model repository 'empty'; its models are none"),
     ("another model", f"m --model-repository {MODELS}", "its models are addsub, addsub_b"),
     ("an output in no folder", "simple --output no/config.pbtxt", "the folder 'no' does not exist"),
     ("a journal that is a folder", "simple --journal empty", "the journal 'empty' is a folder"),
