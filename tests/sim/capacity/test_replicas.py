@@ -89,9 +89,9 @@ def test_fewer_measured_loads_never_lead_to_too_few_replicas():
 def test_without_a_light_load_there_is_no_number():
     """At concurrency 8 a request takes 160 ms; its time alone was not measured."""
     result = measured_once(TWO, (8,))
-    with pytest.raises(NoNumber, match="alone"):
+    with pytest.raises(NoNumber, match="without queueing"):
         planned(result, 120.0, 120, "round-robin")
     (option,) = api.capacity(result, traffic="120/s", slo="p99<120ms").options
-    assert option.reason == "requests break 'p99<120ms' at concurrency 8, and no lighter load was measured"
+    assert option.reason == "requests violate 'p99<120ms' at concurrency 8, and no lighter load was measured"
     truth = replicas_it_takes(TWO, 120.0, SECONDS, 400, "round-robin")
     assert planned(result, 120.0, 400, "round-robin") >= truth

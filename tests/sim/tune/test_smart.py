@@ -186,7 +186,7 @@ def test_configurations_larger_than_one_that_did_not_fit_are_not_tried():
     for number, shape in enumerate(failed):
         assert not any(before[0] <= shape[0] and before[1] <= shape[1] for before in failed[:number])
     reasons = {row.proposal.key: row.reason for row in events if isinstance(row, SkippedProposal)}
-    assert any("which did not fit the memory" in reason for reason in reasons.values())
+    assert any("which did not fit in memory" in reason for reason in reasons.values())
 
 
 def test_a_violated_memory_limit_rules_out_all_loads_and_larger_configurations():
