@@ -1,4 +1,4 @@
-"""`inferometer diagnose` where something is missing: it says what can still be said."""
+"""`inferometer diagnose` with missing information: it reports what is still known."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_a_plain_kserve_server_gets_the_clients_view(run: Callable, tmp_path: Pa
     assert [level.value for level in saved.results[0].levels] == [1, 2]
 
 
-def test_a_server_that_answers_nothing_well_cannot_be_diagnosed(run: Callable) -> None:
+def test_a_server_without_successful_answers_cannot_be_diagnosed(run: Callable) -> None:
     with FakeTriton(usual=reply(b"{}", status=500)) as fake:
         ended = run("inferometer", "diagnose", "-m", "fake", "-u", fake.server.address, *SHORT)
     assert ended.code == 3
@@ -47,13 +47,13 @@ def test_a_server_that_answers_nothing_well_cannot_be_diagnosed(run: Callable) -
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_makes_no_sense_is_refused(words: tuple[str, ...], complaint: str, run: Callable) -> None:
+def test_invalid_options_are_rejected(words: tuple[str, ...], complaint: str, run: Callable) -> None:
     ended = run("inferometer", "diagnose", "-m", "fake", "-u", "127.0.0.1:9", *words)
     assert ended.code == 2
     assert complaint in ended.stderr
 
 
-def test_the_file_is_json_anyone_can_read(run: Callable, tmp_path: Path) -> None:
+def test_the_file_is_plain_json(run: Callable, tmp_path: Path) -> None:
     with FakeTriton() as fake:
         ended = run(
             *("inferometer", "diagnose", "-m", "fake", "-u", fake.server.address, *SHORT),

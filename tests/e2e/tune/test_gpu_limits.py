@@ -1,4 +1,4 @@
-"""A limit of the GPU where the server's metrics cannot be read: NVML tells where the server is on this machine."""
+"""GPU limits without readable server metrics: NVML provides the figures on the server's machine."""
 
 import sys
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ def measured(address: str, **given: object):
         meter.close()
 
 
-def test_nvml_tells_what_metrics_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_provides_figures_that_metrics_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     with FakeTriton() as fake:
         gpus = dict(measured(fake.server.address).gpus)
@@ -43,6 +43,6 @@ def test_nvml_tells_what_metrics_do_not(monkeypatch: pytest.MonkeyPatch) -> None
     assert gpus["GPU-a"].get("gpu_used_memory") == 0.001
 
 
-def test_metrics_that_were_asked_for_are_missed() -> None:
+def test_missing_requested_metrics_are_an_error() -> None:
     with FakeTriton() as fake, pytest.raises(TrialError, match="Metrics endpoint"):
         measured(fake.server.address, collect_metrics=True)

@@ -1,4 +1,4 @@
-"""Servers of our own: started, watched and ended, with stand-ins for tritonserver and docker."""
+"""Our own servers: started, observed and stopped, with stand-ins for tritonserver and docker."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def script(path: Path, text: str) -> Path:
 @pytest.fixture
 def server(tmp_path) -> Path:
     text = SERVER.format(python=sys.executable, record=str(tmp_path / "server.jsonl"))
-    return script(tmp_path / "triton server", text)  # a blank in the path does no harm
+    return script(tmp_path / "triton server", text)  # a path with a space
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def wait_until(is_so, what: str) -> None:
         time.sleep(0.02)
 
 
-def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, repository):
+def test_the_tools_flags_override_the_users_on_an_installed_server(tmp_path, server, repository):
     launch = LaunchSettings(
         repositories=(repository,),
         executable=str(server),
@@ -105,7 +105,7 @@ def test_a_given_server_gets_the_tools_flags_over_the_users(tmp_path, server, re
     assert not is_alive(pid)
 
 
-def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
+def test_a_server_that_exited_is_restarted(tmp_path, server, repository):
     with open_deployment(LaunchSettings(repositories=(repository,), executable=str(server))) as deployment:
         os.kill(deployment.pid, signal.SIGKILL)
         wait_until(lambda: not deployment.is_running(), "the killed server has ended")
@@ -115,7 +115,7 @@ def test_a_server_that_ended_is_started_again(tmp_path, server, repository):
     assert len(records(tmp_path / "server.jsonl")) == 2
 
 
-def test_a_server_that_cannot_start_says_why(server, repository):
+def test_a_server_that_cannot_start_is_reported_with_the_reason(server, repository):
     launch = LaunchSettings(
         repositories=(repository,), executable=str(server), flags=(("fail", ""),), timeout_s=20
     )
@@ -123,7 +123,7 @@ def test_a_server_that_cannot_start_says_why(server, repository):
         pass
 
 
-def test_a_server_never_outlives_a_tool_that_was_killed(tmp_path, server, repository):
+def test_a_server_never_outlives_a_killed_tool(tmp_path, server, repository):
     program = f"""
 import sys, time
 from pathlib import Path
@@ -197,7 +197,7 @@ def test_a_container_needs_an_image(docker, repository):
         open_deployment(LaunchSettings(mode="docker", repositories=(repository,)))
 
 
-def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
+def test_an_unresponsive_docker_is_reported(tmp_path, monkeypatch, repository):
     folder = tmp_path / "bin"
     folder.mkdir()
     script(folder / "docker", "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
@@ -207,13 +207,13 @@ def test_docker_that_does_not_answer_is_said(tmp_path, monkeypatch, repository):
         pass
 
 
-def test_a_library_that_is_not_there_is_named(tmp_path, repository):
+def test_a_missing_library_is_named(tmp_path, repository):
     launch = LaunchSettings(mode="c_api", repositories=(repository,), install_path=str(tmp_path))
     with pytest.raises(UsageError, match=r"has no lib/libtritonserver\.so"):
         open_deployment(launch)
 
 
-def test_a_remote_server_that_is_not_there_is_named():
+def test_a_missing_remote_server_is_named():
     from inferometer.tune.settings import Addresses
 
     launch = LaunchSettings(mode="remote", addresses=Addresses(http="127.0.0.1:9"))
@@ -221,7 +221,7 @@ def test_a_remote_server_that_is_not_there_is_named():
         pass
 
 
-def test_ports_of_ones_own_choice_are_used(server, repository):
+def test_given_ports_are_used(server, repository):
     from inferometer.server.ports import choose_ports
 
     ports = choose_ports(Ports())

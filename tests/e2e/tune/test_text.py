@@ -1,4 +1,4 @@
-"""A model that makes text, behind an OpenAI-style server: what is sent, and which figures come back."""
+"""A model that generates text behind an OpenAI-compatible server: its requests and figures."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ FLAGS = {
 
 
 class Elsewhere:
-    """Triton is not where the load goes."""
+    """A stand-in for Triton, which gets no load."""
 
     addresses = Addresses("127.0.0.1:9", "127.0.0.1:9", "http://127.0.0.1:9/metrics")
     pid = None
@@ -32,7 +32,7 @@ class Elsewhere:
 
 
 def measured(more):
-    """What the server got, the prompts, and the figures."""
+    """Return the received requests, the prompts, and the figures."""
     with FakeOpenAi() as fake:
         flags = genai_flags("genai_perf_flags", {**FLAGS, **more, "url": fake.server.address})
         options, prompts = text_options(
@@ -58,7 +58,7 @@ def test_each_prompt_asks_for_its_length_and_has_the_extra_inputs():
     assert {payload["temperature"] for payload in payloads} == {0.5}
 
 
-def test_prompts_go_to_an_openai_server_and_tokens_come_back():
+def test_prompts_are_sent_to_an_openai_server_and_tokens_are_counted():
     payloads, prompts, figures = measured({})
     texts = {payload["messages"][0]["content"] for payload in payloads}
     assert texts == set(prompts.texts())

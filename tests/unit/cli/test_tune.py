@@ -1,4 +1,4 @@
-"""`inferometer tune`: what it refuses before a server starts, and where it writes the answer."""
+"""`inferometer tune`: rejections before a server starts, and the location of the result."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("words", "said"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_it_is_refused_in_a_sentence(words, said, tmp_path, monkeypatch, capsys):
+def test_it_is_rejected_with_a_message(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("not a database, which has to be long enough to be read as one " * 9)
     Path("empty").mkdir()

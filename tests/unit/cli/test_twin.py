@@ -1,4 +1,4 @@
-"""`inferometer twin`: what it writes, and what it refuses."""
+"""`inferometer twin`: its output files and its rejections."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ def replaced(result: Result, **more: Any) -> Result:
 
 
 def without(result: Result, **more: Any) -> Result:
-    """With other measurements of each level."""
+    """Return the result with changed measurements of each level."""
     found = [replace(level.measurement, **more) for level in result.levels if level.measurement is not None]
     rows = zip(result.levels, found, strict=True)
     return replace(result, levels=tuple(replace(level, measurement=row) for level, row in rows))
@@ -53,7 +53,7 @@ def test_fit_then_predict_then_check(capsys: pytest.CaptureFixture[str]) -> None
     assert "are inside their 90 % interval" in capsys.readouterr().out
 
 
-def test_python_says_the_same() -> None:
+def test_python_gives_the_same_result() -> None:
     twin = api.twin_fit(known_result())
     (row,) = api.twin_predict(twin, concurrency=4, settings="known_model.instances=2").forecasts
     assert row.bands["throughput"].value == pytest.approx(200, rel=0.05)

@@ -1,4 +1,4 @@
-"""Reports are folds over a study: what they say, and that the same study gives the same bytes."""
+"""Reports as functions of a study: their sentences, and equal bytes for equal studies."""
 
 import csv
 import io
@@ -70,7 +70,7 @@ def test_a_report_is_the_same_from_the_saved_study():
         assert markdown(make(study)) == markdown(make(again))
 
 
-def test_the_summary_recommends_and_says_why():
+def test_the_summary_recommends_with_a_reason():
     text = markdown(
         study_document(made(Goal("W", constraints=(Constraint("perf_latency_p99", high=6.0),))), 3)
     )
@@ -106,13 +106,13 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("goal", "formula", "words"), SENTENCES)
-def test_the_sentence_fits_what_was_found(goal, formula, words):
+def test_the_sentence_matches_the_result(goal, formula, words):
     study = made(goal, formula)
     assert words in facts.sentence(study)
     assert words in markdown(study_document(study, 3))
 
 
-def test_a_difference_inside_the_spread_is_not_sold_as_a_gain():
+def test_a_difference_within_the_spread_is_not_reported_as_a_gain():
     study = made(formula=lambda variant, load: (100.0 if variant.is_default else 104.0, 1.0))
     wide = tuple(
         replace(
@@ -128,7 +128,7 @@ def test_a_difference_inside_the_spread_is_not_sold_as_a_gain():
     assert "inside the spread" in facts.sentence(replace(study, trials=wide))
 
 
-def test_main_effects_are_of_the_knobs_that_moved():
+def test_main_effects_are_those_of_the_changed_parameters():
     effects = main_effects(made())
     assert {row.knob for row in effects} == {"instances", "max_batch_size"}
     by_value = {(row.knob, row.value): row.best for row in effects}
@@ -136,7 +136,7 @@ def test_main_effects_are_of_the_knobs_that_moved():
     assert "matters most" in effect_sentence(effects)
 
 
-def test_the_front_only_rises():
+def test_the_front_is_monotonic():
     front = pareto(made())
     rates = [trial.combined("perf_throughput") for trial in front]
     times = [trial.combined("perf_latency_p99") for trial in front]
@@ -144,7 +144,7 @@ def test_the_front_only_rises():
     assert times == sorted(times)
 
 
-def test_what_was_not_done_is_said_with_its_reason():
+def test_skipped_and_failed_trials_are_reported_with_their_reasons():
     study = made()
     failed = replace(study.trials[0], status=Status.FAILED, reason="it broke")
     skipped = replace(study.trials[1], status=Status.SKIPPED, reason="cannot win")
@@ -155,7 +155,7 @@ def test_what_was_not_done_is_said_with_its_reason():
     assert "forecast" in render(study_document(replace(study, trials=(*study.trials, expected)), 3))
 
 
-def test_gpus_have_a_table_each_and_columns():
+def test_each_gpu_has_a_table_and_columns():
     study = with_gpus(made(cpu_only=False))
     sheet = tables.gpu([study])
     assert sheet.header == (
@@ -203,7 +203,7 @@ def test_one_browser_prints_it_all(tmp_path):
     assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (640, 480)
 
 
-# Words of names in tables that stand on more than one line.
+# Words of names that span several lines in tables.
 BROKEN = """(() => {
   const found = [];
   for (const cell of document.querySelectorAll(".name")) {
@@ -244,11 +244,11 @@ def test_names_stay_whole_at_any_width(tmp_path, width):
         (Goal("W", constraints=(Constraint("perf_latency_p99", high=0.1),)), "none satisfied constraints"),
     ],
 )
-def test_fewer_than_asked_for_is_said_with_its_cause(goal, words):
+def test_fewer_results_than_requested_are_reported_with_the_cause(goal, words):
     assert words in shortage(made(goal), 50)
 
 
-def test_a_study_without_measurements_has_nothing_to_complain_about():
+def test_a_study_without_measurements_has_no_complaint():
     assert shortage(replace(made(), trials=()), 3) is None
 
 
@@ -297,7 +297,7 @@ def test_tables_have_no_formulas_and_keep_their_cells(nasty: str) -> None:
 
 
 class Tags(HTMLParser):
-    """Refuses tags and attributes that pages of ours do not have."""
+    """Reject tags and attributes that our pages do not have."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag != "img"
@@ -305,7 +305,7 @@ class Tags(HTMLParser):
 
 
 @every_text
-def test_reports_can_be_made_and_have_no_tags_of_others(nasty: str) -> None:
+def test_reports_contain_no_foreign_tags(nasty: str) -> None:
     document = study_document(nasty_study(nasty), 3)
     Tags().feed(render(document))
     assert "\x1b" not in markdown(document)

@@ -1,4 +1,4 @@
-"""What reports say about any study agrees with the figures they stand beside."""
+"""Sentences in reports agree with the figures next to them, for any study."""
 
 import re
 from dataclasses import replace
@@ -38,7 +38,7 @@ def estimates(draw):
 
 @st.composite
 def variants(draw, names, model):
-    """One that may change nothing, and may have members."""
+    """A variant that may change nothing, and may have members."""
     overrides = {}
     if draw(st.booleans()):
         overrides["instance_group"] = [{"count": draw(st.integers(1, 3)), "kind": "KIND_CPU"}]
@@ -113,7 +113,7 @@ def test_sentences_agree_with_the_figures(study):
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
-def test_a_knob_is_never_compared_with_itself(study):
+def test_a_parameter_is_never_compared_with_itself(study):
     found = re.search(
         r"the best with (.*) has (.*), the best with (.*) has (\S+) \(", effect_sentence(main_effects(study))
     )
