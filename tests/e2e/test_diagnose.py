@@ -39,8 +39,8 @@ def test_a_server_without_successful_answers_cannot_be_diagnosed(run: Callable) 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--keep",), "--keep is about what --apply finds"),
-        (("--write-config", "x"), "--write-config is about what --apply finds"),
+        (("--keep",), "--keep requires --apply"),
+        (("--write-config", "x"), "--write-config requires --apply"),
         (("--cores", "0"), "--cores needs a number above 0, but got '0'"),
         (("--request-rate-range", "10"), "it loads by concurrency"),
         (("--apply", "--budget", "soon"), "--budget"),

@@ -107,10 +107,10 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
         (("a.b:1", "c.d:2"), "Two addresses are given: a.b:1 and c.d:2"),
         (("a.b:1", "-u", "c.d:2"), "Two addresses are given"),
         (("-u", "c.d:2", "a.b:1"), "Two addresses are given"),
-        (("simple",), "'simple' is no address; write the address first: localhost:8000 simple"),
+        (("simple",), "'simple' is not an address; write the address first: localhost:8000 simple"),
         (("a.b:1", "simple", "other"), "Two models are given: simple and other"),
         (("-H", "Authorization:", "Bearer.abc"), "quote the header"),
-        ((), "No server and no model are given; write them: localhost:8000 MODEL"),
+        ((), "Neither a server nor a model is given; write both: localhost:8000 MODEL"),
     ],
 )
 def test_words_that_are_no_single_address(words: tuple[str, ...], sentence: str, run: Callable) -> None:

@@ -181,6 +181,6 @@ def test_runs_are_exported_to_mlflow(run: Callable, tmp_path: Path) -> None:
     ended = run("inferometer", "runs", "export", "model=fake", "--store", store, "--mlflow", str(target))
     assert {Path(line) for line in ended.stdout.splitlines()} == set(folders)
     ended = run("inferometer", "runs", "export", "model=other", "--store", store, "--mlflow", str(target))
-    assert (ended.code, "no run has model=other" in ended.stderr) == (2, True)
+    assert (ended.code, "no run matches model=other" in ended.stderr) == (2, True)
     ended = run("inferometer", "runs", "--store", store, "--mlflow", str(target))
-    assert (ended.code, "--mlflow has no meaning for runs list" in ended.stderr) == (2, True)
+    assert (ended.code, "--mlflow does not apply to `runs list`" in ended.stderr) == (2, True)

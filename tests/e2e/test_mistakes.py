@@ -16,7 +16,7 @@ MISTAKES = (
     ("mesure {url} simple", "no command 'mesure'", "'measure'", 2),
     ("{url} simple", "no command", "inferometer measure {url} simple", 2),
     ("measure", "No server and no model", "localhost:8000 MODEL", 2),
-    ("measure simple", "'simple' is no address", "localhost:8000 simple", 2),
+    ("measure simple", "'simple' is not an address", "localhost:8000 simple", 2),
     ("measure {url} simple other", "Two models", "give one", 2),
     ("measure {url} 127.0.0.1:1 simple", "Two addresses", "give one", 2),
     ("measure {url} simple -m other", "Two models", "give one", 2),
@@ -26,7 +26,7 @@ MISTAKES = (
     ("measure {url} simple -y", "'-y'", "--help", 2),
     ("measure {url} simple -c", "Missing value for option '-c'", "give one", 2),
     ("measure {url} simple --quiet=yes", "takes no value", "write just --quiet", 2),
-    ("measure {url} simple -rate=5", "has one dash", "write --rate=5", 2),
+    ("measure {url} simple -rate=5", "has only one dash", "write --rate=5", 2),
     ("measure {url} simple --vus 3", "'--vus'", "it is -c here", 2),
     ("help slos", "slos", "slo", 2),
     # --- levels and times
@@ -78,7 +78,7 @@ MISTAKES = (
     # --- promises and reports
     ("measure {url} simple --slo latency<50", "50", "50ms", 2),
     ("measure {url} simple --slo speed<5ms", "speed", "", 2),
-    ("find {url} simple", "--slo is not given", "p99<50ms", 2),
+    ("find {url} simple", "--slo is required", "p99<50ms", 2),
     ("find {url} simple --slo p99<50ms -c 4", "-c", "--by", 2),
     ("find {url} simple --slo p99<50ms --by speed", "speed", "'rate' or 'concurrency'", 2),
     ("compare one.json two.json", "one.json", "", 64),

@@ -315,9 +315,9 @@ def test_other_commands_show_what_they_would_send(run: Callable) -> None:
     ("words", "sentence"),
     [
         (("measure", "a:1", "m", "--dry-run", "--show-reply"), "give one of them"),
-        (("tune", "m", "--dry-run"), "--dry-run has no place in `inferometer tune`"),
-        (("tune", "m", "--show-request"), "--show-request has no place in `inferometer tune`"),
-        (("compare", "a.json", "b.json", "--dry-run"), "Nothing is sent to compare saved results"),
+        (("tune", "m", "--dry-run"), "--dry-run is not supported by `inferometer tune`"),
+        (("tune", "m", "--show-request"), "--show-request is not supported by `inferometer tune`"),
+        (("compare", "a.json", "b.json", "--dry-run"), "Comparing saved results sends nothing"),
         (("serve", "--dry-run"), "Invalid long option '--dry-run'"),
     ],
 )

@@ -222,7 +222,7 @@ REFUSED = [
     ("--unique-prompts --repeat-prompts", "give one of them"),
     ("--prompt-tokens poisson(5)", "normal(512, 128)"),
     ("--prompt-tokens normal(5)", "write normal(512, 128), with mean and standard deviation"),
-    ("--tokenizer nowhere.json", "There is no 'nowhere.json'"),
+    ("--tokenizer nowhere.json", "'nowhere.json' does not exist"),
     ("--prompt-tokens 0", "must be > 0"),
 ]
 

@@ -45,7 +45,7 @@ def test_a_run_is_kept_without_its_secrets(run: Callable[..., Ended], fake: str,
     ended = measure(run, fake, store.folder, *words)
     (kept,) = store.runs()
     assert ended.code == kept.code == 0
-    assert f"Kept as run {store.short(kept)}" in ended.stderr
+    assert f"Stored as run {store.short(kept)}" in ended.stderr
     assert (kept.state, kept.model, kept.tags, kept.command) == (FINISHED, "fake", ("nightly",), "measure")
     assert [point.value for point in kept.points] == [1, 2]
     assert len(measured(store, kept).levels) == 2
@@ -67,7 +67,7 @@ def test_two_runs_are_compared_by_their_ids(run: Callable[..., Ended], fake: str
     ended = run("inferometer", "compare", ids[0], "ffff", "--store", str(store.folder))
     assert (ended.code, "no run in" in ended.stderr) == (64, True)
     ended = run("inferometer", "compare", *ids, "--store", str(store.folder), "--tag", "x")
-    assert "--tag has no meaning for saved results" in ended.stderr
+    assert "--tag does not apply to saved results" in ended.stderr
 
 
 def test_nothing_is_kept_of_a_mistake_and_why_of_a_failure(

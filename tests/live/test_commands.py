@@ -140,7 +140,7 @@ def test_help(words: tuple[str, ...]) -> None:
 def test_an_unknown_command_is_named() -> None:
     done = call("inferometer", "mesure")
     assert done.code == 2
-    assert "there is no command 'mesure'" in done.stderr
+    assert "unknown command 'mesure'" in done.stderr
     assert "measure" in done.stderr
 
 

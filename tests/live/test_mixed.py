@@ -130,7 +130,7 @@ def test_the_command_line_does_it_all(triton, tmp_path):
     scenario.write_text("classes: {a: {rat: 1}}\n")
     done = call("inferometer", "measure", "--scenario", str(scenario))
     assert done.code == 2
-    assert "classes.a.rat is not known; did you mean 'rate'?" in done.stderr
+    assert "classes.a.rat is not a known key; did you mean 'rate'?" in done.stderr
     listed = call("inferometer", "measure", "--scenario", "list").stdout
     assert all(name in listed for name in ("steady", "daily", "spike", "soak", "failover"))
 

@@ -1,6 +1,6 @@
-"""The Python surface. `from inferometer import api; api.measure("simple", concurrency=[1, 2, 4])`.
+"""The Python API: `from inferometer import api; api.measure("simple", concurrency=[1, 2, 4])`.
 
-What type checkers see of it is in `__init__.pyi`, made by tools/build_api.py.
+Type checkers read `__init__.pyi`, which tools/build_api.py generates.
 """
 
 from inferometer.api import aio

@@ -1,7 +1,7 @@
-"""The same functions for programs with an event loop: `result = await api.aio.measure("simple", ...)`.
+"""Coroutine versions of the functions: `result = await api.aio.measure("simple", ...)`.
 
-The run goes on in a thread, and its load in processes of its own, so the loop is free meanwhile. Cancelling the task
-ends the run in order, as Ctrl-C does, and returns when nothing of it is left.
+The run takes place in a thread and its load in separate processes, so the event loop stays free. Cancelling the task
+stops the run cleanly, like Ctrl-C, and returns when the run has ended.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def _awaited(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
         except asyncio.CancelledError:
             stop.set()
             await asyncio.wait([run])
-            run.exception()  # what is left of it is nobody's business
+            run.exception()  # mark as retrieved; the task is cancelled anyway
             raise
 
     call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
@@ -38,7 +38,7 @@ def _awaited(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def _interruptible(given: object, stop: threading.Event) -> Watcher:
-    """The user's watcher, which is also interrupted when the task is cancelled."""
+    """Return the user's watcher, which also reports an interrupt when the task is cancelled."""
     inner, whole = completed(given), Watcher()
     vars(whole).update({name: getattr(inner, name) for name in dir(Watcher) if not name.startswith("_")})
     vars(whole)["is_interrupted"] = lambda: stop.is_set() or inner.is_interrupted()

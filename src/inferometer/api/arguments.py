@@ -1,7 +1,7 @@
-"""The arguments of the Python functions: made from the table of options, so that each is said once.
+"""Arguments of the Python functions, derived from the table of options.
 
-An argument is called like its option's field. Those of a part stand beside the others: `data`, `input`, `tls_ca`.
-What is given is read like a word of a command line where it is a text, and checked like one in any case.
+An argument is named after its option's field. Those of a part are at the same level: `data`, `input`, `tls_ca`.
+Texts are parsed like words of a command line, and all values are checked like them.
 """
 
 import inspect
@@ -43,18 +43,18 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "find": FIND_REFUSED,
     "diagnose": DIAGNOSE_REFUSED,
     "compare": COMPARE_REFUSED,
-    # Windows of trials are for those who want them as the classic tool has them.
+    # Windows are accepted for trials in the style of the classic tool.
     "tune": {name: remedy for name, remedy in TUNE_REFUSED.items() if name not in WINDOWS}
-    | {"model_repository": "give it among the repositories"},
+    | {"model_repository": "add it to the repositories"},
 }
-_FILES = "pass what the function returns to api.save, api.to_html or api.to_markdown"
+_FILES = "pass the returned object to api.save, api.to_html or api.to_markdown"
 _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("csv", "verbose_csv", "json", "html", "markdown", "junit"), _FILES),
     **dict.fromkeys(("quiet", "verbose"), "nothing is printed; follow the run with a watcher"),
 }
-"""Options of the commands that have no effect here, and what to do instead."""
+"""Command-line options without effect here, and what to do instead."""
 
-# By the name of the field: another name of the argument, and what it takes.
+# By field: the argument's name if it differs, and the accepted types.
 _NAMES = {
     "request_rate": "rate",
     "data.sources": "data",
@@ -78,18 +78,18 @@ _TAKEN = {
     "data.shapes": "Mapping[str, Sequence[int]]",
 }
 _LEVELS = ("concurrency", "request_rate")
-_OLD = {"request_rate": "rate"}  # names of before, which are still understood
+_OLD = {"request_rate": "rate"}  # former names, still accepted
 _OWN_NAMES = {"model_repository": "repositories", "batch": "batches", "load": "loads"}  # of `tune`
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: the option it sets, what it takes and what it is for."""
+    """An argument: the option it sets, its types and its help."""
 
     name: str
-    field: str  # "data." and the like reach into a part
+    field: str  # with the prefix "data." or "tls." for a part
     kind: Any  # the type of the field
-    taken: str  # what may be given, as an annotation
+    taken: str  # accepted types, as an annotation
     default: Any
     option: Option
 
@@ -98,7 +98,7 @@ class Argument:
         return self.option.own_help or self.option.help
 
     def read(self, value: Any) -> Any:
-        """The value for the field; a UsageError says what is wrong with it."""
+        """Return the value for the field; UsageError if it is invalid."""
         values = self.option.own_values or self.option.values
         if hasattr(value, "tolist"):  # numbers and arrays of numpy
             value = value.tolist()
@@ -122,7 +122,7 @@ class Argument:
         return found
 
     def _levels(self, value: Any) -> Range:
-        """A number, a list of levels, (start, end[, step]), or the word that the command takes."""
+        """Parse a number, a list of levels, (start, end[, step]), or a text as on the command line."""
         is_row = isinstance(value, Sequence) and not isinstance(value, str)
         numbers = list(value) if is_row else [value]
         if not numbers or any(
@@ -140,7 +140,7 @@ class Argument:
 
 
 def _plain(value: Any, kind: Any) -> Any:
-    """Pairs of a mapping and items of a list in the form that the table has."""
+    """Convert mappings and lists to the types of the option table."""
     origin = typing.get_origin(kind)
     if origin is tuple and isinstance(value, Mapping):
         return tuple(value.items())
@@ -155,7 +155,7 @@ def _plain(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of the type of a field, as far as fields of options have types."""
+    """Whether a value has the type of an option's field."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in inner)
@@ -177,7 +177,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 @cache
 def arguments() -> tuple[Argument, ...]:
-    """Those of a measurement, in the order of the table."""
+    """Return the arguments of a measurement, in the order of the table."""
     table = {
         row.field: row
         for _, members in reversed(OPTIONS)
@@ -212,16 +212,16 @@ def _argument(field: "Field[Any]", name: str, row: Option) -> Argument:
 
 
 def arguments_of(command: str) -> tuple[Argument, ...]:
-    """Those that have an effect in a command."""
+    """Return the arguments that a command supports."""
     refused = REFUSED[command]
     return tuple(row for row in arguments() if row.field not in refused)
 
 
-# --- what was given
+# --- given values
 
 
 def asked(command: str, given: Mapping[str, Any], **fixed: Any) -> Options:
-    """The options that these arguments ask for; `fixed` are those that the function decides itself."""
+    """Make options from arguments; `fixed` are values that the function sets itself."""
     from inferometer.measure.checks import changed
 
     known = {row.name: row for row in arguments()}
@@ -241,34 +241,36 @@ def asked(command: str, given: Mapping[str, Any], **fixed: Any) -> Options:
     base = Options(request_timeout_s=REQUEST_TIMEOUT_S)
     for first, values in parts.items():
         changes[first] = replace(changes.get(first, getattr(base, first)), **values)
-    if changes.get("duration_s") == DURATION_S:  # the usual one does not count as given
+    if changes.get("duration_s") == DURATION_S:  # the default does not count as given
         base = replace(base, duration_s=changes.pop("duration_s"))
     return changed(base, **changes, **fixed)
 
 
 def read(name: str, value: Any) -> Any:
-    """One argument's value, as `asked` takes it."""
+    """Parse the value of one argument."""
     return next(row for row in arguments() if row.name == name).read(value)
 
 
 def items(name: str, given: Any) -> tuple[Any, ...]:
-    """One text or path, or several of them."""
+    """Return one text or path, or several, as a tuple."""
     is_row = isinstance(given, Iterable) and not isinstance(given, str | Path)
     found = tuple(given) if is_row else (given,)
     if not all(isinstance(row, str | Path) for row in found):
-        raise UsageError(f"{name} takes a text or several, but is {given!r}", remedy="give a list of texts")
+        raise UsageError(
+            f"{name} takes one or several strings, but is {given!r}", remedy="give a list of strings"
+        )
     return found
 
 
 def expect(name: str, value: object, *kinds: type) -> None:
-    """Refuses a value that is of none of these kinds."""
+    """Raise unless the value has one of these types."""
     if not isinstance(value, kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
         raise UsageError(f"{name} must be a {known}, but is {value!r}", remedy=f"give a {known}")
 
 
 def checked(kind: type[T], **given: Any) -> T:
-    """The options that only one command has: texts are read, and values checked, as the table says."""
+    """Make the options of one command; texts are parsed and values checked as the table defines."""
     table = {row.field: row for _, members in rows(kind) for row in members}  # type: ignore[arg-type]
     found = {}
     for field in fields(kind):  # type: ignore[arg-type]
@@ -282,11 +284,11 @@ def checked(kind: type[T], **given: Any) -> T:
     return kind(**found)
 
 
-# --- a function that says what it takes, and refuses the rest
+# --- functions with checked signatures
 
 
 def worded(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function; arguments that do not fit it are a UsageError."""
+    """Wrap a function so that unexpected arguments raise UsageError."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -306,9 +308,9 @@ def _bind(function: Callable[..., Any], signature: inspect.Signature, args: Any,
 
 
 def named(command: str, *hidden: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Gives a function that takes `**given` the arguments of a command by name, without those that are `hidden`.
+    """Give a function that takes `**given` the arguments of a command, without the `hidden` ones.
 
-    Whatever does not fit them is a UsageError.
+    Other arguments raise UsageError.
     """
 
     def sign(function: Callable[P, R]) -> Callable[P, R]:
@@ -351,15 +353,16 @@ def _documented(rows: Iterable[Argument]) -> str:
 
 
 def _check_watcher(watcher: object) -> None:
-    """It may have any of the methods; with none of them it is a mistake."""
+    """Raise for a watcher that has none of the methods; any one is enough."""
     if watcher is not None and not any(hasattr(watcher, name) for name in TOLD):
         raise UsageError(
-            f"watcher has no method that is called: {watcher!r}", remedy=f"give it one of {', '.join(TOLD)}"
+            f"watcher has none of the expected methods: {watcher!r}",
+            remedy=f"define one of {', '.join(TOLD)}",
         )
 
 
 def _in_names(text: str) -> str:
-    """A message of the shared checks, with names of arguments for those of options."""
+    """Replace option names in a message with argument names."""
     names = _option_names()
     text = text.replace("-m (model name)", "model").replace("-i grpc", "protocol='grpc'")
     return re.sub(r"(?<![\w'-])--?[a-z][a-z-]*", lambda found: names.get(found[0], found[0]), text)
@@ -367,7 +370,7 @@ def _in_names(text: str) -> str:
 
 @cache
 def _option_names() -> Mapping[str, str]:
-    """What each spelling on a command line is called here."""
+    """Return the argument name of each command-line spelling."""
     shared = {
         name: row.name
         for row in arguments()

@@ -1,4 +1,4 @@
-"""What the commands do, as functions. Their arguments are those of the commands: see `arguments`."""
+"""The commands as functions, with the same arguments: see `arguments`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,10 +55,10 @@ def measure(
 ) -> "Result":
     """Load a model and measure it, at one level or several: `concurrency=[1, 2, 4]`, `rate=200`, `rate="100:500:100"`.
 
-    One request at a time unless asked otherwise. A list is levels; a tuple (start, end[, step]) is a range of them.
-    Each level stops when its figures are as precise as asked, at the latest after `duration_s`; None takes the classic
-    rule. `watcher` is told how it goes on, and may end it. Several models with their weights, {"a": 3, "b": 1}, take
-    turns on the same connections.
+    The default is one request at a time. A list gives levels; a tuple (start, end[, step]) gives a range of them. Each
+    level stops when its figures reach the requested precision, at the latest after `duration_s`; None selects the
+    classic stability rule. `watcher` is notified of progress and can stop the run. Several models with their weights,
+    {"a": 3, "b": 1}, take turns on the same connections.
     """
     from inferometer.measure.mix import prepare_mix
     from inferometer.measure.prepare import OWN_HABITS, prepare
@@ -92,7 +92,7 @@ def _weights(model: str | Mapping[str, float]) -> "tuple[WeightedModel, ...]":
         if not 0 < weight < 1e9:
             raise UsageError(f"the weight of '{name}' is {weight!r}", remedy="give a number above 0")
     if not model:
-        raise UsageError("no model is given", remedy='name them with their weights: {"detector": 3}')
+        raise UsageError("no model is given", remedy='give them with their weights: {"detector": 3}')
     return tuple(WeightedModel(name, float(weight)) for name, weight in model.items())
 
 
@@ -105,11 +105,11 @@ def scenario(
     watcher: "Watcher | None" = None,
     **given: Any,
 ) -> "Result":
-    """Classes of traffic that go through phases together: a YAML file, the name of a ready scenario, or what such a
-    file holds as a mapping, where the `visit` of a class may be a function.
+    """Run a scenario, traffic classes with phases: a YAML file, the name of an included scenario, or the content of
+    such a file as a mapping, where the `visit` of a class may be a function.
 
-    `model` and `url` are for classes that name none; the other arguments hold for all classes. `duration_s` is the time
-    of all phases together, instead of the one they say. Each phase is a level of the result, with its classes.
+    `model` and `url` apply to classes that name none; the other arguments apply to all classes. `duration_s` overrides
+    the total time of the phases. Each phase is a level of the result, with its classes.
     """
     from inferometer.measure.mix import WeightedModel
     from inferometer.options.options import AUTO
@@ -151,9 +151,9 @@ def find(
     watcher: "Watcher | None" = None,
     **given: Any,
 ) -> "Result":
-    """The highest rate (or `by="concurrency"`) that keeps the promise, such as "p99<50ms, errors<0.1%".
+    """Find the highest rate (or `by="concurrency"`) that meets the SLO, such as "p99<50ms, errors<0.1%".
 
-    It is in the result's `finding`; `duration_s` is the time for the whole search, `start` the first load to try.
+    The answer is the result's `finding`; `duration_s` limits the whole search, `start` is the first load to try.
     """
     from inferometer.find.run import goal_of, run_find
     from inferometer.measure.prepare import prepare
@@ -189,14 +189,14 @@ def tune(
     watcher: "Watcher | None" = None,
     **given: Any,
 ) -> "Study":
-    """Look for the configuration and the load with the most throughput that keep the promise.
+    """Search for the configuration and the load with the highest throughput that meets the SLO.
 
-    On an embedded server with these repositories (none are the example models), without a server in the `launch_mode`
-    c_api, or at `url`; or on so many `servers` at once, which are started on the Ray cluster at `ray`.
-    Every trial is kept in the journal; the same call again goes on from it, unless it is `fresh`.
-    `objective` may be another than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
-    `instances`, `batches` and `loads` are (lowest, highest), `delays` microseconds of the dynamic batcher to try.
-    `inferometer.tune.study.recommend` says which trial won and why.
+    Runs on an embedded server with these repositories (default: the example models), without a server in the
+    `launch_mode` c_api, at `url`, or on several `servers` in parallel, started on the Ray cluster at `ray`.
+    Every trial is recorded in the journal; repeating the call continues from it, unless `fresh`.
+    `objective` may be another one than throughput, such as 'p99' or 'throughput:2, gpu power:1'.
+    `instances`, `batches` and `loads` are (lowest, highest); `delays` are dynamic batcher delays to try, in
+    microseconds. `inferometer.tune.study.recommend` returns the best trial and the reason.
     """
     from inferometer.stats.watcher import completed
     from inferometer.tune.parallel_session import studies
@@ -238,9 +238,9 @@ def compare(
 ) -> "Comparison":
     """Compare variants with the first one: models at live servers, or results.
 
-    Models are names or NAME@URL; one name with several `urls` compares servers. `duration_s` is the time each variant
-    is measured at each level, `outputs` the number of requests whose outputs are compared, `fail_if` the conditions of
-    a regression, and `force` compares results of unlike runs.
+    Models are names or NAME@URL; one name with several `urls` compares servers. `duration_s` is the time to measure
+    each variant at each level, `outputs` the number of requests whose outputs are compared, `fail_if` the conditions
+    that count as a regression, and `force` compares results of different setups.
     """
     from inferometer.compare.gates import Terms, parse_gates
     from inferometer.compare.live import CompareRequest, compare_live, numbered, variants_of
@@ -280,10 +280,10 @@ def interfere(
     watcher: "Watcher | None" = None,
     **given: Any,
 ) -> "Interference":
-    """What models that share a server cost each other: each alone and all together, in turns.
+    """Measure what models that share a server cost each other: each alone and all together, in turns.
 
-    Models are names or NAME@URL. `duration_s` is the time for each alone, and for all together; every model has the
-    same load, `concurrency` or `rate`.
+    Models are names or NAME@URL. `duration_s` is the time for each model alone, and for all together; every model gets
+    the same load, `concurrency` or `rate`.
     """
     from inferometer.compare.interfere import InterfereRequest
     from inferometer.compare.interfere import interfere as run_interfere
@@ -309,10 +309,10 @@ def diagnose(
     watcher: "Watcher | None" = None,
     **given: Any,
 ) -> "Diagnosis":
-    """Find out what limits a model and what would help; with `apply` try it out on the server.
+    """Find out what limits a model and what would help; `apply` tries it on the server.
 
-    `concurrency` is as for `measure`; None goes from 1 to 8, and on while the throughput grows. Each load is
-    measured for `duration_s` at the longest. What was applied is undone at the end, unless it is to be kept.
+    `concurrency` is as for `measure`; None goes from 1 to 8, and higher while throughput grows. Each load is
+    measured for at most `duration_s`. The original configuration is restored at the end, unless `keep`.
     """
     from inferometer.diagnose.run import DiagnoseRequest, diagnose_model
     from inferometer.stats.watcher import completed
@@ -339,11 +339,11 @@ def capacity(
     startup_s: float | str | None = None,
     seed: int = _CAPACITY.seed,
 ) -> "CapacityPlan":
-    """How many replicas a traffic takes inside a promise, from results of `measure` or `find`, or their files.
+    """Calculate how many replicas traffic needs to meet an SLO, from results of `measure` or `find`, or their files.
 
-    `traffic` is a rate such as "200/s", a trace, a daily curve or a scenario. A `price` is for an hour, or a text such
-    as "1800/month"; with several options a mapping of their names, which are those of the files without .json, and of
-    results option1, option2 and so on. `spare` replicas may be lost. A simulated autoscaler keeps to `scale_on`.
+    `traffic` is a rate such as "200/s", a trace, a daily curve or a scenario. `price` is per hour, or a text such as
+    "1800/month"; with several options, a mapping by option name: the file name without .json, or option1, option2 and
+    so on for results. `spare` replicas may fail. `scale_on` is the target of a simulated autoscaler.
     """
     from inferometer.capacity.request import request_of
     from inferometer.capacity.run import plan_capacity
@@ -372,7 +372,7 @@ def capacity(
 
 
 def _prices(given: object) -> tuple[tuple[str, float], ...]:
-    """Of each option, or of all where it has no name; texts are read as on the command line."""
+    """Return the price of each option, with an empty name for all; texts are parsed as on the command line."""
     expect("price", given, int, float, str, Mapping, NoneType)
     named_prices = given if isinstance(given, Mapping) else {} if given is None else {"": given}
     return tuple((str(name), read_price("price", str(value))[1]) for name, value in named_prices.items())
@@ -380,10 +380,10 @@ def _prices(given: object) -> tuple[tuple[str, float], ...]:
 
 @worded
 def twin_fit(*results: "Result | Diagnosis", cores: float | None = None) -> "Twin":
-    """A simulation of the server, made out of measured runs of one model or several.
+    """Fit a simulation of the server to measured runs of one model or several.
 
-    `cores` is how many the server's machine has, where that was not seen. The forecasts are of the measured loads, each
-    as the others predict it.
+    `cores` is the number of cores of the server's machine, if it was not detected. The forecasts are of the measured
+    loads, each predicted from the others.
     """
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.options.twin import TwinOptions
@@ -407,10 +407,10 @@ def twin_predict(
     arrivals: str = "constant",
     settings: str | Sequence[str] = (),
 ) -> "Twin":
-    """The twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
+    """Return the twin (or the one in a file) with forecasts of these loads, each with a 90 % interval.
 
-    Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; without any,
-    each model of the twin runs by itself. `settings` are such as "a.instances=2" or "a.batching=on".
+    Several `models`, such as ["a:3", "b:1"], run at the same time and share each load by their weights; by default,
+    each model of the twin runs alone. `settings` are texts such as "a.instances=2" or "a.batching=on".
     """
     from inferometer.twin.predict import predict_twin
 
@@ -431,9 +431,9 @@ def twin_check(
     duration_s: float | None = None,
     watcher: "Watcher | None" = None,
 ) -> "Twin":
-    """The twin with forecasts beside what was measured: in these results, or else now, at these loads.
+    """Return the twin with forecasts and measured values: from these results, or measured now at these loads.
 
-    What is measured now is measured as in the runs of the fit, for `duration_s` each, at `url` if that is given.
+    New measurements use the options of the fitted runs, for `duration_s` each, at `url` if given.
     """
     from inferometer.options.twin import TwinOptions
     from inferometer.stats.result import Result
@@ -473,15 +473,19 @@ def _twin_loads(twin: "Twin", given: dict[str, Any], settings: str | Sequence[st
 
 
 def _numbers(name: str, given: Any) -> tuple[float, ...]:
-    """One number or several, all above 0."""
+    """Return one number or several, all above 0, as a tuple."""
     found = tuple(given) if isinstance(given, list | tuple) else (given,)
     for value in found:
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise UsageError(
-                f"{name} must be above 0, but is {value!r}", remedy="give such as 4, or [1, 2, 4]"
+                f"{name} must be above 0, but is {value!r}",
+                remedy="give a number or a list, such as 4 or [1, 2, 4]",
             )
         if name == "concurrency" and value != int(value):
-            raise UsageError(f"{name} must be whole, but is {value!r}", remedy="give such as 4, or [1, 2, 4]")
+            raise UsageError(
+                f"{name} must be an integer, but is {value!r}",
+                remedy="give a number or a list, such as 4 or [1, 2, 4]",
+            )
     return tuple(map(float, found))
 
 
@@ -489,7 +493,7 @@ def _numbers(name: str, given: Any) -> tuple[float, ...]:
 def inspect(
     path: str | Path, *, tokenizer: str | Path | None = None, prompt_column: str | None = None
 ) -> "Inspection":
-    """What is in a trace or a file of prompts: rate over time, lengths, what a prefix cache could hold."""
+    """Summarize a trace or a prompt file: rate over time, lengths, share that a prefix cache could serve."""
     from inferometer.stats.inspection import inspect_file
 
     expect("path", path, str, Path)
@@ -501,7 +505,7 @@ def inspect(
 
 @worded
 def load(path: str | Path) -> Any:
-    """An answer of any kind that was saved with `save` or `--json`: a `Result`, a `Comparison`, a `Diagnosis` ..."""
+    """Read a file written by `save` or `--json`: a `Result`, a `Comparison`, a `Diagnosis` ..."""
     from inferometer.report.saved import read as read_answer
 
     expect("path", path, str, Path)
@@ -510,7 +514,7 @@ def load(path: str | Path) -> Any:
 
 @worded
 def save(answer: "Answer", path: str | Path) -> None:
-    """Write what `--json` writes."""
+    """Write an answer to a file, as `--json` does."""
     from inferometer.base.answer_file import write
     from inferometer.report.kinds import TYPES
 
@@ -521,7 +525,7 @@ def save(answer: "Answer", path: str | Path) -> None:
 
 @worded
 def to_html(report: "Answer") -> str:
-    """The report of an answer as one self-contained page."""
+    """Render the report of an answer as one self-contained HTML page."""
     from inferometer.report import saved
     from inferometer.report.kinds import TYPES
 
@@ -531,7 +535,7 @@ def to_html(report: "Answer") -> str:
 
 @worded
 def to_markdown(report: "Answer") -> str:
-    """The same in Markdown, without the charts."""
+    """Render the report of an answer in Markdown, without charts."""
     from inferometer.report import saved
     from inferometer.report.kinds import TYPES
 

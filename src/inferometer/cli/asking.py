@@ -1,4 +1,4 @@
-"""What a load is asked to be: words and options, as those of one measurement."""
+"""Options of a measurement from the words and options of a command line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,45 +15,46 @@ if TYPE_CHECKING:
 
 
 def with_words(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, with the words that stand alone as the address and the model."""
+    """Assign positional words to the address and the model."""
     found = dict(given)
     words = list(found.pop(WORDS, ()))
     if words and "url" not in found:
         addresses = addresses_of(words) or [word for word in words if "@" in word]
         if not addresses and len(words) == 1:
             raise UsageError(
-                f"'{words[0]}' is no address", remedy=f"write the address first: localhost:8000 {words[0]}"
+                f"'{words[0]}' is not an address",
+                remedy=f"write the address first: localhost:8000 {words[0]}",
             )
         found["url"] = (addresses or words)[0]
         words.remove(found["url"])
     _refuse_numbers(words, found)
     for word in words:
         if _is_surely_address(word):
-            raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give one")
+            raise UsageError(f"Two addresses are given: {found['url']} and {word}", remedy="give only one")
         if found.setdefault("model", word) != word:
-            raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give one")
+            raise UsageError(f"Two models are given: {found['model']} and {word}", remedy="give only one")
     return found
 
 
 def _refuse_numbers(words: Sequence[str], found: Mapping[str, Any]) -> None:
-    """Numbers beside the model are values of an option, written without commas or without their option."""
+    """Raise for stray numbers: values written without commas or without their option."""
     numbers = [word for word in words if re.fullmatch(r"[0-9][0-9.]*,?", word)]
     if not numbers or (len(numbers) == len(words) == 1 and "model" not in found):
         return
     levels = {"concurrency": "-c", "request_rate": "-r"}
     given = next((name for name in levels if name in found), None)
-    remedy = "write the option before its number, such as -c 8, -r 100 or -d 10s"
+    remedy = "write the option before the number, such as -c 8, -r 100 or -d 10s"
     if given is not None:
         listed = ",".join(
             (plain_number(found[given].start).replace(",", ""), *(word.rstrip(",") for word in numbers))
         )
-        remedy = f"several levels are written with commas: {levels[given]} {listed}"
-    raise UsageError(f"The argument '{numbers[0]}' belongs to no option", remedy=remedy)
+        remedy = f"separate levels with commas: {levels[given]} {listed}"
+    raise UsageError(f"Unexpected argument '{numbers[0]}'", remedy=remedy)
 
 
 def addresses_of(words: Sequence[str], *, is_known: bool = False) -> list[str]:
-    """Those of the words that stand alone which are meant as addresses: a name with a dot in it is one as long as no
-    other word, and no option (`is_known`), says where the server is."""
+    """Return the positional words that are addresses. A name with a dot counts only if no other word and no option
+    (`is_known`) gives the address."""
     sure = [word for word in words if "@" not in word and _is_surely_address(word)]
     if sure or is_known or any("@" in word for word in words):
         return sure
@@ -61,18 +62,18 @@ def addresses_of(words: Sequence[str], *, is_known: bool = False) -> list[str]:
 
 
 def is_address(word: str) -> bool:
-    """Whether a word that stands alone can be meant as one."""
+    """Whether a positional word may be an address."""
     return word == "localhost" or any(mark in word for mark in ":/.")
 
 
 def _is_surely_address(word: str) -> bool:
-    """Models have neither schemes nor ports in their names, but may be called org/llama-3.1:8b."""
+    """Whether a word has a scheme or a port, which model names lack; they may look like org/llama-3.1:8b."""
     return word == "localhost" or re.fullmatch(r"\w+://.*|([^/:]*|\[.*\]):\d+([/?].*)?", word) is not None
 
 
 def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S) -> Options:
-    """What was given by field, with the defaults of our own commands: a level ends when its figures are precise, at
-    the latest after `duration_s`. Where no kind is asked for, the address is asked what it is."""
+    """Make options with the defaults of our own commands: a level ends when its figures are precise, at the latest
+    after `duration_s`, and the kind of server is detected unless given."""
     from secrets import randbits
 
     from inferometer.measure.checks import STABILITY_OPTIONS, make
@@ -83,11 +84,11 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
     if "url" in found:
         found.setdefault("service_kind", AUTO)
     _find_model(found)
-    if "headers" in found:  # HTTP/2 forbids the blanks around a value, which the classic tool sends over gRPC
+    if "headers" in found:  # HTTP/2 forbids spaces around a value; the classic tool sends them over gRPC
         found["headers"] = tuple((name, value.strip(" ")) for name, value in found["headers"])
     defaults: dict[str, Any] = {
         "request_timeout_s": REQUEST_TIMEOUT_S,
-        "sequence_ids": (randbits(62) + 1, None),  # two runs at once never share an id
+        "sequence_ids": (randbits(62) + 1, None),  # concurrent runs never share an id
     }
     if STABILITY_OPTIONS.isdisjoint(found):
         defaults["duration_s"] = duration_s
@@ -95,7 +96,7 @@ def measure_options(given: Mapping[str, Any], *, duration_s: float = DURATION_S)
 
 
 def _find_model(found: dict[str, Any]) -> None:
-    """With the kind of the server known, the model must be, too; it may stand in the address."""
+    """Find the model in the address if it is not given; an explicit kind of server requires a model."""
     from inferometer.measure.address import model_in
     from inferometer.services.kind import KINDS
 
@@ -103,17 +104,17 @@ def _find_model(found: dict[str, Any]) -> None:
     if found.get("model") or (kind is not None and (kind == AUTO or not KINDS[kind].needs_model)):
         return
     if kind is None:
-        raise UsageError("No server and no model are given", remedy="write them: localhost:8000 MODEL")
+        raise UsageError("Neither a server nor a model is given", remedy="write both: localhost:8000 MODEL")
     found["model"] = model_in(found.get("url"), kind)
     if not found["model"]:
         raise UsageError(
-            f"No model is named, and --service-kind {kind} needs one",
-            remedy="name it with -m, or leave out the kind: then the address is asked what it has",
+            f"--service-kind {kind} requires a model, but none is given",
+            remedy="give it with -m, or leave out the kind to detect the server and its models",
         )
 
 
 def asked_load(given: dict[str, Any]) -> "tuple[Options, tuple[WeightedModel, ...]]":
-    """The options of the load, and the models, of which there may be several."""
+    """Return the options of the load and its models."""
     from inferometer.measure.mix import weighted
 
     if given.pop(f"{OWN}schema", None):
@@ -121,5 +122,5 @@ def asked_load(given: dict[str, Any]) -> "tuple[Options, tuple[WeightedModel, ..
     own = own_options(given, MeasureOptions)
     models = weighted(own.models)
     if models:
-        given["model"] = models[0].model  # another one among the words is told from it
+        given["model"] = models[0].model  # so that another model among the words is detected
     return measure_options(given), models

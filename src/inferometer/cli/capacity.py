@@ -1,4 +1,4 @@
-"""`inferometer capacity`: how many replicas for a traffic inside a promise, from saved results. Nothing is sent."""
+"""`inferometer capacity`: plan replicas for given traffic and an SLO from saved results, without sending load."""
 
 from typing import Any
 
@@ -7,21 +7,20 @@ from inferometer.options.asides import CONFIG, STORE
 from inferometer.options.command_line import WORDS, Command, own_options
 from inferometer.options.planning import CapacityOptions
 
-NOT_ENOUGH = 1  # no number of any option keeps the promise
+NOT_ENOUGH = 1  # no number of replicas of any option meets the SLO
 
 COMMAND = Command(
     "inferometer capacity",
-    "--traffic T --slo PROMISE RESULT.json ... [options]",
-    "Say how many replicas a traffic takes inside a promise: at the peak, over the day, and with headroom for the loss "
-    "of one; how busy each would be, what they cost, which of several measured machines or configurations is the "
-    "cheapest, and whether an autoscaler would keep the promise. It simulates replicas behind a balancer, from results "
-    "that measure or find saved. Every figure says whether it was measured, interpolated or extrapolated. Nothing is "
-    "sent.",
+    "--traffic T --slo SLO RESULT.json ... [options]",
+    "Calculate how many replicas the traffic needs to meet an SLO: at the peak, over the day, and with headroom for "
+    "the loss of one; how busy each would be, what they cost, which of several measured machines or configurations is "
+    "the cheapest, and whether an autoscaler would meet the SLO. Simulates replicas behind a load balancer from saved "
+    "results of measure or find. Every figure is marked as measured, interpolated or extrapolated. Sends nothing.",
     CapacityOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
         ("--traffic 200/s --slo 'p99<50ms' --options small.json", "for a rate"),
-        ("--traffic day.csv --slo 'p99<1s' --options a.json b.json", "which of two, for a day"),
+        ("--traffic day.csv --slo 'p99<1s' --options a.json b.json", "compare two, over a day"),
         ("--traffic trace.jsonl --slo 'p99<1s' a.json --price 2/h", "with the cost"),
     ),
     takes_words=True,

@@ -1,4 +1,4 @@
-"""`inferometer clients`: how many client machines a load needs, from what one worker of this machine can send."""
+"""`inferometer clients`: estimate the client machines a load needs from the limit of one local worker."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,14 @@ from inferometer.options.commands import ClientsOptions
 if TYPE_CHECKING:
     from inferometer.selftest.one_worker import OneWorker
 
-QUICK_S, FULL_S = 0.3, 1.5  # of each repeat
+QUICK_S, FULL_S = 0.3, 1.5  # per repeat
 
 COMMAND = Command(
     "inferometer clients",
     "--rate RATE [options]",
-    "How many client machines a load needs: measures what such a request costs one worker of this machine, against a "
-    "server of its own on loopback, and says what follows for the whole load, with an interval, what is assumed of "
-    "other machines, and the command to use.",
+    "Estimate how many client machines a load needs: measures the cost of such a request for one worker on this "
+    "machine, against its own server on loopback, and extrapolates to the whole load, with an interval, the "
+    "assumptions about other machines, and the command to use.",
     ClientsOptions,
     shared=CONFIG,
 )
@@ -34,7 +34,7 @@ def run(given: dict[str, Any]) -> int:
     own = own_options(given, ClientsOptions)
     if own.headroom >= 1:
         raise UsageError(
-            "--headroom leaves nothing of a machine to use", remedy="give a share below 100%, such as 30%"
+            "--headroom leaves no capacity to use", remedy="give a share below 100%, such as 30%"
         )
     writable(own.json)
     host = describe_host()

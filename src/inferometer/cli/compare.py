@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from inferometer.compare.live import CompareRequest
     from inferometer.store.keeper import Keeper
 
-USAGE = 64  # of sysexits.h; 2, which other commands have for it, means inconclusive here
+USAGE = 64  # EX_USAGE of sysexits.h; 2, the usage error of other commands, means inconclusive here
 
 COMMAND = Command(
     "inferometer compare",
     "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nBASE.json|RUN NEW.json|RUN ... [options]",
-    "Compare variants of a model, measured in turns, or saved results and kept runs.",
+    "Compare variants of a model, measured in turns, or saved results and stored runs.",
     CompareOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=COMPARE_REFUSED,
     examples=(
-        ("localhost:8000 simple simple_fast", "two models, in turns"),
+        ("localhost:8000 simple simple_fast", "two models, measured in turns"),
         ("simple@localhost:8000 simple@localhost:9000 -c 1,4", "two servers"),
         ("base.json new.json --fail-if 'p99 > +5%'", "saved results, in CI"),
         ("localhost:8000 a b --markdown -", "tables for a pull request"),
@@ -50,17 +50,17 @@ _REPORTING = (*FORMS, "quiet", "max_error_rate")
 OF_SAVED = frozenset(
     (WORDS, f"{OWN}fail_if", f"{OWN}force", f"{OWN}allow_inconclusive", "store", *_REPORTING)
 )
-"""The fields that have a meaning for saved results."""
+"""The fields that apply to saved results."""
 
 
 def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
-    """Every variant, with its name."""
+    """Yield every variant with its name."""
     from inferometer.compare.gates import Terms
     from inferometer.compare.live import options_of
 
     found = _with_words(given)
     if WORDS in found:
-        raise UsageError("Nothing is sent to compare saved results", remedy="give models to measure")
+        raise UsageError("Comparing saved results sends nothing", remedy="give models to measure")
     request = _request(found, Terms(), own_options(found, CompareOptions))
     for model in request.models:
         yield model.name, options_of(request.options, model)
@@ -95,7 +95,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
 
 def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Words that stand alone are files, or the address and the models there."""
+    """Assign positional words: result files, or the address and its models."""
     words = given.get(WORDS, ())
     found = dict(given)
     if not words or are_saved(words, given.get("store")):
@@ -110,7 +110,7 @@ def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def are_saved(words: Sequence[str], store: Path | None) -> bool:
-    """Whether words that stand alone are files of results, or ids of runs: one that is mistyped is not a model."""
+    """Whether positional words are result files or run ids; a mistyped one is not taken for a model."""
     names = [word for word in words if not word.endswith(".json") and not is_named(word)]
     if not words or not names:
         return bool(words)
@@ -122,7 +122,7 @@ def _check(given: Mapping[str, Any]) -> None:
     if WORDS in given and strange:
         names = [name for name, row in COMMAND.by_name.items() if row.field == strange[0]]
         raise UsageError(
-            f"{names[0]} has no meaning for saved results ({', '.join(given[WORDS])})",
+            f"{names[0]} does not apply to saved results ({', '.join(given[WORDS])})",
             remedy="give result files, or models to measure",
         )
 
@@ -139,7 +139,7 @@ def _saved(names: Sequence[str], store: Path | None, terms: "Terms", own: Compar
 
 
 def _live(request: "CompareRequest", keeper: "Keeper") -> "tuple[Comparison, bool]":
-    """And whether the user ended it."""
+    """Return the comparison, and whether the user interrupted it."""
     from inferometer.compare.live import compare_live
 
     urls = {model.url or request.options.url or "" for model in request.models}

@@ -1,6 +1,6 @@
-"""`inferometer completion`: a script that completes commands, options and their values, for bash, zsh or fish.
+"""`inferometer completion`: a script for bash, zsh or fish that completes commands, options and their values.
 
-It is made from the option tables once, and needs nothing of this program when it runs.
+It is generated from the option tables, and does not call this program when it runs.
 """
 
 import re
@@ -18,7 +18,7 @@ _FILES = ("FILE", "DIR", "SOURCE")
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A command: what it does, its options, and the words that may follow it instead."""
+    """A command: its summary, its options, and the words that may follow it."""
 
     name: str
     what: str
@@ -35,10 +35,10 @@ Commands = Sequence[Completed]
 
 
 def script(shell: str, commands: Commands) -> str:
-    """The script for this shell."""
+    """Return the completion script for this shell."""
     if shell not in SHELLS:
-        what = f"there is no completion for '{shell}'" if shell else "no shell is named"
-        raise UsageError(what, remedy=f"name one of {', '.join(SHELLS)}: inferometer completion bash")
+        what = f"completion for '{shell}' is not supported" if shell else "no shell is given"
+        raise UsageError(what, remedy=f"give one of {', '.join(SHELLS)}: inferometer completion bash")
     lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](commands)
     return "\n".join(lines) + "\n"
 
@@ -52,7 +52,7 @@ def _takes_file(row: Option) -> bool:
 
 
 def _brief(text: str) -> str:
-    """The first sentence."""
+    """Return the first sentence."""
     return text.partition(". ")[0].rstrip(".")
 
 
@@ -98,7 +98,7 @@ def _bash(commands: Commands) -> Iterator[str]:
 
 
 def _bash_values(one: Completed) -> Iterator[str]:
-    """What completes the value of each option that takes one."""
+    """Yield a case for each option that takes a value."""
     for row in one.rows:
         if row.values is None:
             continue
@@ -144,7 +144,7 @@ def _zsh(commands: Commands) -> Iterator[str]:
 
 
 def _zsh_specs(row: Option) -> Iterator[str]:
-    """One for each spelling; they exclude each other unless the option may come again."""
+    """Yield a spec for each spelling; they exclude each other unless the option may be repeated."""
     others = "*" if row.combine is not None else f"({' '.join(row.names)})"
     action = f"({_choices(row)})" if _choices(row) else "_files" if _takes_file(row) else ""
     value = "" if row.values is None else f":{_escaped(row.metavar)}:{action}"
@@ -153,7 +153,7 @@ def _zsh_specs(row: Option) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """With marks that mean something in what zsh is told of an option."""
+    """Escape the characters that are special in zsh's option specs."""
     return re.sub(r"[\[\]:\\]", r"\\\g<0>", text)
 
 

@@ -1,4 +1,4 @@
-"""Options from a file beside those of the command line, and what is in force of them."""
+"""Options from a file in addition to the command line, and the effective options."""
 
 import json
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inferometer.options.config_file import ConfigFile, Setting, Settings
 
 FILE = "inferometer.yaml"
-VARIABLE = "INFEROMETER_CONFIG"  # names a file as --config does
+VARIABLE = "INFEROMETER_CONFIG"  # names a file, like --config
 COMMAND_LINE = "command line"
 _PLAIN = r"(?!(?:null|Null|NULL)$)[A-Za-z0-9_./][A-Za-z0-9_./:%@=+-]*(?<!:)"
 _DEFAULT = r"\(default ([^\s)]+)\)"
@@ -30,9 +30,9 @@ _DEFAULT = r"\(default ([^\s)]+)\)"
 def with_file(
     name: str, names: Sequence[str], argv: Sequence[str], given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """What was given, completed from the file; None where it was only to be shown.
+    """Return the given options completed from the file; None if they were only shown.
 
-    `names` are the commands whose options may stand in files."""
+    `names` are the commands whose options files may set."""
     found = dict(given)
     command = command_named(name)
     asked, is_shown = found.pop("config", None), found.pop("show_config", False)
@@ -46,13 +46,13 @@ def with_file(
 
 
 def command_named(name: str) -> Command:
-    """The command line of a command of ours."""
+    """Return the command line of one of our commands."""
     command: Command = import_module(f"inferometer.cli.{name}").COMMAND
     return command
 
 
 def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mapping[str, Any]) -> "Settings":
-    """What the file sets, without what the command line overrides."""
+    """Return the file's settings that the command line does not override."""
     named = os.environ.get(VARIABLE) if asked is None else asked
     if named == "none" or (named is None and not os.path.lexists(FILE)):
         return {}
@@ -76,12 +76,12 @@ def _from_file(name: str, names: Sequence[str], asked: str | None, given: Mappin
 
 
 def _found_settings(file: "ConfigFile", name: str) -> "Settings":
-    """What a file sets that was found, not named: anything if the user trusts it, else what reaches nothing."""
+    """Return the settings of a file that was found, not named: all if trusted, else those that reach nothing."""
     from inferometer.cli.trusted import is_trusted, read_found
     from inferometer.options.config_file import UntrustedError
 
     found = read_found(file.path)
-    file = replace(file, text=found.text)  # what is judged is what is used
+    file = replace(file, text=found.text)  # use exactly the text that is judged
     try:
         return replace(file, is_trusted=False).settings(name)
     except UntrustedError:
@@ -91,7 +91,7 @@ def _found_settings(file: "ConfigFile", name: str) -> "Settings":
 
 
 def _kept_with(name: str, words: Sequence[str], store: Path | None) -> Collection[str] | None:
-    """The fields that have a meaning with these words; None where all have."""
+    """Return the fields that apply with these words; None if all do."""
     if name != "compare":
         return None
     from inferometer.cli.compare import OF_SAVED, are_saved
@@ -100,7 +100,7 @@ def _kept_with(name: str, words: Sequence[str], store: Path | None) -> Collectio
 
 
 def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[str]:
-    """The fields that words which stand alone give, where others are `known`."""
+    """Yield the fields that positional words set, given the `known` fields."""
     by_name = command.by_name
     for option in chain.from_iterable(_options_of(words, command, known)):
         if option in by_name:
@@ -108,7 +108,7 @@ def _fields_of(words: Sequence[str], command: Command, known: Collection[str]) -
 
 
 def _options_of(words: Sequence[str], command: Command, known: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """For each word the options that it stands for. Where only the model is missing, a word alone is the model."""
+    """Yield, for each word, the options it sets. If only the model is missing, a single word is the model."""
     from inferometer.cli.asking import addresses_of
 
     url, model = (
@@ -119,7 +119,7 @@ def _options_of(words: Sequence[str], command: Command, known: Collection[str]) 
         yield ("--model", "--url") if "@" in word else ("--url",) if word in addresses else ("--model",)
 
 
-# --- what is in force
+# --- effective options
 
 
 def _from_command_line(name: str, argv: Sequence[str], settings: "Settings") -> "Settings":
@@ -141,8 +141,8 @@ def _from_command_line(name: str, argv: Sequence[str], settings: "Settings") -> 
 
 
 def _in_force(command: Command, settings: "Settings") -> Iterator[str]:
-    """A file of options that asks for the same; what nobody asked for, and secrets, are comments in it."""
-    yield f"# `{command.program}`: the options in force. This can be saved as {FILE}."
+    """Yield an equivalent options file; defaults and secrets are comments in it."""
+    yield f"# `{command.program}`: the effective options. This can be saved as {FILE}."
     left = {field: one for field, one in settings.items() if field not in ASIDE}
     seen: set[str] = set()
     for title, members in (*command.groups, ("Else", tuple(one.row for one in left.values()))):
@@ -165,28 +165,28 @@ def _in_force(command: Command, settings: "Settings") -> Iterator[str]:
 def _entry(one: "Setting") -> tuple[str, str]:
     row, words = one.row, one.words
     if row.field == WORDS:
-        return f"# {redacted(' '.join(words))}", f"{one.origin}: no option"
+        return f"# {redacted(' '.join(words))}", f"{one.origin}: not an option"
     if row.is_secret:
         names = [f"{word.partition(':')[0]}: {MASK}" for word in words]
-        return f"# {_key(row)}: {_value(names)}", f"{one.origin}; not shown, and to be given again"
+        return f"# {_key(row)}: {_value(names)}", f"{one.origin}; not shown, must be given again"
     if row.values is None:
         is_number = row.combine is counted and one.value is not None
         count = words[0] if words[0].isdecimal() else str(len(words))
         return f"{_key(row)}: {count if is_number else str(one.value is not None).lower()}", one.origin
     shown = tuple(map(redacted, words))
     if shown != words:
-        return f"# {_key(row)}: {_value(shown)}", f"{one.origin}; masked, and to be given again"
+        return f"# {_key(row)}: {_value(shown)}", f"{one.origin}; masked, must be given again"
     return f"{_key(row)}: {_value(words)}", one.origin
 
 
 def _key(row: Option) -> str:
-    """The name of an option in a file: a long one, if it has one."""
+    """Return the name of an option in a file: a long one if possible."""
     names = (*row.names, *row.aliases)
     return next((name for name in names if name.startswith("--")), names[0]).lstrip("-")
 
 
 def _default(row: Option) -> str:
-    """As the help says it; of flags and of what is absent there is none."""
+    """Return the default as shown in the help; empty for flags and if there is none."""
     found = re.search(_DEFAULT, row.help)
     return row.default or ("" if found is None else found[1])
 

@@ -1,4 +1,4 @@
-"""`inferometer demo`: the whole story on the embedded server, from nothing."""
+"""`inferometer demo`: a complete diagnosis on the embedded server."""
 
 import base64
 import json
@@ -27,8 +27,8 @@ BUDGET_S = 15.0
 COMMAND = Command(
     "inferometer demo",
     "[options]",
-    "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests at a "
-    "time, say which step limits it, give that step more instances, and measure again.",
+    "Start the embedded Triton, send a photo through an image classification pipeline with one to four requests in "
+    "flight, report which step limits it, give that step more instances, and measure again.",
     DemoOptions,
     shared=(*KEEP, *CONFIG),
 )
@@ -56,7 +56,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
             data=DataOptions(sources=(str(data),)),
             duration_s=LEVEL_S,
         )
-        to_stderr("Measuring it with one, two and four requests at a time, then trying what should help ...")
+        to_stderr("Measuring with one, two and four requests in flight, then trying what should help ...")
         keeper.about(url=server.http_address, model=MODEL)
         with progress_shown() as progress:
             outcome = diagnose_model(DiagnoseRequest(options, budget_s=BUDGET_S), keeper.watching(progress))
@@ -65,7 +65,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     outputs.attempt(SCREEN, lambda: _show(outcome.diagnosis))
     files = _write(outcome.diagnosis, folder, outputs)
     print(f"\nResults: {', '.join(map(str, files))}; the input is {data}")
-    print(f"Next: open {folder / 'report.html'} in a browser, or see this run beside others: inferometer ui")
+    print(f"Next: open {folder / 'report.html'} in a browser, or see all runs with `inferometer ui`")
     outputs.settle()
     if outcome.error is not None:
         raise outcome.error
@@ -82,7 +82,7 @@ def _show(diagnosis: "Diagnosis") -> None:
 
 
 def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]:
-    """The sweep for other tools, and the whole story: reports are made from it."""
+    """Write the sweep for other tools, and the full diagnosis with its report."""
     from inferometer.base.answer_file import write
     from inferometer.report.csv import write_csv
     from inferometer.report.saved import write_page
@@ -99,7 +99,7 @@ def _write(diagnosis: "Diagnosis", folder: Path, outputs: Outputs) -> list[Path]
 
 
 def write_input(folder: Path) -> Path:
-    """A photo as input data, in the form that --input-data takes."""
+    """Write a photo as input data, in the format of --input-data."""
     from inferometer.server.repository import example_image
 
     photo = example_image().read_bytes()
@@ -109,7 +109,7 @@ def write_input(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder '{folder}' cannot be written: {error.strerror}",
+            f"cannot write to the folder '{folder}': {error.strerror}",
             remedy="give another one with --folder",
         ) from error
     drop_link(file)

@@ -1,4 +1,4 @@
-"""`inferometer diagnose`: what limits a model, what would help, and with --apply whether it does."""
+"""`inferometer diagnose`: find what limits a model and what would help; --apply verifies it."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer diagnose",
     "URL [MODEL] [options]",
-    "Measure a model at a few loads, say which step limits it and why, and predict what would help: "
-    "more instances, batches, another transport. With --apply try it out on the server. Of a server that makes text: "
-    "prefill, decode, the KV cache or its queue.",
+    "Measure a model at a few loads, report which step limits it and why, and predict what would help: "
+    "more instances, batching, another transport. --apply tries it on the server. For an LLM server, the limit is "
+    "prefill, decode, the KV cache or the queue.",
     DiagnoseOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=DIAGNOSE_REFUSED,
     examples=(
         ("localhost:8000 simple", "what limits it, and what would help"),
-        ("localhost:8000 simple --apply", "try it out; the server is left as it was"),
+        ("localhost:8000 simple --apply", "try it; the configuration is restored"),
         (
             "localhost:8000/v1/chat/completions --output-tokens 64",
-            "an LLM server, with its metrics if it has any",
+            "an LLM server, with its metrics if available",
         ),
-        ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with a page"),
+        ("localhost:8000 simple -c 1:16:x2 -d 5s --html why.html", "at these loads, with an HTML report"),
     ),
-    epilog="--duration is the time for one load (3 s by default), --concurrency the loads (1:8 and on while it grows "
-    "by default).",
+    epilog="--duration sets the time per load (default 3 s), --concurrency the loads (default 1:8, then higher while "
+    "throughput grows).",
     takes_words=True,
 )
 
@@ -59,7 +59,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
     options = measure_options(given, duration_s=DIAGNOSED_S)
     if about and not own.apply:
         name = about[0]
-        raise UsageError(f"{name} is about what --apply finds", remedy="give --apply as well")
+        raise UsageError(f"{name} requires --apply", remedy="give --apply as well")
     check_outputs(options)
     request = DiagnoseRequest(options, own.cores, own.budget_s if own.apply else None, own.keep)
     keeper.about(url=options.url or "", model=options.model)

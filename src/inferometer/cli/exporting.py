@@ -1,4 +1,4 @@
-"""The live figures of a run for other tools: `--prometheus` and `--otlp`."""
+"""Live export of a run's figures: `--prometheus` and `--otlp`."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -9,7 +9,7 @@ from inferometer.store.keeper import Keeper
 
 @contextmanager
 def exporting(keeper: Keeper, port: int | None, collector: str | None) -> Iterator[None]:
-    """While the block runs, as far as it was asked for."""
+    """Export live figures while the block runs, if requested."""
     if port is None and collector is None:
         yield
         return

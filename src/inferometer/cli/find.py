@@ -1,4 +1,4 @@
-"""`inferometer find`: the most load that keeps a promise."""
+"""`inferometer find`: find the highest load that meets an SLO."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,17 +23,17 @@ NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer find",
-    "URL [MODEL] --slo PROMISE [options]",
-    "Find the highest request rate (or concurrency) at which the model still keeps a promise about latency and errors, "
-    "with a 95 % interval: loads are measured until they are known to keep or to break it.",
+    "URL [MODEL] --slo SLO [options]",
+    "Find the highest request rate (or concurrency) at which the model still meets an SLO for latency and errors, with "
+    "a 95 % confidence interval. Each load is measured until it is clear whether it meets the SLO.",
     FindOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=FIND_REFUSED,
     examples=(
         ("localhost:8000 simple --slo 'p99<50ms'", "the highest rate"),
-        ("localhost:8000 simple --slo 'p99<50ms, errors<0.1%' -d 2m", "in two minutes, so more exactly"),
-        ("localhost:8000 simple --slo 'avg<5ms' --by concurrency", "how many at a time"),
-        ("localhost:8001 simple --grpc --slo 'p95<20ms' --html f.html", "over gRPC, with a page"),
+        ("localhost:8000 simple --slo 'p99<50ms, errors<0.1%' -d 2m", "in two minutes, for more precision"),
+        ("localhost:8000 simple --slo 'avg<5ms' --by concurrency", "the highest concurrency"),
+        ("localhost:8001 simple --grpc --slo 'p95<20ms' --html f.html", "over gRPC, with an HTML report"),
     ),
     takes_words=True,
 )
@@ -63,7 +63,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
 
 def find_code(result: "Result") -> int:
-    """0 where a load meets the SLO, 1 where none does, and another where the lightest load is undecided."""
+    """Return 0 if a load meets the SLO, 1 if none does, or the inconclusive code if the lightest is undecided."""
     finding = result.finding
     if finding is not None and finding.value > 0:
         return 0

@@ -1,4 +1,4 @@
-"""`inferometer gate`: is a new run worse than the last good ones of the store?"""
+"""`inferometer gate`: check a new run for a regression against the latest good runs of the store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +26,16 @@ JUDGED = ("throughput", "p50", "p99")
 COMMAND = Command(
     "inferometer gate",
     "[RUN ...] [options]",
-    "Judge the last run of the store, or the one named by its id or its file, by the last good runs of the same model, "
-    "load and command on the same class of machine: it fails on a change for the worse that their spread does not "
+    "Judge the latest run of the store, or the one given by id or file, against the latest good runs of the same "
+    "model, load and command on the same class of machine: it fails on a deterioration that their spread does not "
     "explain. Several runs are judged together.",
     GateOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
-        ("", "the last run"),
-        ("7f3a --markdown gate.md", "one of them, with a table for a pull request"),
-        ("new.json --fail-if 'p99 > +5%'", "a saved result; only what is clearly above the limit fails"),
-        ("--accept 7f3a", "its figures are the new normal"),
+        ("", "the latest run"),
+        ("7f3a --markdown gate.md", "a stored run, with a table for a pull request"),
+        ("new.json --fail-if 'p99 > +5%'", "a saved result; fails only if clearly above the limit"),
+        ("--accept 7f3a", "make its figures the new baseline"),
     ),
     epilog="Exit status: 0 fine, 1 regression, 2 inconclusive, 3 invalid, 64 wrong usage.",
     usage_code=USAGE,
@@ -73,7 +73,7 @@ def _store(given: Path | None) -> "Store":
     folder = where_kept(given)
     if folder is None:
         raise UsageError(
-            "no runs are kept: INFEROMETER_STORE is empty", remedy="give the folder with --store"
+            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
         )
     return Store(folder)
 
@@ -86,13 +86,13 @@ def _figures(own: GateOptions, gates: "Sequence[Gate]") -> tuple[str, ...]:
     for name in figures:
         if name not in known:
             raise UsageError(
-                f"'{name}' is no figure of a run's history", remedy=f"take one of {', '.join(known)}"
+                f"'{name}' is not a figure of a run's history", remedy=f"use one of {', '.join(known)}"
             )
     missing = [gate.text for gate in gates if gate.name not in figures]
     if missing:
         raise UsageError(
-            f"--fail-if '{missing[0]}' is about a figure that is not judged",
-            remedy="name it with --figure, too",
+            f"--fail-if '{missing[0]}' names a figure that is not judged",
+            remedy="add it with --figure",
         )
     return figures
 
@@ -102,20 +102,20 @@ def _accept(store: "Store", names: Sequence[str], words: Sequence[str]) -> None:
 
     if words:
         raise UsageError(
-            f"'{words[0]}' is not judged while --accept changes what is normal", remedy="give one of both"
+            f"'{words[0]}' cannot be judged together with --accept", remedy="give only one of them"
         )
     for name in names:
         run = store.tag(store.get(name), ACCEPTED_TAG)
         store.untag(run, FAILED_TAG, SUSPECTED_TAG)
-        print(printable(f"{store.short(run)}: its figures are the new normal from here on"))
+        print(printable(f"{store.short(run)}: its figures are the new baseline from now on"))
 
 
-# --- which runs are judged, and by which
+# --- the runs to judge, and their history
 
 
 @dataclass(frozen=True, slots=True)
 class _JudgedRun:
-    """A run of the store, or a saved result as if it were one."""
+    """A run of the store, or a saved result treated like one."""
 
     run: "Run"
     result: "Result | None"
@@ -142,7 +142,7 @@ def _saved(name: str) -> _JudgedRun:
 
 
 def _kept(store: "Store", run: "Run") -> _JudgedRun:
-    """With its answer where that is a measurement's, which says more about what was sent."""
+    """Return a stored run with its result, if it has one: it holds more about the requests."""
     from inferometer.stats.result import Result
 
     try:
@@ -153,7 +153,7 @@ def _kept(store: "Store", run: "Run") -> _JudgedRun:
 
 
 def _last(store: "Store") -> list[_JudgedRun]:
-    """The last run that is finished, and those directly before it that were suspected: together they may settle it."""
+    """Return the latest finished run and the suspected runs directly before it; together they may be conclusive."""
     from inferometer.compare.regression import SUSPECTED_TAG
     from inferometer.store.filter import RunFilter
     from inferometer.store.run import FINISHED
@@ -161,8 +161,8 @@ def _last(store: "Store") -> list[_JudgedRun]:
     runs = store.runs(RunFilter(state=FINISHED))
     if not runs:
         raise UsageError(
-            f"there is no finished run in '{store.folder}'",
-            remedy="measure first, or name the folder with --store",
+            f"no finished run in '{store.folder}'",
+            remedy="measure first, or give the folder with --store",
         )
     found = [_kept(store, runs[0])]
     for run in runs[1:]:
@@ -178,13 +178,13 @@ def _is_alike(new: _JudgedRun, old: _JudgedRun) -> bool:
     from inferometer.stats.history import setting
 
     one, two = setting(new.run), setting(old.run)
-    if not new.is_kept:  # of a file the answer says on which machine, and how it was measured
+    if not new.is_kept:  # a file's result holds the machine and options itself
         one = replace(one, host_class=two.host_class, options=two.options)
     return one == two
 
 
 def _past(store: "Store", new: Sequence[_JudgedRun], wanted: int) -> tuple[list["Run"], list[str]]:
-    """Good runs before the new ones, the oldest first, and notes about those that are not alike after all."""
+    """Return earlier good runs, oldest first, and notes about those excluded because they differ."""
     from inferometer.compare.regression import ACCEPTED_TAG, FAILED_TAG
     from inferometer.compare.saved import unlike
     from inferometer.store.filter import RunFilter
@@ -203,7 +203,7 @@ def _past(store: "Store", new: Sequence[_JudgedRun], wanted: int) -> tuple[list[
         if last.result is not None and (other := _kept(store, run).result) is not None:
             differing = unlike(other, last.result)
             if differing:
-                notes.append(f"run {store.short(run)} is left out: {'; '.join(differing)}")
+                notes.append(f"run {store.short(run)} is excluded: {'; '.join(differing)}")
                 continue
         found.append(run)
         if len(found) == wanted:
@@ -225,7 +225,7 @@ def _check(
     for row in new[1:]:
         if not _is_alike(new[0], row):
             raise UsageError(
-                f"runs {last.id} and {row.run.id} were not measured alike", remedy="judge them one by one"
+                f"runs {last.id} and {row.run.id} were measured differently", remedy="judge them one by one"
             )
     past, notes = _past(store, new, own.runs)
     ordered = sorted((row.run for row in new), key=lambda run: run.started_s)
@@ -249,7 +249,7 @@ def _check(
 
 
 def _is_judged(figure: str, mode: str) -> bool:
-    """By rate the throughput is what was asked for."""
+    """Whether to judge a figure: at a rate, throughput is an input."""
     return figure != "throughput" or mode == "concurrency"
 
 
@@ -268,7 +268,7 @@ def _problems(row: _JudgedRun) -> list[str]:
 
 
 def _tag(store: "Store", new: Sequence[_JudgedRun], check: "RegressionCheck") -> None:
-    """What became of it stands in the store: runs that failed are no longer good ones."""
+    """Record the verdict as a tag in the store: failed runs no longer count as good."""
     from inferometer.base.errors import InferometerError
     from inferometer.compare.comparison import REGRESSION
     from inferometer.compare.regression import FAILED_TAG, SUSPECTED_TAG

@@ -1,4 +1,4 @@
-"""`inferometer inspect`: what is in a trace or a file of prompts. Nothing is sent."""
+"""`inferometer inspect`: summarize a trace or a prompt file, without sending load."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from inferometer.options.commands import InspectOptions
 COMMAND = Command(
     "inferometer inspect",
     "FILE [options]",
-    "Show what is in a trace (Mooncake, BurstGPT, Azure, or JSON lines with a timestamp) or a file of prompts "
-    "(ShareGPT, JSON lines, CSV, Parquet, text): how many requests, their rate over time and how bursty it is, the "
-    "lengths of prompts and answers, and which share of the prompt tokens a prefix cache could hold. Nothing is sent.",
+    "Summarize a trace (Mooncake, BurstGPT, Azure, or JSON lines with a timestamp) or a prompt file (ShareGPT, JSON "
+    "lines, CSV, Parquet, text): the number of requests, their rate over time and its burstiness, the lengths of "
+    "prompts and answers, and the share of prompt tokens that a prefix cache could serve. Sends nothing.",
     InspectOptions,
     shared=CONFIG,
     examples=(
         ("trace.jsonl", "a table"),
-        ("trace.jsonl --html trace.html", "and a page with charts"),
-        ("sharegpt.json --tokenizer tokenizer.json", "prompts counted by a tokenizer"),
+        ("trace.jsonl --html trace.html", "an HTML report with charts"),
+        ("sharegpt.json --tokenizer tokenizer.json", "count tokens with a tokenizer"),
     ),
     takes_words=True,
 )
@@ -33,7 +33,7 @@ def run(given: dict[str, Any]) -> int:
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} files are given: {', '.join(names)}" if names else "no file is given",
-            remedy="give one trace or file of prompts",
+            remedy="give one trace or prompt file",
         )
     own = own_options(given, InspectOptions)
     check_forms(own)

@@ -1,4 +1,4 @@
-"""`inferometer interfere`: what models that share a server cost each other, and by which resource."""
+"""`inferometer interfere`: measure how models that share a server slow each other down, and on which resource."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer interfere",
     "URL MODEL MODEL ... [options]\nMODEL@URL MODEL@URL ... [options]\nURL URL ... [options]",
-    "Load models one by one and all together, in turns, and tell what sharing costs each of them: throughput and "
-    "percentiles alone, together, the difference, and the resource they contend for.",
+    "Load models one by one and all together, in turns, and report what sharing costs each of them: throughput and "
+    "percentiles alone and together, the difference, and the resource they contend for.",
     InterfereOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=INTERFERE_REFUSED,
     examples=(
-        ("localhost:8000 simple upper -c 2", "two models, two requests at a time each"),
-        ("localhost:8000 -m simple -m upper -r 50 -d 20s", "by rate, for 20 s alone and together"),
+        ("localhost:8000 simple upper -c 2", "two models, two requests in flight each"),
+        ("localhost:8000 -m simple -m upper -r 50 -d 20s", "at a rate, 20 s alone and 20 s together"),
         ("simple@localhost:8000 upper@localhost:9000", "two servers on one machine"),
-        ("localhost:8000 simple upper --html sharing.html", "with a page"),
+        ("localhost:8000 simple upper --html sharing.html", "with an HTML report"),
     ),
-    epilog="--duration is the time for each model alone, and for all together.",
+    epilog="--duration sets the time for each model alone, and for all together.",
     takes_words=True,
 )
 
 
 def loads(given: Mapping[str, Any]) -> Iterator[tuple[str, Options]]:
-    """Every model, with its name."""
+    """Yield every model with its name."""
     from inferometer.compare.live import options_of
 
     request = _request(dict(given))
@@ -83,9 +83,7 @@ def _request(given: dict[str, Any]) -> "InterfereRequest":
     models = (*own.models, *(word for word in words if word not in addresses))
     several = addresses if len(addresses) > 1 else []
     if len(models) < 2 and not several:
-        raise UsageError(
-            "models that share a server are two or more", remedy="give -m several times, or MODEL MODEL"
-        )
+        raise UsageError("at least two models are required", remedy="give -m several times, or MODEL MODEL")
     found = {**given, "model": models[0].partition("@")[0] if models else ""}
     if addresses:
         found["url"] = addresses[0]

@@ -1,4 +1,4 @@
-"""Runs are kept unless the user says otherwise: where, and under which tags."""
+"""Storing of runs: the default unless the user opts out."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +20,11 @@ _OPTIONS = ("store", "no_store", "tags", "prometheus", "otlp", "ui")
 
 @contextmanager
 def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[Keeper]:
-    """The keeper of a command's run; its options are taken out of what was given.
+    """Yield the keeper of a command's run; its options are removed from `given`.
 
-    Saved results that are compared are no run: then the options stay, and `compare` says what they mean.
+    Comparing saved results is not a run: then the options stay, and `compare` judges them.
     """
-    is_quiet = given.get("quiet", False) or name == "demo"  # which has a last word of its own
+    is_quiet = given.get("quiet", False) or name == "demo"  # which prints its own last line
     store, is_off, tags, port, collector, is_shown = (given.get(option) for option in _OPTIONS)
     is_saved = name == "compare" and _are_saved(given, store)
     folder = None if is_saved else where_kept(store, is_off=bool(is_off))
@@ -36,7 +36,7 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
         check_installed()
         if folder is None:
             raise UsageError(
-                "--ui shows a run that is kept, and this one is not", remedy="leave out one of the two"
+                "--ui shows a stored run, but this run is not stored", remedy="leave out --ui or --no-store"
             )
     if folder is None:
         keeper = Keeper(Run("", name), None)
@@ -55,7 +55,7 @@ def keeping(name: str, argv: Sequence[str], given: dict[str, Any]) -> Iterator[K
         yield keeper
     if keeper.is_kept and keeper.run.state == FINISHED and not is_quiet:
         short = kept.short(keeper.run)
-        to_stderr(f"Kept as run {short}: inferometer view {short} makes its page")
+        to_stderr(f"Stored as run {short}; `inferometer view {short}` renders its report")
 
 
 def _are_saved(given: dict[str, Any], store: Path | None) -> bool:
@@ -65,6 +65,6 @@ def _are_saved(given: dict[str, Any], store: Path | None) -> bool:
 
 
 def drop_options(given: dict[str, Any]) -> None:
-    """Nothing is kept of what is only shown."""
+    """Remove the options about storing: previews are not stored."""
     for option in _OPTIONS:
         given.pop(option, None)

@@ -1,8 +1,7 @@
-"""The files that a file of options leads to: those that its text names, those that their texts name, and those that are
-loaded together with them.
+"""The files that an options file refers to, directly or through other files, and the files loaded with them.
 
-A name may stand in a text as a word, in quotes, with escapes, or as a scalar of YAML with blanks in it, so all of these
-are tried: what is there under such a name counts. What a command finds by itself, such as a Makefile, is not seen.
+A name may appear as a word, in quotes, with escapes, or as a YAML scalar with spaces; all of these are tried, and each
+that exists counts. Files that a command finds by itself, such as a Makefile, are not detected.
 """
 
 import glob
@@ -21,13 +20,12 @@ from inferometer.base.errors import UsageError
 from inferometer.base.reading import CONFIG, read_regular
 
 MOST_FILES = 5_000
-_CODE = (".py", ".so", ".pyc")  # what `import` finds, beside a file and below
+_CODE = (".py", ".so", ".pyc")  # importable, next to a file and below
 _SKIPPED = ("__pycache__", "node_modules", "site-packages")
 _FOLLOWED = (".yaml", ".yml", ".json", ".jsonl", ".sh", ".py", ".proto")
-"""Files in a folder that is named whole whose text is followed; a file that is named itself is followed whatever its
-ending is."""
+"""Suffixes of files whose text is followed if only their folder is named; a named file is always followed."""
 _NOT_YAML = (".py", ".sh", ".jsonl", ".proto")
-_MOST_YAML = 64 << 10  # bytes of a text of unknown form that is read as YAML
+_MOST_YAML = 64 << 10  # bytes up to which text of unknown format is parsed as YAML
 _LONGEST = 1024  # characters of a path
 _LETTER = re.compile(r"[^\W\d_]")
 _SEPARATORS = re.compile(r"[\s'\"`;|&<>(){}\[\],]+")
@@ -36,11 +34,11 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 class TooManyError(Exception):
-    """The file leads to more files than can be trusted together."""
+    """The options file refers to more files than can be trusted together."""
 
 
 def led_to(text: bytes, folder: Path) -> set[Path]:
-    """The files that this text leads to, where paths start in `folder`."""
+    """Return the files that this text refers to; paths are relative to `folder`."""
     seen: set[Path] = set()
     left = [(text, folder, "")]
     there = cache(_there)
@@ -67,15 +65,16 @@ def _maybe_text(path: Path) -> Iterator[bytes]:
 
 
 def _named(data: bytes, folder: Path, suffix: str, there: Collection[str]) -> Iterator[tuple[Path, bool]]:
-    """The files that a text names, and whether it names them or only a folder above; an empty suffix is that of the
-    first file."""
+    """Yield the files that a text names, and whether it names the file itself or only a folder above it.
+
+    The first file has an empty suffix."""
     text = data.decode("utf-8", "replace")
     has_yaml = suffix in ("", ".yaml", ".yml") or (len(data) <= _MOST_YAML and suffix not in _NOT_YAML)
     scalars = set(_scalars(text)) if has_yaml else set[str]()
-    written = {*_quoted(text), *scalars}  # each perhaps a whole command
+    written = {*_quoted(text), *scalars}  # each may be a whole command
     names = {*written, *(word for part in (text, *written) for word in _SEPARATORS.split(part))}
     for name in {part for whole in names for part in _parts(whole)}:
-        # Numbers are names in files of options and scenarios only: data consist of them.
+        # Numbers count as names only in options files and scenarios: data files are full of them.
         if len(name) <= _LONGEST and (_LETTER.search(name) is not None or name in scalars):
             if name[:1] in ("/", "~", ".") or name.partition("/")[0] in there:
                 yield from _files(folder, os.path.expanduser(name))
@@ -84,7 +83,7 @@ def _named(data: bytes, folder: Path, suffix: str, there: Collection[str]) -> It
 
 
 def _parts(name: str) -> set[str]:
-    """What can be the path in NAME=@PATH, PATH:FUNCTION and OPTION=PATH."""
+    """Return the possible paths in NAME=@PATH, PATH:FUNCTION and OPTION=PATH."""
     return {name, name.rpartition("@")[2], name.partition(":")[0], name.rpartition("=")[2]}
 
 
@@ -105,7 +104,7 @@ def _scalars(text: str) -> Iterator[str]:
 
 
 def _there(folder: Path) -> frozenset[str]:
-    """What lies in a folder: looking it up here costs far less than asking the system about every word of a text."""
+    """List a folder: looking names up here is far cheaper than a system call for every word of a text."""
     with suppress(OSError):
         return frozenset(os.listdir(folder))
     return frozenset()
@@ -132,7 +131,7 @@ def _matching(folder: Path, pattern: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _imported_from(path: Path) -> Path:
-    """The folder that a Python file finds modules in: above the package that it belongs to."""
+    """Return the folder from which a Python file imports: the one above its package."""
     folder = path.parent
     while (folder / "__init__.py").exists():
         folder = folder.parent
@@ -140,7 +139,7 @@ def _imported_from(path: Path) -> Path:
 
 
 def _tree(top: Path, suffixes: Iterable[str]) -> Iterator[Path]:
-    """The files below a folder; of / and the home, which hold far more than what is meant, those right in it."""
+    """Yield the files below a folder, but only the direct ones of / and the home directory."""
     is_deep, ends = top not in (Path("/"), Path.home()), tuple(suffixes)
     for folder, inner, names in os.walk(top):
         inner[:] = [one for one in inner if is_deep and one not in _SKIPPED and not one.startswith(".")]

@@ -57,12 +57,30 @@ GROUPS = {
 }
 COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
-KEPT = ("measure", "find", "compare", "interfere", "diagnose", "tune", "demo")  # whose runs are kept
+KEPT = (
+    "measure",
+    "find",
+    "compare",
+    "interfere",
+    "diagnose",
+    "tune",
+    "demo",
+)  # commands whose runs are stored
 CLASSIC_TUNER = ("profile", "analyze", "report")  # the commands of model-analyzer
 ABOUT = ("completion", "help")
-OTHER_TOOLS = ("attack", "bench", "benchmark", "load", "perf", "run", "test")  # have these for `measure`
+OTHER_TOOLS = (
+    "attack",
+    "bench",
+    "benchmark",
+    "load",
+    "perf",
+    "run",
+    "test",
+)  # other tools' names for `measure`
 OURS = tuple(name for name in COMMANDS if name not in (*CLASSIC_TUNER, *ABOUT))
-WITH_FILES = tuple(name for name in OURS if name != "trust")  # whose options may stand in inferometer.yaml
+WITH_FILES = tuple(
+    name for name in OURS if name != "trust"
+)  # commands whose options inferometer.yaml may set
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -99,28 +117,28 @@ def _run(words: list[str]) -> int:
         if name in OTHER_TOOLS:
             remedy = f"write inferometer measure {shlex.join(rest)}".rstrip()
         if name.startswith("-"):
-            raise UsageError(f"'{name}' stands before the command", remedy=_command_first(words))
+            raise UsageError(f"'{name}' comes before the command", remedy=_command_first(words))
         if is_address(name):
-            remedy = f"an address is measured with: inferometer measure {shlex.join(words)}"
-        raise UsageError(f"there is no command '{name}'", remedy=remedy)
+            remedy = f"to measure an address, write: inferometer measure {shlex.join(words)}"
+        raise UsageError(f"unknown command '{name}'", remedy=remedy)
     if name in CLASSIC_TUNER:
         from inferometer.dialects.model_analyzer.main import our_command
 
         return our_command(name, rest)
     if name in ABOUT:
-        return _tell(name, rest)
+        return _print_about(name, rest)
     return _run_command(name, rest)
 
 
 def _command_first(words: list[str]) -> str:
-    """The same words with the command in its place; without one it is `measure`."""
+    """Return the remedy with the command moved to the front; the default command is `measure`."""
     named = next((word for word in words if word in COMMANDS), "")
     rest = [word for word in words if word != named]
     return f"the command comes first: inferometer {named or 'measure'} {shlex.join(rest)}"
 
 
 def _run_command(name: str, words: list[str]) -> int:
-    """Each module of a command has its `COMMAND` line, and `run` for what was given on it."""
+    """Run a command; its module defines `COMMAND`, the command line, and `run`."""
     from inferometer.options.command_line import in_own_words, read_or_answer
 
     module = import_module(f"inferometer.cli.{name}")
@@ -129,8 +147,8 @@ def _run_command(name: str, words: list[str]) -> int:
         given = read_or_answer(words, command, partial(_completed, name, words))
         if given is None:
             return 0
-        if (told := _maybe_told(module, given)) is not None:
-            print(told)
+        if (listing := _maybe_listing(module, given)) is not None:
+            print(listing)
             return 0
         if given.keys() & {"dry_run", "show_reply"}:
             code: int = _preview(name, given)
@@ -146,10 +164,10 @@ def _run_command(name: str, words: list[str]) -> int:
     return code
 
 
-def _maybe_told(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
-    """What a command only shows, where it has such a thing."""
-    told: str | None = module.maybe_told(given) if hasattr(module, "maybe_told") else None
-    return told
+def _maybe_listing(module: ModuleType, given: "Mapping[str, Any]") -> str | None:
+    """Return the text that the command should print instead of running, if any."""
+    listing: str | None = module.maybe_listing(given) if hasattr(module, "maybe_listing") else None
+    return listing
 
 
 def _completed(name: str, words: list[str], given: "Mapping[str, Any]") -> dict[str, Any] | None:
@@ -179,12 +197,12 @@ def _preview(name: str, given: dict[str, Any]) -> int:
 # --- about the program itself
 
 
-def _tell(name: str, words: list[str]) -> int:
-    """The answer to `help` and `completion`, each with one word at most."""
+def _print_about(name: str, words: list[str]) -> int:
+    """Run `help` or `completion`; both take at most one word."""
     if set(words) & {"-h", "--help"}:
         name, words = "help", [name]
     if len(words) > 1:
-        raise UsageError(f"'{words[1]}' is one word too many", remedy=f"write inferometer {name} WORD")
+        raise UsageError(f"unexpected argument '{words[1]}'", remedy=f"write inferometer {name} WORD")
     subject = words[0] if words else ""
     if name == "completion":
         print(_completion(subject), end="")

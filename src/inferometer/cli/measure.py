@@ -1,4 +1,4 @@
-"""`inferometer measure`: load levels, and a table of what came of them."""
+"""`inferometer measure`: apply load levels and report the results."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer measure",
     "URL [MODEL] [options]",
-    "Load a model and measure its latency and throughput. An address alone is asked what it is.",
+    "Load a model and measure its latency and throughput. The kind of server is detected from its address.",
     MeasureOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     examples=(
         ("localhost:8000 simple", "one request at a time"),
-        ("localhost:8000 simple -c 1,2,4,8 -d 10s", "more at a time, level by level"),
-        ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "by rate; is the promise kept?"),
-        ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, for a program"),
+        ("localhost:8000 simple -c 1,2,4,8 -d 10s", "several levels of concurrency"),
+        ("localhost:8001 simple --grpc -r 200 --slo 'p99<50ms'", "at a rate; is the SLO met?"),
+        ("localhost:8000 simple -c 8 -n 1000 --json - -q", "a thousand requests, as JSON"),
     ),
-    epilog="To see the first request: --dry-run. `inferometer help load` says more; so do data, slo, duration, output, "
-    "config and preview.",
+    epilog="To see the first request, use --dry-run. For more, see `inferometer help load`, and the topics data, slo, "
+    "duration, output, config and preview.",
     takes_words=True,
 )
 
 
 def loads(given: Mapping[str, Any]) -> "Iterator[tuple[str, Options | FirstVisit]]":
-    """What would be loaded, each with its name where there are several."""
+    """Yield the loads of a run, with their names if there are several."""
     from inferometer.measure.checks import changed
 
     found = dict(given)
@@ -47,7 +47,7 @@ def loads(given: Mapping[str, Any]) -> "Iterator[tuple[str, Options | FirstVisit
         request = scenario_request(found)
         for number, phase in enumerate(request.scenario.phases):
             if phase.command is not None:
-                to_stderr(f"The command of phases.{number} is not run: nothing is measured.")
+                to_stderr(f"The command of phases.{number} is not run, since nothing is measured.")
         for one in planned_classes(request.scenario, request.options, request.models, folder=request.folder):
             if one.steps:
                 from inferometer.scenario.visits import FirstVisit
@@ -64,8 +64,8 @@ def loads(given: Mapping[str, Any]) -> "Iterator[tuple[str, Options | FirstVisit
         yield row.model, changed(options, model=row.model)
 
 
-def maybe_told(given: Mapping[str, Any]) -> str | None:
-    """What is only to be shown: the scenarios that there are, or what one may hold."""
+def maybe_listing(given: Mapping[str, Any]) -> str | None:
+    """Return the list of scenarios or their schema, if that was requested."""
     if not given.get(f"{OWN}schema") and given.get(f"{OWN}scenario") != "list":
         return None
     from inferometer.cli.scenario import about_scenarios

@@ -1,4 +1,4 @@
-"""`--dry-run` and `--show-reply`: the first request of a run, and the reply to it, instead of the run."""
+"""`--dry-run` and `--show-reply`: show the first request of a run and its reply instead of running."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -20,11 +20,11 @@ BAD_REPLY = 1
 
 
 def preview(name: str, given: dict[str, Any]) -> int:
-    """Show what was asked for; whether a reply was good is the exit code."""
+    """Show the first request, and its reply if requested; return 1 for an error reply."""
     is_dry, is_sent = given.pop("dry_run", False), given.pop("show_reply", False)
     if is_dry and is_sent:
         raise UsageError(
-            "--dry-run sends nothing, and --show-request and --show-reply send one request",
+            "--dry-run sends nothing, but --show-request and --show-reply send one request",
             remedy="give one of them",
         )
     from inferometer.measure.prepare import prepare
@@ -57,7 +57,7 @@ def preview(name: str, given: dict[str, Any]) -> int:
 
 @contextmanager
 def _not_run(title: str) -> Iterator[None]:
-    """A request that only code of others could make is not shown."""
+    """Report that a request is not shown if only user code could make it."""
     try:
         yield
     except NotRunError as error:
@@ -65,7 +65,7 @@ def _not_run(title: str) -> Iterator[None]:
 
 
 class PreparedLoad(Protocol):
-    """A load whose first request is not made of options alone."""
+    """A load whose first request depends on more than options."""
 
     @property
     def options(self) -> Options: ...
@@ -73,7 +73,7 @@ class PreparedLoad(Protocol):
 
 
 def _loads(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Options | PreparedLoad]]:
-    """What would be loaded, each with its name where there are several."""
+    """Return the loads of a run, with their names if there are several."""
     loads: Iterator[tuple[str, Options | PreparedLoad]] = import_module(f"inferometer.cli.{name}").loads(
         dict(given)
     )

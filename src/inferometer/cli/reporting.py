@@ -1,4 +1,4 @@
-"""A measurement while it runs and when it ends: progress, reports, the exit code."""
+"""Progress, reports and exit code of a measurement."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ SLO_BROKEN = 4
 
 
 def exit_code(result: "Result", max_error_rate: float) -> int:
-    """A run that was given up or not answered is no success, whatever share of its requests failed.
+    """Return the exit code of a run. An aborted or unanswered run fails regardless of its error rate.
 
-    A broken SLO comes last but for one that is undecided: the others say that the run itself went wrong. The page
-    `exit-codes` has this order.
+    The SLO comes last, since the other codes mean that the run itself went wrong. The help page `exit-codes`
+    documents this order.
     """
     from inferometer.base.notes import Note
 
     levels = result.levels
     notes = [{remark.note for remark in level.remarks} for level in levels]
-    if any(remark.note is Note.TIME_LIMIT for remark in result.remarks):  # that was asked for
+    if any(remark.note is Note.TIME_LIMIT for remark in result.remarks):  # the user asked for it
         notes = [row - {Note.INTERRUPTED} for row in notes]
     is_unanswered = bool(notes) and all(Note.NO_REPLY in row and Note.INTERRUPTED not in row for row in notes)
     if any(level.is_given_up for level in levels):
@@ -56,12 +56,12 @@ def exit_code(result: "Result", max_error_rate: float) -> int:
 
 
 def ruling_code(ruling: Ruling) -> int:
-    """Of a command that answers a question and fails nothing: only an answer that is not known stands out."""
+    """Return the exit code of a command without pass or fail: 0 unless inconclusive."""
     return EXIT_INCONCLUSIVE if ruling == INCONCLUSIVE else 0
 
 
 def allowed(code: int, *, is_allowed: bool) -> int:
-    """The exit code of a command, with that of an inconclusive verdict replaced where the user said so."""
+    """Return the exit code, replacing that of an inconclusive verdict with 0 if the user allowed it."""
     return 0 if is_allowed and code == EXIT_INCONCLUSIVE else code
 
 
@@ -71,10 +71,10 @@ def run_and_report(
     start: "Callable[[Watcher], Iterator[Result]]",
     code_of: "Callable[[Result], int]",
 ) -> int:
-    """Run it with progress on stderr; show the result, and write it to the files that were asked for.
+    """Run with progress on stderr; show the result and write it to the requested files.
 
-    The JSON file grows with every level. The exit code is that of the result, also where the user ended a run
-    between two levels: only a fault of the server or of this machine says more.
+    The JSON file is rewritten after every level. If the user interrupts the run, the exit code says so unless the
+    server or this machine failed.
     """
     from inferometer.base.answer_file import write
 
@@ -86,7 +86,7 @@ def run_and_report(
         for message in setup.messages:
             watcher.said(message)
         for result in start(watcher):
-            # A disk that is full now may have room after the next level.
+            # A full disk may have space again after the next level.
             outputs.file(growing, partial(write, result))
             keeper.save(result)
     deliver(result, options, outputs)
@@ -107,7 +107,7 @@ def _export(journal: "RequestJournal") -> None:
 
 @contextmanager
 def progress_shown(verbose: int = 0, *, is_quiet: bool = False) -> Iterator["Progress"]:
-    """A block on a terminal, lines elsewhere; with -v a line for every window. Ctrl-C lets the run end in order."""
+    """Show progress: a live block on a terminal, lines elsewhere, with -v one per window. Ctrl-C ends cleanly."""
     from inferometer.base.signals import Interrupts
     from inferometer.base.units import monotonic_ns
     from inferometer.report.progress import LiveProgress, PlainProgress, Progress, can_draw

@@ -1,4 +1,4 @@
-"""`inferometer runs`: what was measured before."""
+"""`inferometer runs`: list and manage stored runs."""
 
 import json
 import sys
@@ -24,16 +24,16 @@ COMMAND = Command(
     "inferometer runs",
     "[list] [FILTER ...] [options]\nshow RUN\ntag RUN +TAG -TAG ...\nremove RUN ...\n"
     "export RUN|FILTER ... --json DIR | --mlflow DIR",
-    "List the runs that were kept, the newest first; show, tag, remove or export them. Filters are model=, tag=, "
-    "since=, command=, host= and state=; any other word is looked for in command lines, tags and verdicts.",
+    "List the stored runs, newest first; show, tag, remove or export them. Filters are model=, tag=, since=, command=, "
+    "host= and state=; any other word is searched for in command lines, tags and verdicts.",
     RunsOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
-        ("list", "the last 20"),
-        ("model=simple since=2d --sort p99", "of one model in two days, the quickest first"),
-        ("show 7f3a", "all that is known about one"),
-        ("tag 7f3a +release -draft", "give it a tag, take another away"),
-        ("remove 7f3a 91c0", "for good"),
+        ("list", "the latest 20"),
+        ("model=simple since=2d --sort p99", "one model's runs of the last two days, fastest first"),
+        ("show 7f3a", "details of one run"),
+        ("tag 7f3a +release -draft", "add a tag and remove another"),
+        ("remove 7f3a 91c0", "delete two runs permanently"),
     ),
     takes_words=True,
     takes_dashed=True,
@@ -52,7 +52,7 @@ def run(given: dict[str, Any]) -> int:
     folder = where_kept(given.pop("store", None))
     if folder is None:
         raise UsageError(
-            "no runs are kept: INFEROMETER_STORE is empty", remedy="give the folder with --store"
+            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
         )
     options = own_options(given, RunsOptions)
     verb, rest = (words[0], words[1:]) if words and words[0] in _VERBS else ("list", words)
@@ -62,7 +62,7 @@ def run(given: dict[str, Any]) -> int:
         if getattr(options, name) is not None and verb not in verbs
     ]
     for name in useless:
-        raise UsageError(f"{name} has no meaning for runs {verb}", remedy="leave it out")
+        raise UsageError(f"{name} does not apply to `runs {verb}`", remedy="leave it out")
     _VERBS[verb](_Asked(Store(folder), rest, options))
     return 0
 
@@ -71,7 +71,7 @@ def _list(asked: _Asked) -> None:
     store, options = asked.store, asked.options
     for word in asked.words:
         if word.startswith("-"):
-            raise UsageError(f"Invalid short option '{word}'", remedy="see --help for those there are")
+            raise UsageError(f"Invalid short option '{word}'", remedy="see --help for the options")
     chosen = parse_filter(asked.words, time.time())
     runs = store.runs(chosen, order=options.sort, limit=options.limit or None)
     if options.json is not None:
@@ -82,7 +82,7 @@ def _list(asked: _Asked) -> None:
 
     show(list_document(runs, store.count(chosen), store.short))
     if not store.exists:
-        print(printable(f"There is no folder {store.folder} yet: the first run that is kept makes it."))
+        print(printable(f"The folder {store.folder} does not exist yet; the first stored run creates it."))
 
 
 def _show(asked: _Asked) -> None:
@@ -100,8 +100,8 @@ def _tag(asked: _Asked) -> None:
     wrong = [word for word in asked.words[1:] if word[0] not in "+-" or len(word) < 2]
     if wrong or len(asked.words) < 2:
         raise UsageError(
-            f"'{wrong[0]}' says not whether to add or to remove" if wrong else "no tag is given",
-            remedy="write +TAG to give a run a tag, -TAG to take it away",
+            f"'{wrong[0]}' starts with neither + nor -" if wrong else "no tag is given",
+            remedy="write +TAG to add a tag, -TAG to remove it",
         )
     store = asked.store
     run = store.get(asked.words[0])
@@ -114,7 +114,7 @@ def _remove(asked: _Asked) -> None:
     runs = _runs(asked)
     for run in runs:
         if run.state == RUNNING:
-            raise UsageError(f"run {run.id} still runs", remedy="end it first, or wait")
+            raise UsageError(f"run {run.id} is still running", remedy="stop it first, or wait")
     for run in runs:
         asked.store.remove(run)
         print(f"removed: {run.id}")
@@ -123,7 +123,9 @@ def _remove(asked: _Asked) -> None:
 def _export(asked: _Asked) -> None:
     options = asked.options
     if (options.json is None and options.mlflow is None) or is_stdout(str(options.json)):
-        raise UsageError("no folder to export to is given", remedy="give one with --json DIR or --mlflow DIR")
+        raise UsageError(
+            "no folder for the export is given", remedy="give one with --json DIR or --mlflow DIR"
+        )
     runs = _chosen(asked) if asked.words and all("=" in word for word in asked.words) else _runs(asked)
     if options.json is not None:
         _export_json(asked.store, runs, options.json)
@@ -135,7 +137,7 @@ def _export(asked: _Asked) -> None:
 
 
 def _export_json(store: Store, runs: Sequence[Run], folder: Path) -> None:
-    """The answer of each, and beside it what is known about the run."""
+    """Write the result of each run, and its description next to it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
@@ -159,20 +161,20 @@ _VERBS: Mapping[str, Callable[[_Asked], None]] = {
 
 
 def _runs(asked: _Asked, most: int | None = None) -> Sequence[Run]:
-    """Those whose ids are given."""
+    """Return the runs with the given ids."""
     if not asked.words:
         raise UsageError("no run is given", remedy="give its id: `inferometer runs` lists them")
     if most is not None and len(asked.words) > most:
-        raise UsageError(f"'{asked.words[most]}' is one word too many", remedy="give one run")
+        raise UsageError(f"unexpected argument '{asked.words[most]}'", remedy="give one run")
     return [asked.store.get(word) for word in dict.fromkeys(asked.words)]
 
 
 def _chosen(asked: _Asked) -> Sequence[Run]:
-    """Those that the filters choose."""
+    """Return the runs that match the filters."""
     found = asked.store.runs(parse_filter(asked.words, time.time()))
     if not found:
         raise UsageError(
-            f"no run has {' '.join(asked.words)}", remedy="`inferometer runs` lists those there are"
+            f"no run matches {' '.join(asked.words)}", remedy="`inferometer runs` lists all runs"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""`inferometer measure --scenario`: classes of traffic that go through phases."""
+"""`inferometer measure --scenario`: traffic classes with phases."""
 
 import json
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def about_scenarios(given: Mapping[str, Any]) -> str:
-    """What a scenario may hold, or those that there are."""
+    """Return the schema of scenarios, or the list of included ones."""
     return json.dumps(scenario_schema(), indent=1) if given.get(f"{OWN}schema") else listing()
 
 
 def scenario_request(given: dict[str, Any]) -> ScenarioRequest:
-    """What is asked, with the scenario read."""
+    """Read the scenario and return the request."""
     word = str(given.pop(f"{OWN}scenario"))
     scenario = open_scenario(word)
     given = with_words(given) if given.get(WORDS) else given

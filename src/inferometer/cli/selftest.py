@@ -1,4 +1,4 @@
-"""`inferometer selftest`: proves the instrument on this machine, in under a minute, without any server."""
+"""`inferometer selftest`: verify the tool on this machine, in under a minute, without a server."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ FAILED = 1
 COMMAND = Command(
     "inferometer selftest",
     "[options]",
-    "Prove the instrument on this machine, in under a minute, against servers of its own on loopback: "
-    "the most one worker can send, how exactly schedules are kept, a server that stalls, one that fails, and "
-    "the machine's limits. The exit code is 0 when nothing failed.",
+    "Verify the tool on this machine, in under a minute, against its own servers on loopback: "
+    "the maximum rate of one worker, the accuracy of schedules, a server that stalls, one that fails, and "
+    "the machine's limits. The exit code is 0 if no check failed.",
     SelftestOptions,
     shared=CONFIG,
 )
@@ -75,7 +75,7 @@ def _run(*, is_quick: bool) -> "SelfTest":
 
 
 def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Iterator[Check]":
-    """The checks as they are done. A part that breaks is a check that failed, and the others still run."""
+    """Yield the checks as they complete. A part that raises counts as a failed check; the others still run."""
     from inferometer.base.errors import InferometerError
     from inferometer.selftest.check import Check, CheckResult
 
@@ -83,11 +83,11 @@ def run_parts(parts: "Mapping[str, Part]", thoroughness: "Thoroughness") -> "Ite
         try:
             yield from checks(thoroughness)
         except InferometerError as error:
-            yield Check(name, "broke off", CheckResult.FAIL, str(error), {})
+            yield Check(name, "aborted", CheckResult.FAIL, str(error), {})
 
 
 def _document(found: "SelfTest") -> "Document":
-    """A section for each part, with a row for each check."""
+    """Return a document with a section per part and a row per check."""
     from inferometer.report.document import Column, Document, Section, Table, Tone
     from inferometer.selftest.check import CheckResult
 
@@ -121,9 +121,7 @@ def _sentence(found: "SelfTest") -> str:
     from inferometer.selftest.check import CheckResult
 
     failed, noisy = found.count(CheckResult.FAIL), found.count(CheckResult.NOISY)
-    words = f"{plural(failed, 'check')} failed" if failed else "Nothing failed"
+    words = f"{plural(failed, 'check')} failed" if failed else "No check failed"
     if noisy:
-        words += (
-            f"; {plural(noisy, 'check')} noisy, because this machine was busy: run it again when it is idle"
-        )
+        words += f"; {plural(noisy, 'check')} noisy, because this machine was busy: run it again when idle"
     return f"{words} ({found.took_s:.0f} s)."

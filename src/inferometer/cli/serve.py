@@ -1,4 +1,4 @@
-"""`inferometer serve`: the real Triton, here, until Ctrl-C."""
+"""`inferometer serve`: run an embedded Triton server until Ctrl-C."""
 
 import threading
 from pathlib import Path
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer serve",
     "[options]",
-    "Start the real Triton server out of the nvidia-pytriton wheel and keep it until Ctrl-C. "
-    "The models are under explicit control: load and unload them through the server's API.",
+    "Start the real Triton server from the nvidia-pytriton wheel and run it until Ctrl-C. "
+    "Model control is explicit: load and unload models through the server's API.",
     ServeOptions,
     shared=CONFIG,
 )
@@ -32,12 +32,12 @@ def run(given: dict[str, Any]) -> int:
     asked = own_options(given, ServeOptions)
     if asked.models and asked.model_repository:
         raise UsageError(
-            "--models chooses among the example models, and --model-repository gives others",
+            "--models selects example models, but --model-repository gives others",
             remedy="give one of them",
         )
     ports = (asked.http_port, asked.grpc_port, asked.metrics_port)
     http, grpc, metrics = (_choose(port, usual) for port, usual in zip(ports, USUAL_PORTS, strict=True))
-    find_wheel()  # before any warning: without the wheel nothing else matters
+    find_wheel()  # before any warning: the wheel is required
     empty_log(asked.log_file)
     stop = threading.Event()
 
@@ -60,7 +60,7 @@ def run(given: dict[str, Any]) -> int:
             return _serve(server, stop)
         except InferometerError:
             if stop.is_set():
-                return 0  # it was stopped before it was ready
+                return 0  # stopped before it was ready
             raise
 
 
@@ -70,10 +70,10 @@ def _serve(server: "EmbeddedTriton", stop: threading.Event) -> int:
         print(f"gRPC     {server.grpc_address}")
         print(f"metrics  http://{server.metrics_address}/metrics")
         print(f"log      {server.log_path}")
-        print("ready; Ctrl-C stops it", flush=True)
+        print("ready; press Ctrl-C to stop", flush=True)
         while not stop.wait(0.2):
             if not server.is_running():
-                to_stderr(f"inferometer serve: the server ended by itself: it {server.end_words()}")
+                to_stderr(f"inferometer serve: the server ended unexpectedly: it {server.end_words()}")
                 return 3
     return 0
 
@@ -87,7 +87,7 @@ def _repositories(asked: ServeOptions) -> tuple[Path, ...] | None:
 
 
 def _choose(asked: int | None, usual: int) -> int:
-    """The port asked for; else the usual one if it is free, else 0, any."""
+    """Return the requested port, else the usual one if free, else 0 for any."""
     if asked is not None:
         return asked
     from inferometer.server.ports import is_free

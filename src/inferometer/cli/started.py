@@ -1,6 +1,6 @@
-"""The process of a run that the browser interface starts: its command line comes over standard input, as JSON.
+"""Entry point of runs started by the browser interface: the command line arrives on standard input, as JSON.
 
-Every user of the machine can list the arguments of processes, and words may hold secrets.
+Every user of the machine can see the arguments of a process, and words may contain secrets.
 """
 
 import json
@@ -11,7 +11,7 @@ from inferometer.cli.main import main
 
 
 def started() -> int:
-    """Run the command, with nothing left to read on standard input."""
+    """Run the command with an empty standard input."""
     words: list[str] = json.load(sys.stdin)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, sys.stdin.fileno())

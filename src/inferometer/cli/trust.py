@@ -1,4 +1,4 @@
-"""`inferometer trust`: allow a file of options that is found in the working directory to do what needs permission."""
+"""`inferometer trust`: allow an options file that is found in the working directory to set restricted options."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,13 +15,13 @@ from inferometer.options.commands import TrustOptions
 COMMAND = Command(
     "inferometer trust",
     "[FILE] [--revoke]\n--list",
-    f"Trust {FILE}, after you have read it: it may then name hosts and files and run code without being named with "
-    "--config. A change in the file, or in a file it leads to, withdraws the trust.",
+    f"Trust {FILE} after you have reviewed it: it may then name hosts and files and run code without being named with "
+    "--config. A change to the file, or to a file it refers to, revokes the trust.",
     TrustOptions,
     examples=(
-        ("", f"trust {FILE} of the working directory"),
-        ("--revoke", "no longer"),
-        ("--list", "which files are trusted"),
+        ("", f"trust {FILE} in the working directory"),
+        ("--revoke", "stop trusting it"),
+        ("--list", "list the trusted files"),
     ),
     takes_words=True,
 )
@@ -32,7 +32,7 @@ def run(given: Mapping[str, Any]) -> int:
     words = found.pop(WORDS, ())
     options = own_options(found, TrustOptions)
     if len(words) > 1:
-        raise UsageError(f"'{words[1]}' is one word too many", remedy="give one file")
+        raise UsageError(f"unexpected argument '{words[1]}'", remedy="give one file")
     if options.list:
         _list()
         return 0
@@ -44,12 +44,12 @@ def run(given: Mapping[str, Any]) -> int:
     file = read_found(path)
     _show(file)
     trust(file)
-    print(printable(f"{path} is trusted as it is now; `inferometer trust --revoke` takes that back"))
+    print(printable(f"{path} is trusted in its current form; `inferometer trust --revoke` undoes that"))
     return 0
 
 
 def _show(file: FoundFile) -> None:
-    """The lines that need trust, and why, before anything is recorded."""
+    """Print the lines that require trust, and why."""
     from inferometer.cli.main import WITH_FILES
     from inferometer.options.config_file import ConfigFile
 
@@ -61,7 +61,7 @@ def _show(file: FoundFile) -> None:
         for line in lines[need.line - 1 : need.last_line]:
             print(printable(line))
     if not needs:
-        print(printable(f"{file.path} sets nothing that needs trust"))
+        print(printable(f"{file.path} sets nothing that requires trust"))
 
 
 def _list() -> None:
@@ -69,7 +69,7 @@ def _list() -> None:
         with_state = ""
         try:
             if not is_trusted(read_found(Path(name))):
-                with_state = "  (changed since, so it is not trusted now)"
+                with_state = "  (changed since, so no longer trusted)"
         except UsageError:
             with_state = "  (cannot be read)"
         print(printable(f"{name}{with_state}"))

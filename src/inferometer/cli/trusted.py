@@ -1,8 +1,8 @@
-"""Which found files of options the user trusts: by path and content, in a file that only the user can write.
+"""The options files that the user trusts, by path and content, recorded in a file that only the user can write.
 
-The content of a file is its own and that of every file it leads to: scenarios, visits written in Python and the modules
-beside them, data files, the scripts that commands call, model repositories. A change in any of them withdraws the
-trust. As with direnv, trust says that the user has read the file, and nothing about who wrote it.
+The content includes that of every file it refers to: scenarios, visits written in Python and the modules next to
+them, data files, the scripts that commands call, model repositories. A change to any of them revokes the trust. As
+with direnv, trust means that the user has reviewed the file, whoever wrote it.
 """
 
 import grp
@@ -24,25 +24,25 @@ from inferometer.options.config_file import read_options
 
 STATE = "XDG_STATE_HOME"
 _LARGEST_STATE = 4 * MIB
-_HASHED = 16 * MIB  # a larger file is known by its size and time
+_HASHED = 16 * MIB  # larger files are identified by size and time
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of options, read once: what was judged is what is used."""
+    """An options file, read once, so that the judged text is the used text."""
 
-    path: Path  # as it was found
+    path: Path  # as found
     text: bytes
     status: os.stat_result
 
     @property
     def folder(self) -> Path:
-        """Where it was found, and where the paths in it start."""
+        """The folder it was found in, to which its paths are relative."""
         return self.path.absolute().parent.resolve()
 
     @property
     def place(self) -> Path:
-        """Links resolved: trust belongs to the file, not to a name of it."""
+        """The path with links resolved: trust belongs to the file, not to a name."""
         return self.path.resolve()
 
 
@@ -51,13 +51,13 @@ def read_found(path: Path) -> FoundFile:
 
 
 def is_trusted(found: FoundFile) -> bool:
-    """Whether the user has trusted the file as it is now, and nobody else can change it."""
+    """Whether the user trusts the file in its current form and nobody else can change it."""
     recorded = trusted_files().get(str(found.place))
     return recorded is not None and not exposure(found) and recorded == digest(found)
 
 
 def exposure(found: FoundFile) -> str:
-    """Why others could change the file; empty where they cannot."""
+    """Return why others could change the file; empty if they cannot."""
     folders = dict.fromkeys((found.folder, found.place.parent))
     seen = ((str(found.path), found.status), *((f"the folder '{one}'", os.stat(one)) for one in folders))
     for what, status in seen:
@@ -69,7 +69,7 @@ def exposure(found: FoundFile) -> str:
 
 
 def _is_own_group(status: os.stat_result) -> bool:
-    """Whether the group is that of the user alone, as many systems make one for each user."""
+    """Whether the group is the user's private group."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(status.st_gid)
     except KeyError:
@@ -81,14 +81,14 @@ def _is_own_group(status: os.stat_result) -> bool:
 
 
 def digest(found: FoundFile) -> str:
-    """SHA-256 of the file and of everything it leads to."""
+    """Return the SHA-256 of the file and of all files it refers to."""
     whole = hashlib.sha256(hashlib.sha256(found.text).digest())
     try:
         paths = led_to(found.text, found.folder) - {found.place}
     except TooManyError:
         raise UsageError(
-            f"{found.path} leads to more than {MOST_FILES} files, which is too many to trust",
-            remedy=f"name it in each run: --config {found.path}",
+            f"{found.path} refers to more than {MOST_FILES} files, which is too many to trust",
+            remedy=f"name it for each run: --config {found.path}",
         ) from None
     for path in sorted(paths):
         whole.update(f"{path}\0".encode("utf-8", "surrogateescape") + _fingerprint(path))
@@ -99,24 +99,24 @@ def _fingerprint(path: Path) -> bytes:
     try:
         data, _ = read_regular(path, _HASHED, "the file")
         return hashlib.sha256(data).digest()
-    except UsageError:  # too large, or not to be read at all
+    except UsageError:  # too large or unreadable
         with suppress(OSError):
             status = path.stat()
             return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}".encode()
         return b""
 
 
-# --- files that were made here
+# --- files written by our commands
 
 
 def remember_made(path: Path) -> None:
-    """Record a file as this command wrote it; a state that cannot be written is no reason to fail."""
+    """Record a file that this command wrote; failing to record it is not an error."""
     with suppress(InferometerError, OSError):
         _write({**trusted_files(), str(path.resolve()): _made_digest(path)})
 
 
 def is_made_here(path: Path) -> bool:
-    """Whether the file is still as a command of this user wrote it."""
+    """Whether the file is unchanged since a command of this user wrote it."""
     return trusted_files().get(str(path.resolve())) == _made_digest(path)
 
 
@@ -128,14 +128,14 @@ def _made_digest(path: Path) -> str:
 
 
 def state_path() -> Path:
-    """`$XDG_STATE_HOME/inferometer/trusted.json`; a relative variable is ignored, as its specification requires."""
+    """Return `$XDG_STATE_HOME/inferometer/trusted.json`; the XDG specification requires ignoring a relative path."""
     named = os.environ.get(STATE, "")
     base = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
     return base / "inferometer" / "trusted.json"
 
 
 def trusted_files() -> Mapping[str, str]:
-    """The digests of the trusted files by path; none where the state could have been written by others."""
+    """Return the digests of the trusted files by path; empty if others could have written the record."""
     path = state_path()
     if not path.exists():
         return {}
@@ -152,17 +152,17 @@ def trusted_files() -> Mapping[str, str]:
 
 
 def trust(found: FoundFile) -> None:
-    """Record the file as it is now. UsageError where others could change it."""
+    """Record the file in its current form. UsageError if others could change it."""
     if reason := exposure(found):
         raise UsageError(
             f"{found.path} cannot be trusted: {reason}",
-            remedy=f"take the right to write away from others with chmod, or name the file: --config {found.path}",
+            remedy=f"remove write permission for others with chmod, or name the file: --config {found.path}",
         )
     _write({**trusted_files(), str(found.place): digest(found)})
 
 
 def revoke(path: Path) -> bool:
-    """Forget the file; whether it was trusted."""
+    """Stop trusting the file; return whether it was trusted."""
     recorded = dict(trusted_files())
     was_trusted = recorded.pop(str(path.resolve()), None) is not None
     if was_trusted:

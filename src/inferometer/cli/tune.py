@@ -1,4 +1,4 @@
-"""`inferometer tune`: the best configuration of a model inside a promise."""
+"""`inferometer tune`: find the best configuration of a model that meets an SLO."""
 
 import os
 import time
@@ -28,17 +28,17 @@ NOT_FOUND = 1
 
 COMMAND = Command(
     "inferometer tune",
-    "[URL] MODEL [--slo PROMISE] [--budget TIME] [options]",
-    "Find the configuration of a model (instances, batch size, batching) and the load that give the most throughput "
-    "inside a promise, in few measurements.",
+    "[URL] MODEL [--slo SLO] [--budget TIME] [options]",
+    "Find the configuration of a model (instances, batch size, batching) and the load with the highest throughput that "
+    "meets an SLO, with few measurements.",
     TuneOptions,
     shared=(*MODERN, *KEEP, *PREVIEW),
     refused=TUNE_REFUSED,
     examples=(
-        ("simple --budget 3m", "of the example models, on a server of our own"),
-        ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "of yours, inside a promise"),
-        ("localhost:8000 simple --budget 3m", "on a running server, which is left as it was found"),
-        ("simple --budget 3m --output config.pbtxt --html tune.html", "with the configuration and a page"),
+        ("simple --budget 3m", "an example model, on a server that `tune` starts"),
+        ("simple --model-repository models --slo 'p99<10ms' --budget 5m", "your model, with an SLO"),
+        ("localhost:8000 simple --budget 3m", "on a running server, whose configuration is restored"),
+        ("simple --budget 3m --output config.pbtxt --html tune.html", "write the configuration and a report"),
     ),
     takes_words=True,
 )
@@ -80,7 +80,7 @@ def run(given: dict[str, Any], keeper: "Keeper") -> int:
 
 
 def _age_s() -> float:
-    """How long this command has run; 0 where the system does not tell."""
+    """Return how long this command has been running; 0 if unknown."""
     try:
         began_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK")
@@ -89,20 +89,20 @@ def _age_s() -> float:
 
 
 def _on_triton(options: Options, url: str) -> Options:
-    """With the protocol of the server there; any other server than Triton is refused."""
+    """Set the protocol of the server at this address; any server other than Triton is refused."""
     from inferometer.measure.recognize import recognized
 
     found, _ = recognized(replace(options, url=url, service_kind=AUTO), "tune")
     if found.service_kind != "triton":
         raise UsageError(
-            f"the server at {url} is of the kind {found.service_kind}, and only Triton's models can be tuned",
+            f"the server at {url} is of kind {found.service_kind}, but only Triton models can be tuned",
             remedy=f"measure it as it is: inferometer measure {url} {options.model}",
         )
     return replace(options, protocol=found.protocol)
 
 
 def _with_words(given: dict[str, Any]) -> dict[str, Any]:
-    """A word that stands alone is the address, or the model, which may also stand in the address."""
+    """Assign positional words: the address and the model, which the address may contain."""
     url, model = OWN + "url", OWN + "model"
     words = given.pop(WORDS, ())
     is_alone = len(words) == 1 and model not in given  # no address is needed
@@ -110,7 +110,7 @@ def _with_words(given: dict[str, Any]) -> dict[str, Any]:
     for word in words:
         field = url if word in addresses else model
         if given.setdefault(field, word) != word:
-            raise UsageError(f"Both {given[field]} and {word} are given", remedy="give one")
+            raise UsageError(f"Both {given[field]} and {word} are given", remedy="give only one")
     if model not in given and url in given:
         from inferometer.measure.address import model_in
 
@@ -121,7 +121,7 @@ def _with_words(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_output(path: Path | None, settings: "TuneSettings") -> None:
-    """Before the search, as far as the models' own files tell what is to be written."""
+    """Check --output before the search, as far as the models' own files show what will be written."""
     from inferometer.tune import model_config
 
     if path is None or path.is_dir():
@@ -137,17 +137,15 @@ def _check_output(path: Path | None, settings: "TuneSettings") -> None:
 
 
 def _unfit(path: Path, models: tuple[str, ...]) -> tuple[str, str] | None:
-    """Why the configurations of several models cannot be written there, and what to give instead."""
+    """Return why several configurations cannot be written to this path, and the remedy; None if they can."""
     if not path.is_file() and path.suffix != ".pbtxt":
         return None
-    several = (
-        f"--output {path} names a file, and the answer is {len(models)} configurations: {', '.join(models)}"
-    )
-    return several, "give a folder, where each is written as MODEL/config.pbtxt"
+    several = f"--output {path} is a file, but there are {len(models)} configurations: {', '.join(models)}"
+    return several, "give a folder; each is written there as MODEL/config.pbtxt"
 
 
 def _write_configs(parts: "tuple[ModelVariant, ...]", path: Path) -> None:
-    """One model: the file, or below a folder that is there. Several: a folder with MODEL/config.pbtxt each."""
+    """Write one configuration to the file, or several to MODEL/config.pbtxt in the folder."""
     from inferometer.diagnose.reconfigure import write_configs
 
     if len(parts) == 1 and not path.is_dir():

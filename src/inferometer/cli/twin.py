@@ -1,4 +1,4 @@
-"""`inferometer twin`: a simulation of a server made out of measured runs, and what it says of other loads."""
+"""`inferometer twin`: fit a simulation of a server to measured runs, and predict other loads."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,17 +21,16 @@ COMMAND = Command(
     "fit RUN|RESULT.json ... [-f twin.json]\n"
     "predict [-m MODEL[:WEIGHT] ...] [-c N] [-r RATE] [...]\n"
     "check [RUN|RESULT.json ...] [-f twin.json] [options]",
-    "Make a simulation of a server out of measured runs (`fit`), ask it about loads, mixes of models and settings that "
-    "were not measured (`predict`), and measure how wrong it is (`check`; of saved runs nothing is sent). Every figure "
-    "has a 90 % interval, which grows with the distance from what was measured, and says whether it is interpolated or "
-    "extrapolated.",
+    "Fit a simulation of a server to measured runs (`fit`), predict loads, mixes of models and settings that were not "
+    "measured (`predict`), and measure its error (`check`; with saved runs it sends nothing). Every figure has a 90 % "
+    "interval, which grows with the distance from the measured loads, and is marked as interpolated or extrapolated.",
     TwinOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     examples=(
-        ("fit a.json b.json", "of two models, each measured by itself"),
-        ("predict -m a:3 -m b:1 -r 40 --arrivals poisson", "both at the same time, 30 and 10/s"),
-        ("predict -m a -c 3,16 --set a.instances=2", "loads and a setting that were not measured"),
-        ("check -c 3,6 -d 5s", "measure, and see how wrong it was"),
+        ("fit a.json b.json", "two models, each measured alone"),
+        ("predict -m a:3 -m b:1 -r 40 --arrivals poisson", "both at once, 30/s and 10/s"),
+        ("predict -m a -c 3,16 --set a.instances=2", "loads and a setting not measured"),
+        ("check -c 3,6 -d 5s", "measure the prediction error"),
     ),
     takes_words=True,
 )
@@ -49,7 +48,7 @@ def run(given: dict[str, Any]) -> int:
     verb, *names = given.pop(WORDS, ()) or ("",)
     if verb not in VERBS:
         raise UsageError(
-            f"'{verb}' is nothing a twin does" if verb else "nothing is asked of the twin",
+            f"unknown action '{verb}'" if verb else "no action is given",
             remedy=f"write {', '.join(VERBS[:-1])} or {VERBS[-1]}",
         )
     store = given.pop("store", None)
@@ -62,7 +61,7 @@ def run(given: dict[str, Any]) -> int:
     if verb == "check" and not names and not is_named:
         _refuse_foreign(own.file)
     if verb == "predict" and names:
-        raise UsageError(f"'{names[0]}' is one word too many", remedy="name models with -m")
+        raise UsageError(f"unexpected argument '{names[0]}'", remedy="give models with -m")
     with consistent(*names) if names else consistent(str(own.file)):
         twin = {"fit": _fit, "predict": _predict, "check": _check}[verb](own, names, store)
     outputs = Outputs()
@@ -76,7 +75,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _refuse_others(verb: str, given: Mapping[str, Any]) -> None:
-    """Options of another verb."""
+    """Raise for options of another action."""
     about = {field for fields in _OF_VERB.values() for field in fields} - set(_OF_VERB[verb])
     for field in (f"{OWN}{name}" for name in sorted(about)):
         if field not in given:
@@ -84,7 +83,7 @@ def _refuse_others(verb: str, given: Mapping[str, Any]) -> None:
         name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == field)
         homes = " or ".join(f"twin {other}" for other in VERBS if field.removeprefix(OWN) in _OF_VERB[other])
         raise UsageError(
-            f"{name} has no meaning for twin {verb}", remedy=f"leave it out, or use it with {homes}"
+            f"{name} does not apply to `twin {verb}`", remedy=f"leave it out, or use it with {homes}"
         )
 
 
@@ -103,7 +102,7 @@ def _fit(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin":
 
 
 def _results(names: Sequence[str], store: Path | None) -> "tuple[list[str], list[Result]]":
-    """Of measurements and diagnoses, with the names they were given by."""
+    """Return the results of measurements and diagnoses, with their given names."""
     from inferometer.base.answer_file import read
     from inferometer.diagnose.diagnosis import Diagnosis
     from inferometer.stats.result import Result
@@ -123,7 +122,8 @@ def _read(own: TwinOptions) -> "Twin":
 
     if not own.file.exists():
         raise UsageError(
-            f"there is no twin in '{own.file}'", remedy="make one with `inferometer twin fit RUN ...`"
+            f"the twin file '{own.file}' does not exist",
+            remedy="create it with `inferometer twin fit RUN ...`",
         )
     return read(own.file, Twin)
 
@@ -139,7 +139,7 @@ def _loads(twin: "Twin", own: TwinOptions) -> "tuple[TwinLoad, ...]":
         settings=tuple(map(setting_of, own.settings)),
     )
     if own.arrivals != "constant" and not asked.rates:
-        raise UsageError("--arrivals is about loads by rate", remedy="give --rate as well")
+        raise UsageError("--arrivals requires --rate", remedy="give --rate as well")
     return loads_of(twin, asked)
 
 
@@ -160,8 +160,8 @@ def _check(own: TwinOptions, names: Sequence[str], store: Path | None) -> "Twin"
         if asked:
             name = next(row.names[-1] for row in COMMAND.by_name.values() if row.field == OWN + asked[0])
             raise UsageError(
-                f"{name} has no meaning for saved runs ({', '.join(names)})",
-                remedy="leave it out, or the runs",
+                f"{name} does not apply to saved runs ({', '.join(names)})",
+                remedy="leave out the option or the runs",
             )
         _, results = _results(names, store)
         request = CheckRequest(results=tuple(results))
@@ -180,12 +180,12 @@ def _write(twin: "Twin", path: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """A twin names servers, and files to send to them: one that only lies here must have been made here."""
+    """Raise unless an unnamed twin file was written here: it names servers, and files to send to them."""
     from inferometer.cli.trusted import is_made_here
 
     if path.exists() and not is_made_here(path):
         raise UsageError(
-            f"'{path}' was found here, not named, and `inferometer twin fit` did not write it: it says which server "
-            "is loaded, and with which files",
-            remedy=f"look at it, then name it: -f {path}; or check saved runs",
+            f"'{path}' was found here, was not named, and was not written by `inferometer twin fit`: it determines "
+            "which server is loaded, and with which files",
+            remedy=f"review it, then name it: -f {path}; or check saved runs",
         )

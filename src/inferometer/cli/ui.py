@@ -1,4 +1,4 @@
-"""`inferometer ui`: watch, start, keep and compare runs in a browser."""
+"""`inferometer ui`: start, watch, store and compare runs in a browser."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer ui",
     "[options]",
-    "Show the runs of a store in a browser: watch one that goes on, start one, compare them, see their trend.",
+    "Show stored runs in a browser: start runs, watch them live, compare them, see their trend.",
     UiOptions,
     shared=CONFIG,
     examples=(
-        ("--open", "the runs that were started in this folder"),
-        ("--store /data/runs --host 0.0.0.0", "for others, who need the token that is printed"),
+        ("--open", "the runs of this folder"),
+        ("--store /data/runs --host 0.0.0.0", "accessible to others who have the printed token"),
     ),
-    epilog="`inferometer help browser` says more.",
+    epilog="For more, see `inferometer help browser`.",
 )
 STARTED = ("measure", "find", "diagnose", "compare", "tune", "demo")
 
@@ -38,24 +38,24 @@ def run(given: dict[str, Any]) -> int:
     folder = where_kept(asked.store)
     if folder is None:
         raise UsageError(
-            "no store is kept here: INFEROMETER_STORE is empty", remedy="name a folder with --store"
+            "no runs are stored: INFEROMETER_STORE is empty", remedy="give the folder with --store"
         )
     check_installed()
     from inferometer.ui.place import maybe_read
     from inferometer.ui.server import UiRequest, serve
 
     if (there := maybe_read(folder)) is not None:
-        print(f"The runs in {folder} are shown already: {there.page()}")
+        print(f"The runs in {folder} are already served at {there.page()}")
         if asked.open:
             _open(there.page())
         return 0
 
-    def told(place: "UiPlace") -> None:
+    def announce(place: "UiPlace") -> None:
         proxied = "".join(
             f"\nThrough the proxy: https://{name}/?token={place.token}" for name in asked.allow_host
         )
         print(
-            f"The runs in {folder}: {place.page()}{proxied}\nCtrl-C ends it; runs that were started there go on.",
+            f"The runs in {folder}: {place.page()}{proxied}\nPress Ctrl-C to stop; runs started there continue.",
             flush=True,
         )
         if (note := maybe_open_note(folder)) is not None:
@@ -64,19 +64,20 @@ def run(given: dict[str, Any]) -> int:
             _open(place.page())
 
     serve(
-        UiRequest(folder, tuple(startables()), asked.host, asked.allow_host, asked.port, asked.idle_s), told
+        UiRequest(folder, tuple(startables()), asked.host, asked.allow_host, asked.port, asked.idle_s),
+        announce,
     )
     return 0
 
 
 def check_installed() -> None:
-    """Refuses to go on without the packages of the extra."""
+    """Raise if the packages of the extra `ui` are not installed."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"pages in a browser need the package {error.name}, which is not installed",
+            f"the browser interface requires the package {error.name}, which is not installed",
             remedy="pip install 'inferometer[ui]'",
         ) from error
 
@@ -85,11 +86,11 @@ def _open(page: str) -> None:
     import webbrowser
 
     if not webbrowser.open(page):
-        to_stderr("no browser could be started; open the address by hand")
+        to_stderr("could not start a browser; open the address yourself")
 
 
 def startables() -> "Iterator[Startable]":
-    """The commands that the form offers."""
+    """Yield the commands that the form offers."""
     from inferometer.ui.form import Startable
 
     for name in STARTED:
@@ -107,7 +108,7 @@ def startables() -> "Iterator[Startable]":
 
 
 def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | None") -> Any:
-    """The first load that would be applied: to make it, all options and their combinations are checked."""
+    """Return a function that makes the first load, which checks all options and their combinations."""
 
     def check(given: dict[str, Any]) -> "Options | None":
         kept = {row.field for _, members in KEEP for row in members}
@@ -118,7 +119,7 @@ def _check(loads: "Callable[[dict[str, Any]], Iterator[tuple[str, Options]]] | N
 
 
 def show_live(folder: Path, run: str) -> None:
-    """The page of a run that has begun, from the server that shows this store; one is started if there is none."""
+    """Open the live page of a run, starting the server of its store if necessary."""
     from inferometer.ui.launch import launched
 
     page = launched(folder).page(f"/runs/{run}/live")

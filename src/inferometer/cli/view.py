@@ -1,4 +1,4 @@
-"""`inferometer view`: any report from a saved result."""
+"""`inferometer view`: render a saved result as a report."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "inferometer view",
     "RESULT.json|RUN [options]",
-    "Make the report of a file that was saved with --json by measure, find, diagnose, compare or tune, or of a run "
-    "that was kept (`inferometer runs` lists them). Without options, the page is written beside the file, or for a "
-    "run into the working directory, and its path is printed.",
+    "Render the report of a file saved with --json by measure, find, diagnose, compare or tune, or of a stored run "
+    "(`inferometer runs` lists them). Without options, writes an HTML page next to the file, or for a run to the "
+    "working directory, and prints its path.",
     ViewOptions,
     shared=(("Keep", (STORE,)), *CONFIG),
     takes_words=True,
@@ -32,7 +32,7 @@ def run(given: dict[str, Any]) -> int:
     if len(names) != 1:
         raise UsageError(
             f"{len(names)} saved files are given: {', '.join(names)}" if names else "no saved file is given",
-            remedy="give one that was written with --json, or the id of a run",
+            remedy="give one file written with --json, or the id of a run",
         )
     file, name = saved_file(names[0], given.pop("store", None)), Path(names[0])
     page = _beside(name) if file == name else Path(f"run-{names[0]}.html")
@@ -108,4 +108,4 @@ def _open(page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        to_stderr("no browser could be started; open the page by hand")
+        to_stderr("could not start a browser; open the page yourself")

@@ -81,7 +81,7 @@ def check_interfere(request: InterfereRequest) -> None:
     options = request.options
     for name, remedy in INTERFERE_REFUSED.items():
         if name in options.given:
-            raise UsageError(f"{option_name(name)} has no place in `interfere`", remedy=remedy)
+            raise UsageError(f"{option_name(name)} is not supported by `interfere`", remedy=remedy)
     for name in ("concurrency", "request_rate"):
         span = getattr(options, name)
         if span is not None and (span.listed or span.end not in (None, span.start)):

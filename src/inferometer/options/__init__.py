@@ -1,1 +1,1 @@
-"""Every option once: its name, default, spelling, help and values; how it is read, and what ran."""
+"""The table of all options (name, default, spelling, help, values), its parsers, and effective settings."""

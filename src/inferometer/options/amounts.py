@@ -39,4 +39,4 @@ def _amount(metavar: str, units: Mapping[str, float], noun: str, example: str, *
 
 per_second = _amount("RATE", _COUNTS, "a rate above 0", "20000, 250k or 2M", zero=False)
 data_size = _amount("SIZE", _BYTES, "a number of bytes", "512, 64kB or 1MiB", zero=True)
-bandwidth = _amount("BITS", _BITS, "what the network carries, with its unit", "10Gbit or 400Mbit", zero=False)
+bandwidth = _amount("BITS", _BITS, "a bandwidth with its unit", "10Gbit or 400Mbit", zero=False)

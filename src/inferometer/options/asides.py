@@ -1,6 +1,6 @@
-"""What is asked beside a run or instead of it: options in files, a look at the first request.
+"""Options outside of a measurement: options files, previews of the first request, and storing runs.
 
-All commands have `CONFIG`; those that send requests have `PREVIEW`, and those whose runs are kept have `KEEP`.
+All commands have `CONFIG`; those that send requests have `PREVIEW`, and those whose runs are stored have `KEEP`.
 """
 
 from inferometer.options.option import Groups, Option, appended
@@ -13,13 +13,13 @@ CONFIG: Groups = (
         (
             Option(
                 ("--config",),
-                "Read options from this file instead of inferometer.yaml in the working directory; none reads none.",
+                "Read options from this file instead of inferometer.yaml in the working directory; none reads no file.",
                 text("FILE", Reach.READS_FILES),
                 field="config",
             ),
             Option(
                 ("--show-config",),
-                "Show the options in force and where each comes from; send nothing.",
+                "Show the effective options and where each comes from; send nothing.",
                 field="show_config",
             ),
         ),
@@ -31,12 +31,12 @@ PREVIEW: Groups = (
         (
             Option(
                 ("--dry-run",),
-                "Show the first request; asks for the model's metadata, sends no inference.",
+                "Show the first request; reads the model's metadata, sends no inference.",
                 field="dry_run",
             ),
             Option(
                 ("--show-request", "--show-reply"),
-                "Send the first request alone, show it and its reply with the time it took, and stop.",
+                "Send only the first request, show it with its reply and the time it took, and stop.",
                 field="show_reply",
             ),
         ),
@@ -45,7 +45,7 @@ PREVIEW: Groups = (
 )
 STORE = Option(
     ("--store",),
-    "Folder of the runs that are kept (default: $INFEROMETER_STORE, or .inferometer in the working directory).",
+    "Folder of the stored runs (default: $INFEROMETER_STORE, or .inferometer in the working directory).",
     path("DIR", Reach.READS_FILES | Reach.WRITES_FILES),
     field="store",
     is_ours=True,
@@ -55,10 +55,10 @@ KEEP: Groups = (
         "Keep",
         (
             STORE,
-            Option(("--no-store",), "Keep nothing of this run.", field="no_store", is_ours=True),
+            Option(("--no-store",), "Do not store this run.", field="no_store", is_ours=True),
             Option(
                 ("--tag",),
-                "A word to find this run by, as in `inferometer runs tag=NAME`; may be given several times.",
+                "Tag this run, to find it with `inferometer runs tag=NAME`; may be given several times.",
                 label("NAME"),
                 field="tags",
                 combine=appended,
@@ -66,8 +66,8 @@ KEEP: Groups = (
             ),
             Option(
                 ("--prometheus",),
-                "Serve the live figures of this run for Prometheus on this port of 127.0.0.1; 0 takes any, and says "
-                "which.",
+                "Serve the live figures of this run for Prometheus on this port of 127.0.0.1; 0 picks a free port and "
+                "prints it.",
                 whole("PORT", least=0),
                 field="prometheus",
                 reach=Reach.LISTENS,
@@ -75,7 +75,7 @@ KEEP: Groups = (
             ),
             Option(
                 ("--otlp",),
-                "Push the live figures of this run to this collector of OpenTelemetry, such as "
+                "Push the live figures of this run to this OpenTelemetry collector, such as "
                 "http://localhost:4318.",
                 server_url(),
                 field="otlp",
@@ -83,7 +83,7 @@ KEEP: Groups = (
             ),
             Option(
                 ("--ui",),
-                "Show this run in the browser while it goes.",
+                "Show this run live in the browser.",
                 field="ui",
                 is_ours=True,
                 reach=Reach.LISTENS,
@@ -92,4 +92,4 @@ KEEP: Groups = (
     ),
 )
 ASIDE = ("config", "show_config", "dry_run", "show_reply", "ask")
-"""Fields of what is asked instead of a run, or before it: no file has any of them."""
+"""Fields of options that replace or precede a run; files cannot set them."""

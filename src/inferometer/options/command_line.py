@@ -1,8 +1,8 @@
-"""The command line of a command: from words to what they ask for, and the help.
+"""Parsing of a command's command line, and its help.
 
-The classic tool has the habits of GNU getopt_long, and all our commands have them too: values may start with a dash,
-short options can be joined, any unambiguous prefix of a long option will do. `argparse` refuses the first, and could
-not keep our own options from making the classic tool's prefixes ambiguous; so words are split here.
+The classic tool parses like GNU getopt_long, and so do all our commands: values may start with a dash, short options
+can be joined, and any unambiguous prefix of a long option is accepted. `argparse` does not support the first, and our
+own options would make the classic tool's prefixes ambiguous; hence this parser.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from inferometer.options.option import Groups, Option, appended, rows
 from inferometer.options.values import text
 
 T = TypeVar("T")
-WIDTH = 100  # of the help, where the terminal is wider
-MANY = 24  # options of a command whose short help leaves some out
+WIDTH = 100  # maximum width of the help
+MANY = 24  # options from which on the short help shows only the main ones
 
 
 class Ask(Enum):
-    """What can be asked instead of a run."""
+    """Requests for information instead of a run."""
 
     HELP = "help"
     HELP_ALL = "help all"
@@ -33,12 +33,12 @@ class Ask(Enum):
 
 
 WORDS = "words"
-"""The key of words that belong to no option, where a command takes such."""
+"""Key of the positional arguments, in commands that accept them."""
 
 OWN = "own."
-"""Before the fields of a command's own options, which may have the names of shared ones."""
+"""Prefix for the fields of a command's own options, which may share names with common ones."""
 
-_WORD = Option((), "A word that belongs to no option.", field=WORDS, combine=appended)
+_WORD = Option((), "A positional argument.", field=WORDS, combine=appended)
 _HELP = Option(("-h", "--help"), "Show this text.", field="ask", value=Ask.HELP)
 _HELP_ALL = Option(("--help-all",), "Show all options.", field="ask", value=Ask.HELP_ALL, is_ours=True)
 _VERSION = Option(("--version",), "Show the version.", field="ask", value=Ask.VERSION)
@@ -46,24 +46,24 @@ _VERSION = Option(("--version",), "Show the version.", field="ask", value=Ask.VE
 
 @frozen
 class Command:
-    """A command line: how it is called, what its help says, and the options it knows."""
+    """A command: its name, its help, and its options."""
 
     program: str
-    usage: str  # what follows the program; several lines are several ways to use it
+    usage: str  # what follows the program; one line per form
     description: str
-    options: type | None = None  # the dataclass of those that only this command has
-    shared: Groups = ()  # known as well, except those whose names the command's own options take
-    refused: Mapping[str, str] = field(default_factory=dict)  # of those, by field: why it has none of it
-    examples: tuple[tuple[str, str], ...] = ()  # what follows the program, and what that does
+    options: type | None = None  # dataclass of the options of this command alone
+    shared: Groups = ()  # common options, except those whose names the command's own options take
+    refused: Mapping[str, str] = field(default_factory=dict)  # unsupported fields: what to do instead
+    examples: tuple[tuple[str, str], ...] = ()  # what follows the program, and its effect
     epilog: str = ""
-    takes_words: bool = False  # words that belong to no option may stand between them
-    takes_dashed: bool = False  # such words may begin with a dash, where no option is called so
-    takes_last: bool = False  # where an option is given twice the last one counts, as in the classic tool
-    usage_code: int = UsageError.exit_code  # the exit code where it is used wrongly
+    takes_words: bool = False  # accepts positional arguments
+    takes_dashed: bool = False  # they may start with a dash, unless that is an option
+    takes_last: bool = False  # the last of repeated options wins, as in the classic tool
+    usage_code: int = UsageError.exit_code  # exit code for a usage error
 
     @property
     def groups(self) -> Groups:
-        """All options that can be used."""
+        """All supported options, by group."""
         shared = (
             (
                 title,
@@ -86,7 +86,7 @@ class Command:
 
     @property
     def own(self) -> Groups:
-        """The options that only this command has."""
+        """The options of this command alone."""
         return () if self.options is None else rows(self.options, prefix=OWN)
 
     @property
@@ -98,26 +98,26 @@ class Command:
         )
 
     def refusal(self, name: str, row: Option) -> UsageError | None:
-        """Of an option that is known and of no use here."""
+        """Return the error for an option that this command does not support; None if it does."""
         if (why := self.refused.get(row.field)) is not None:
-            return UsageError(f"{name} has no place in `{self.program}`", remedy=why)
-        return UsageError(f"{name} is not known here", remedy=row.instead) if row.instead else None
+            return UsageError(f"{name} is not supported by `{self.program}`", remedy=why)
+        return UsageError(f"{name} is not supported here", remedy=row.instead) if row.instead else None
 
 
 Complete = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-"""(what was given on the command line) -> that and what else is given; None where it was only to be shown."""
+"""(values from the command line) -> those plus values from files; None if they were only to be shown."""
 
-_Use = tuple[str, Option, object]  # an option as it was written, what it is, and its value
+_Use = tuple[str, Option, object]  # an option as written, its definition, and its value
 
 
 def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
-    """What was given, by field. Values are checked; combinations are not."""
+    """Return the given values by field. Values are checked; combinations are not."""
     by_name = command.by_name
     given: dict[str, Any] = {}
     for word in () if command.takes_last else argv:
         name = f"-{word.partition('=')[0]}"
         if len(name) > len("--x") and not word.startswith("--") and name in by_name:
-            raise UsageError(f"'{word}' has one dash", remedy=f"write -{word}")
+            raise UsageError(f"'{word}' has only one dash", remedy=f"write -{word}")
     for name, row, value in _uses(argv, by_name, command):
         if isinstance(value, Ask):
             return value
@@ -137,14 +137,14 @@ def read(argv: Sequence[str], command: Command) -> dict[str, Any] | Ask:
 
 
 def require(given: Mapping[str, Any], command: Command) -> None:
-    """Refuses what lacks an option that must be given, on the command line or in a file."""
+    """Raise if a required option was given neither on the command line nor in a file."""
     for row in command.by_name.values():
         if row.is_required and row.field not in given:
-            raise UsageError(f"{row.names[0]} is not given", remedy=f"give it: {row.help}")
+            raise UsageError(f"{row.names[0]} is required", remedy=f"give it: {row.help}")
 
 
 def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option, str]]:
-    """The options in the order they are met, each with its value as it was written; a flag has none."""
+    """Yield the options in the given order, each with its value as written; flags have none."""
     as_written = {
         name: row if row.values is None else row._replace(values=text(row.metavar))
         for name, row in command.by_name.items()
@@ -154,15 +154,15 @@ def words_given(argv: Sequence[str], command: Command) -> Iterator[tuple[Option,
 
 
 def own_options(given: dict[str, Any], cls: type[T]) -> T:
-    """The options that only this command has, taken out of what was given."""
+    """Remove the command's own options from `given` and return them."""
     names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: given.pop(OWN + name) for name in names if OWN + name in given})
 
 
 def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) -> Iterator[_Use]:
-    """The options in the order they are met, each with its value."""
+    """Yield the options in the given order, each with its value."""
     words = iter(argv)
-    is_secret = False  # what follows a secret unquoted may be the rest of it
+    is_secret = False  # a word after an unquoted secret may be part of it
 
     def alone(word: str) -> _Use:
         if is_secret or not command.takes_words:
@@ -178,7 +178,7 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) 
         elif not word.startswith("-") or word == "-" or _is_dashed(word, by_name, command):
             if not command.takes_last and word[:1] in _LONG_DASHES:
                 raise UsageError(
-                    f"'{word}' begins with a typographic dash", remedy=f"write {_plain_dashes(word)}"
+                    f"'{word}' starts with a typographic dash", remedy=f"write {_plain_dashes(word)}"
                 )
             yield alone(word)
         else:
@@ -191,11 +191,11 @@ def _uses(argv: Sequence[str], by_name: Mapping[str, Option], command: Command) 
 
 
 def _is_dashed(word: str, by_name: Mapping[str, Option], command: Command) -> bool:
-    """Whether a word with one dash is no option."""
+    """Whether a word with one dash is an argument and not an option."""
     return command.takes_dashed and word not in by_name and not word.startswith("--")
 
 
-_LONG_DASHES = ("\u2012", "\u2013", "\u2014", "\u2015", "\u2212")  # what word processors make of - and --
+_LONG_DASHES = ("\u2012", "\u2013", "\u2014", "\u2015", "\u2212")  # word processors turn - and -- into these
 
 
 def _plain_dashes(word: str) -> str:
@@ -204,13 +204,13 @@ def _plain_dashes(word: str) -> str:
 
 
 def _without_equals(word: str) -> str:
-    """`-c=4` as `-c4`."""
+    """Turn `-c=4` into `-c4`."""
     return word[:2] + word[3:] if re.match(r"-[A-Za-z]=.", word) else word
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Following:
-    """The words behind an option. In our own commands the name of another option is never a value."""
+    """The words after an option. In our own commands the name of another option is never a value."""
 
     words: Iterator[str]
     known: Mapping[str, Option] | None
@@ -239,13 +239,13 @@ def _long(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterat
 
 
 def _short(word: str, words: _Following, by_name: Mapping[str, Option]) -> Iterator[_Use]:
-    """The options joined in one word; the first that takes a value takes the rest."""
+    """Yield the options joined in one word; the first that takes a value takes the rest."""
     for position in range(1, len(word)):
         name = f"-{word[position]}"
         option = by_name.get(name)
         if option is None:
             other = _OTHER_TOOLS.get(name)
-            remedy = f"it is {other} here" if other in by_name else "see --help for those there are"
+            remedy = f"it is {other} here" if other in by_name else "see --help for the options"
             raise UsageError(f"Invalid short option '{name}'", remedy=remedy)
         if option.values is not None:
             rest = word[position + 1 :]
@@ -305,7 +305,7 @@ _OTHER_TOOLS = {
     **dict.fromkeys(("--isl", "--synthetic-input-tokens-mean"), "--prompt-tokens"),
     **dict.fromkeys(("--osl", "--output-tokens-mean"), "--output-tokens"),
 }
-"""What wrk, k6, vegeta, locust, hey, hyperfine, guidellm and aiperf call it."""
+"""Names of our options in wrk, k6, vegeta, locust, hey, hyperfine, guidellm and aiperf."""
 
 
 def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
@@ -314,11 +314,11 @@ def _suggestion(name: str, by_name: Mapping[str, Option]) -> str:
     found = nearest(
         name, [known for known in by_name if known.startswith("--") and not by_name[known].instead]
     )
-    return f"did you mean {found}?" if found else "see --help-all for those there are"
+    return f"did you mean {found}?" if found else "see --help-all for the options"
 
 
 def in_own_words(text: str, command: Command) -> str:
-    """A message of the shared checks, with the names that the command's help has for options."""
+    """Replace classic option names in a message with those of the command's help."""
     names = {alias: row.names[-1] for row in command.by_name.values() if row.names for alias in row.aliases}
     return re.sub(r"--[a-z][a-z-]+", lambda found: names.get(found[0], found[0]), text).replace(
         "-i grpc", "--grpc"
@@ -326,21 +326,19 @@ def in_own_words(text: str, command: Command) -> str:
 
 
 def stray(word: str, *, is_secret: bool = False) -> UsageError:
-    """The refusal of a word that belongs to no option."""
+    """Return the error for an unexpected positional argument."""
     if is_secret:
         return UsageError(
-            "A word follows the header given with -H", remedy="quote the header: -H 'Name:Value'"
+            "Unexpected word after the header given with -H", remedy="quote the header: -H 'Name:Value'"
         )
-    return UsageError(
-        f"The argument '{word}' belongs to no option", remedy="remove it, or write its option before it"
-    )
+    return UsageError(f"Unexpected argument '{word}'", remedy="remove it, or put its option before it")
 
 
-# --- what a command says of itself
+# --- help and version
 
 
 def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) -> dict[str, Any] | None:
-    """What was given, by field, and made complete; None where something was asked for that is printed instead."""
+    """Return the given values by field, including those from files; None if help or the like was printed instead."""
     given = read(argv, command)
     if given is Ask.VERSION:
         from inferometer import __version__
@@ -355,7 +353,7 @@ def read_or_answer(argv: Sequence[str], command: Command, complete: Complete) ->
 
 
 def help_text(command: Command, *, is_whole: bool, width: int = 0) -> str:
-    """The help: the options that matter most, or all of them by group."""
+    """Return the help: the main options, or all of them by group."""
     from shutil import get_terminal_size
 
     width = min(WIDTH, (width or get_terminal_size().columns) - 1)
@@ -379,7 +377,7 @@ def help_text(command: Command, *, is_whole: bool, width: int = 0) -> str:
 
 
 def _main(command: Command) -> Groups:
-    """The options that matter most, together; of a command with few, all."""
+    """Return the main options as one group; if there are only a few options, all of them."""
     members = [row for _, group in command.groups for row in group]
     if len(members) > MANY:
         members = [row for row in members if row.is_main or row.field == "ask"]
@@ -398,7 +396,7 @@ def _heading(row: Option) -> str:
 
 
 def _columns(texts: Sequence[tuple[str, str]], width: int, *, most: int) -> Iterator[str]:
-    """Two columns; where the first is wider than `most`, the second begins on a line of its own."""
+    """Yield lines in two columns; if the first is wider than `most`, the second starts on a new line."""
     left = min(max((len(first) for first, _ in texts), default=0), most) + 4
     for first, second in texts:
         lines = textwrap.wrap(second, max(width - left, 20), break_on_hyphens=False)

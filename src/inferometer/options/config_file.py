@@ -1,13 +1,13 @@
-"""`inferometer.yaml`: any options of any command, and what is in force of one.
+"""Options files such as `inferometer.yaml`, and the effective settings of a command.
 
-    url: localhost:8000             # options of every command that has them, named as on the command line
+    url: localhost:8000             # for every command that has the option, named as on the command line
     concurrency: [1, 2, 4]
     header: ["x-team: vision"]
-    find:                           # those of one command, which win
+    find:                           # for one command; takes precedence
       slo: p99<50ms
 
-Words are taken as they are written: YAML would make 76 of 1:16, which here is a range. What they mean is read by the
-option, as if they stood on the command line.
+Values are taken literally: YAML would read the range 1:16 as 76. Each option parses its value as if it were given on
+the command line.
 
 A file that the user did not name may only set options that reach nothing (`options/reach.py`) unless it is trusted.
 """
@@ -34,26 +34,26 @@ _REMEDY = "give a file with --config FILE, or --config none"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option that is set: in which words, what they mean, and where they stand."""
+    """An option that is set: its words, its value, and their origin."""
 
     row: Option
     words: tuple[str, ...]
-    value: Any  # None of a flag that is switched off
+    value: Any  # None for a flag that is switched off
     origin: str
 
 
 Settings = Mapping[str, Setting]
-"""By field."""
+"""Settings by field."""
 
 
 def read_options(path: Path) -> tuple[bytes, os.stat_result]:
-    """Content and status of a file of options; it can be found and not named, so pipes are refused."""
+    """Return content and status of an options file. Pipes are refused, since the user may not have named the file."""
     return read_regular(path, CONFIG, "the options file", remedy=_REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An entry of a file that takes effect only with the user's trust."""
+    """An entry of an options file that requires the user's trust."""
 
     key: str
     line: int
@@ -65,28 +65,28 @@ class Need:
 
 
 class UntrustedError(UsageError):
-    """A file sets what it may not set by itself."""
+    """An untrusted file sets options that require trust."""
 
     def __init__(self, path: Path, needs: Sequence[Need]) -> None:
         super().__init__(
-            f"{path} was found here, not named, and is not trusted: {'; '.join(map(str, needs))}",
-            remedy=f"read it, then run `inferometer trust` to allow it; --config {path} reads it for this run only, "
+            f"{path} was found here, was not named, and is not trusted: {'; '.join(map(str, needs))}",
+            remedy=f"review it, then run `inferometer trust` to allow it; --config {path} uses it for this run only, "
             "--config none ignores it",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of options, and the commands whose options may stand in it."""
+    """An options file, and the commands whose options it may set."""
 
     path: Path
-    commands: Mapping[str, Callable[[], Command]]  # by name; each is made when it is looked at
-    alternatives: Collection[str] = ()  # fields of which one is given at most
-    text: bytes | None = None  # what is in it, where it has been read
-    is_trusted: bool = True  # else only options that reach nothing may stand in it
+    commands: Mapping[str, Callable[[], Command]]  # by name; made on demand
+    alternatives: Collection[str] = ()  # mutually exclusive fields
+    text: bytes | None = None  # its content, if already read
+    is_trusted: bool = True  # otherwise it may only set options that reach nothing
 
     def settings(self, name: str) -> Settings:
-        """What it sets for this command. UntrustedError names every entry that requires trust."""
+        """Return the settings for this command. UntrustedError lists every entry that requires trust."""
         needs: list[Need] = []
         found = self._settings(name, needs)
         if needs:
@@ -94,7 +94,7 @@ class ConfigFile:
         return found
 
     def needs(self) -> tuple[Need, ...]:
-        """The entries that require trust, for whichever command."""
+        """Return the entries that require trust, for any command."""
         found: dict[int, Need] = {}
         untrusted = replace(self, is_trusted=False)
         for name in self.commands:
@@ -132,7 +132,7 @@ class ConfigFile:
             raise UsageError(f"{self.path} is not YAML: it is nested too deep") from error
         except (
             yaml.MarkedYAMLError
-        ) as error:  # the whole sentence would quote the line, which may have a secret
+        ) as error:  # the full message would quote the line, which may contain a secret
             line = 0 if error.problem_mark is None else error.problem_mark.line
             raise UsageError(f"{self.path}:{line + 1}: this is not YAML: {error.problem}") from error
         except (yaml.YAMLError, ValueError) as error:
@@ -140,7 +140,7 @@ class ConfigFile:
         return root
 
     def _members(self, node: yaml.Node, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-        """Names and what they hold, each once."""
+        """Return the entries of a mapping; names must be unique."""
         if isinstance(node, yaml.ScalarNode) and _is_null(node):
             return []
         if not isinstance(node, yaml.MappingNode):
@@ -150,7 +150,7 @@ class ConfigFile:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a name is missing", "write lines such as `url: localhost:8000`")
             if key.value in seen:
-                raise self._error(key, f"'{key.value}' stands there twice", "write it once")
+                raise self._error(key, f"'{key.value}' appears twice", "write it once")
             seen.add(key.value)
         return list(node.value)
 
@@ -164,7 +164,7 @@ class ConfigFile:
         *,
         is_shared: bool,
     ) -> None:
-        """Read one entry; one that is shared may be there for other commands alone."""
+        """Read one entry; a shared entry may apply only to other commands."""
         command, written = self.commands[name](), as_option(key.value)
         row = maybe_row(command, key.value)
         if row is None:
@@ -174,30 +174,32 @@ class ConfigFile:
         if is_shared and row.field in command.refused:
             return
         if row.field in ASIDE:
-            raise self._error(key, f"{written} is for the command line", "leave it out of the file")
+            raise self._error(
+                key, f"{written} can only be given on the command line", "remove it from the file"
+            )
         if (refusal := command.refusal(written, row)) is not None:
             raise self._error(key, refusal.message, refusal.remedy)
         try:
             words = tuple(_words(row, written, node))
             if not self.is_trusted and (reach := _reach(row, words)):
                 needs.append(Need(key.value, key.start_mark.line + 1, _last_line(node), reach))
-                return  # not even read: reading may look for files
+                return  # not parsed: parsing may access files
             value = option_value(row, written, words)
         except UsageError as error:
             raise self._error(node, error.message, error.remedy) from error
         setting = Setting(row, words, value, f"{self.path}:{key.start_mark.line + 1}")
         before = found.get(row.field)
         if before is not None and before.value != value:
-            raise self._error(key, f"'{key.value}' says otherwise than {before.origin}", "give one of them")
+            raise self._error(key, f"'{key.value}' conflicts with {before.origin}", "keep one of them")
         found[row.field] = setting
 
     def _unknown(self, key: yaml.ScalarNode, name: str | None) -> UsageError:
-        """No option of this command, or of any."""
+        """Return the error for a name that is not an option of this command, or of any."""
         commands = [self.commands[name]()] if name else [make() for make in self.commands.values()]
         known = {option[2:] for command in commands for option in command.by_name if option.startswith("--")}
         close = nearest(key.value.lstrip("-").lower(), sorted(known if name else known | set(self.commands)))
         what = f"`{commands[0].program}` has no" if name else "there is no"
-        remedy = f"did you mean '{close}'?" if close else "see --help-all for those there are"
+        remedy = f"did you mean '{close}'?" if close else "see --help-all for the options"
         return self._error(key, f"{what} option '{key.value}'", remedy)
 
     def _error(self, node: yaml.Node, message: str, remedy: str) -> UsageError:
@@ -208,7 +210,7 @@ class ConfigFile:
 
 
 def _words(row: Option, name: str, node: yaml.Node) -> Iterator[str]:
-    """A list is several uses of an option that may be given several times, else one with commas."""
+    """Yield the words of an entry. A list repeats an option that may be repeated; otherwise commas join it."""
     if not isinstance(node, yaml.SequenceNode):
         yield from _entries(row, name, node)
     elif row.combine in (appended, named):
@@ -219,7 +221,7 @@ def _words(row: Option, name: str, node: yaml.Node) -> Iterator[str]:
 
 
 def _entries(row: Option, name: str, node: yaml.Node) -> Iterator[str]:
-    """`Accept: text/plain` without quotes is a mapping to YAML; so are several of them."""
+    """Yield the words of a value. YAML reads an unquoted `Accept: text/plain` as a mapping."""
     if not isinstance(node, yaml.MappingNode) or row.combine not in (appended, named):
         yield _word(name, node)
         return
@@ -233,24 +235,24 @@ def _word(name: str, node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
         raise UsageError(f"{name} takes a single value here", remedy="write it without braces and brackets")
     if _is_null(node):
-        raise UsageError(f"{name} has no value", remedy="give one, or leave the line out")
+        raise UsageError(f"{name} has no value", remedy="give one, or remove the line")
     return str(node.value)
 
 
 def _reach(row: Option, words: Sequence[str]) -> Reach:
-    """What an entry reaches; a flag that is switched off reaches nothing."""
+    """Return the reach of an entry; a flag that is switched off reaches nothing."""
     is_off = row.values is None and words[:1] and words[0].lower() in (*_OFF, "0")
     return Reach.NOTHING if is_off else row.reach_of(words)
 
 
 def _last_line(node: yaml.Node) -> int:
-    """An end in the first column is that of a block, whose last line is the one before."""
+    """Return the last line of a node. A block ends in the first column of the line after it."""
     mark = node.end_mark
     return int(mark.line + (1 if mark.column else 0))
 
 
 def hidden_by(fields: Iterable[str], alternatives: Collection[str]) -> set[str]:
-    """Those that these take the place of: each itself, one of several alternatives all of them."""
+    """Return the fields that these override: themselves and, if one of them is an alternative, all alternatives."""
     found = set(fields)
     return found if found.isdisjoint(alternatives) else found | set(alternatives)
 
@@ -260,18 +262,18 @@ def _is_null(node: yaml.ScalarNode) -> bool:
 
 
 def maybe_row(command: Command, key: str) -> Option | None:
-    """The option that is called so in a file."""
+    """Return the option with this name in a file, if any."""
     return command.by_name.get(as_option(key))
 
 
 def as_option(key: str) -> str:
-    """A name in a file as it is written on the command line."""
+    """Return the command-line spelling of a name in a file."""
     written = key.replace("_", "-")
     return f"--{written}" if len(written) > 1 else f"-{written}"
 
 
 def option_value(row: Option, name: str, words: Sequence[str]) -> Any:
-    """What the words of an option mean; None of a flag that is switched off."""
+    """Return the value of an option's words; None for a flag that is switched off."""
     if row.values is None:
         return _flag(row, name, words[0] if words else "")
     value: Any = None

@@ -1,4 +1,4 @@
-"""What ran: the options after the server was asked, and what follows from them."""
+"""Effective settings of a run: the options after the server was queried, and the values derived from them."""
 
 import dataclasses
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from inferometer.options.options import Options
 
 @frozen
 class Effective:
-    """The settings of a result. A field that has the name of an option has its value; the others are derived."""
+    """The settings of a result. Fields named like an option hold its value; the others are derived."""
 
     mode: str = "concurrency"  # the kind of load
     service_kind: str = ""
@@ -25,7 +25,7 @@ class Effective:
     data_steps: int = 1  # of the first stream
 
     concurrency_start: int = 1
-    concurrency_end: int | None = None  # None was not given, 0 is open
+    concurrency_end: int | None = None  # None: not given; 0: open
     concurrency_step: int = 1
     request_rate_start: float | None = None
     request_rate_end: float | None = None
@@ -33,10 +33,10 @@ class Effective:
     session_concurrency: int | None = None
     periodic: tuple[float, float | None, float] | None = None  # start, end, step of a ramp
     request_period: int = 10
-    schedule: str = ""  # what a load that ends by itself is called, and how long it takes
+    schedule: str = ""  # name and length of a load that ends by itself
     schedule_s: float | None = None
     speed: float = 1.0
-    request_count: int = 0  # that will be sent, where that is known
+    request_count: int = 0  # to send; 0 if unknown
     warmup_request_count: int = 0
     request_timeout_s: float = 0.0
     workers: int | Literal["auto"] = 1
@@ -60,7 +60,7 @@ class Effective:
     metrics_interval_ms: int = 1000
 
     def __getitem__(self, name: str) -> Any:
-        """By name, as in 0.1, where this was a mapping."""
+        """Return a setting by name; in 0.1 this class was a mapping."""
         if name not in _NAMES:
             raise KeyError(name)
         return getattr(self, name)
@@ -74,5 +74,5 @@ _TAKEN = _NAMES & {field.name for field in dataclasses.fields(Options)}
 
 
 def effective(options: Options, **derived: Any) -> Effective:
-    """Of these options; what is derived wins over an option of its name."""
+    """Return the effective settings; derived values take precedence over options of the same name."""
     return Effective(**({name: getattr(options, name) for name in _TAKEN} | derived))

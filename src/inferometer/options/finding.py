@@ -1,4 +1,4 @@
-"""What only `find` is asked, and what it has no use for."""
+"""Options of `find` alone, and the options of a measurement that it does not support."""
 
 from collections.abc import Mapping
 
@@ -9,26 +9,26 @@ from inferometer.options.outputs import inconclusive_allowed
 from inferometer.options.values import above_zero, choice, duration, label
 
 FIND_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: --by says which, --start where"),
+    **dict.fromkeys((*OTHER_LOADS, "concurrency"), f"{OWN_LOADS}: see --by and --start"),
     **dict.fromkeys(
-        ENDINGS, "the promise decides how long a load is measured; --duration is for the whole search"
+        ENDINGS, "the SLO determines how long a load is measured; --duration limits the whole search"
     ),
     **dict.fromkeys(
-        ("warmup_s", "warmup_request_count"), "warm the server up with a short `inferometer measure` before"
+        ("warmup_s", "warmup_request_count"), "warm up the server first with a short `inferometer measure`"
     ),
     "ramp_s": "use it with `inferometer measure`",
-    "max_error_rate": "put it into the promise, such as 'p99<50ms, errors<1%'",
+    "max_error_rate": "make it part of the SLO, such as 'p99<50ms, errors<1%'",
 }
 
 
 @frozen
 class FindOptions:
-    """What only `find` is asked."""
+    """Options of `find` alone."""
 
     slo: str = option(
         "--slo",
-        "What to keep, such as 'p99<50ms, errors<0.1%'",
-        label("PROMISE"),
+        "SLO to meet, such as 'p99<50ms, errors<0.1%'",
+        label("SLO"),
         default="",
         group="Search",
         is_required=True,
@@ -36,7 +36,7 @@ class FindOptions:
     )
     by: str = option(
         "--by",
-        "What to raise: rate or concurrency",
+        "Load to raise: rate or concurrency",
         choice("WHAT", "rate", "concurrency"),
         default="rate",
         is_main=True,
@@ -44,8 +44,8 @@ class FindOptions:
     allow_inconclusive: bool = inconclusive_allowed()
     start: float | None = option(
         "--start",
-        "The first to try (default: from a short look)",
-        above_zero("VALUE", "rate or a concurrency", "give the first to try, such as 100"),
+        "First load to try (default: estimated from a short probe)",
+        above_zero("VALUE", "rate or a concurrency", "give the first load to try, such as 100"),
         is_main=True,
     )
     duration_s: float = ours(

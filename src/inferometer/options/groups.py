@@ -1,4 +1,4 @@
-"""Options of a measurement that belong together, by their fields."""
+"""Groups of related options of a measurement, by field."""
 
 WINDOWS = (
     "measurement_mode",
@@ -33,4 +33,4 @@ OTHER_LOADS = (
 )
 ENDINGS = ("request_count", "precision", "time_limit_s", "percentile", *WINDOWS)
 
-OWN_LOADS = "it chooses the loads itself"  # what a command says that refuses OTHER_LOADS
+OWN_LOADS = "it chooses the loads itself"  # why a command refuses OTHER_LOADS

@@ -1,14 +1,14 @@
-"""Lengths in tokens as they are asked for: a number, a distribution, a weighted list, or a file of them.
+"""Lengths in tokens, as options take them: a number, a distribution, a weighted list, or a file.
 
-    512                             always so many
+    512                             always 512
     normal(512, 128)                mean and standard deviation
     lognormal(512, 128)             mean and standard deviation of the lengths themselves, not of their logarithms
-    uniform(100, 200)               every whole number from 100 to 200, both included, is as likely
+    uniform(100, 200)               whole numbers from 100 to 200, inclusive, all equally likely
     128:60, 2048:40                 128 with weight 60, 2048 with weight 40
-    128/128:60, 2048/256:40         the same with pairs: tokens of the prompt / tokens of the answer
-    @lengths.csv                    line after line: a number, or a pair `prompt,answer`
+    128/128:60, 2048/256:40         the same with pairs: prompt tokens / answer tokens
+    @lengths.csv                    one per line: a number, or a pair `prompt,answer`
 
-What is drawn is rounded, and drawn again if it is below 1.
+Drawn lengths are rounded, and drawn again if below 1.
 """
 
 import math
@@ -23,7 +23,7 @@ from inferometer.base.reading import is_named
 from inferometer.options.reach import Reach
 from inferometer.options.values import Values, whole
 
-LONGEST = 10_000_000  # tokens of one text
+LONGEST = 10_000_000  # tokens per text
 _REMEDY = (
     "write a number, normal(512, 128), lognormal(512, 128), uniform(100, 200), a weighted list such as 128:60, "
     "2048:40, or @FILE"
@@ -36,7 +36,7 @@ _number = whole(least=1)
 
 @frozen
 class Choice:
-    """A length, or a pair of lengths, of a weighted list."""
+    """An item of a weighted list: a length or a pair of lengths."""
 
     prompt: int
     output: int | None
@@ -45,7 +45,7 @@ class Choice:
 
 @frozen
 class Lengths:
-    """`kind` says which of the others count."""
+    """Parsed lengths; `kind` determines which of the other fields apply."""
 
     kind: str  # constant, normal, lognormal, uniform, listed or file
     first: float = 0.0  # the number, the mean, or the lowest
@@ -55,12 +55,12 @@ class Lengths:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether the list says lengths of answers too; what a file says is known when it is read."""
+        """Whether the list gives answer lengths too; unknown for a file until it is read."""
         return any(choice.output is not None for choice in self.choices)
 
 
 def parse_lengths(name: str, asked: int | str) -> Lengths:
-    """Of what was given to this option."""
+    """Parse the value of a length option."""
     if isinstance(asked, int):
         return Lengths("constant", asked)
     word = asked.strip().lower()
@@ -78,8 +78,8 @@ def _existing(name: str, path: str) -> str:
     check_path(path)
     if not is_named(path):
         raise UsageError(
-            f"{name}: there is no file '{path}'",
-            remedy="give a file with a number in each line, or a pair prompt,answer",
+            f"{name}: file '{path}' does not exist",
+            remedy="give a file with a number or a pair prompt,answer per line",
         )
     return path
 
@@ -91,7 +91,7 @@ def _distribution(name: str, asked: str, kind: str, inside: str) -> Lengths:
         raise UsageError(f"{name} '{asked}': {kind} takes two numbers", remedy=_EXAMPLES[kind]) from None
     if not (1 <= first <= LONGEST and 0 <= second <= LONGEST):
         raise UsageError(
-            f"{name} '{asked}': the numbers of {kind} must be from 1 to {LONGEST:,}, a deviation from 0",
+            f"{name} '{asked}': the numbers of {kind} must be from 1 to {LONGEST:,}; a deviation may be 0",
             remedy=_EXAMPLES[kind],
         )
     if kind == "uniform" and not (first <= second and first == int(first) and second == int(second)):
@@ -111,25 +111,24 @@ _EXAMPLES: Mapping[str, str] = {
 def _choice(name: str, asked: str, item: str) -> Choice:
     found = re.fullmatch(_ITEM, item.strip())
     if found is None:
-        raise UsageError(f"{name} '{asked}': '{item.strip()}' is no length", remedy=_REMEDY)
+        raise UsageError(f"{name} '{asked}': '{item.strip()}' is not a length", remedy=_REMEDY)
     prompt, output, weight = found.groups()
     choice = Choice(int(prompt), None if output is None else int(output), float(weight or 1))
     sizes = (choice.prompt, *(() if choice.output is None else (choice.output,)))
     if not (all(1 <= size <= LONGEST for size in sizes) and choice.weight > 0):
         raise UsageError(
-            f"{name} '{asked}': '{item.strip()}' has a weight that is not above 0, or a length that is not from 1 to "
-            f"{LONGEST:,}",
+            f"{name} '{asked}': '{item.strip()}' needs a weight above 0 and lengths from 1 to {LONGEST:,}",
             remedy=f"write {_PAIRS}",
         )
     if (output is None) != ("/" not in asked):
         raise UsageError(
-            f"{name} '{asked}': '{item.strip()}' is no pair, and others are", remedy=f"write {_PAIRS}"
+            f"{name} '{asked}': '{item.strip()}' is not a pair, but others are", remedy=f"write {_PAIRS}"
         )
     return choice
 
 
 def lengths(*, pairs: bool) -> Values:
-    """A number stays one; anything else stays the text that was given, which can be read. Pairs are for prompts."""
+    """Return the values of a length option: a number, or the text for `parse_lengths`. Only prompts take pairs."""
 
     def check(name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -138,7 +137,7 @@ def lengths(*, pairs: bool) -> Values:
             _number.check(name, value)
         elif parse_lengths(name, value).has_pairs and not pairs:
             raise UsageError(
-                f"{name} '{value}': pairs of lengths are given with --prompt-tokens",
+                f"{name} '{value}': pairs of lengths belong in --prompt-tokens",
                 remedy=f"write --prompt-tokens '{_PAIRS}' and leave {name} out",
             )
 
@@ -154,6 +153,6 @@ def lengths(*, pairs: bool) -> Values:
 
 
 def log_parameters(mean: float, deviation: float) -> tuple[float, float]:
-    """Mean and deviation of the logarithms of lengths that have this mean and this deviation."""
+    """Return mean and deviation of the logarithms of lengths with this mean and deviation."""
     variance = math.log1p((deviation / mean) ** 2)
     return math.log(mean) - variance / 2, math.sqrt(variance)

@@ -1,4 +1,4 @@
-"""What only `measure` is asked."""
+"""Options of `measure` alone."""
 
 from inferometer.base.frozen import frozen
 from inferometer.options.option import appended, ours
@@ -9,12 +9,12 @@ from inferometer.options.values import label, text
 
 @frozen
 class MeasureOptions:
-    """What only `measure` is asked."""
+    """Options of `measure` alone."""
 
     models: tuple[str, ...] = ours(
         "-m --model",
-        "Model to measure, or several as NAME:WEIGHT. One is the second word on the command line; the requests of "
-        "several take turns on the same connections, as often as the weights say: -m detector:3 -m classifier:1.",
+        "Model to measure, or several as NAME:WEIGHT. A single model can be the second word on the command line; the "
+        "requests of several are mixed on the same connections by weight: -m detector:3 -m classifier:1.",
         label("NAME"),
         group="Traffic",
         combine=appended,
@@ -22,10 +22,10 @@ class MeasureOptions:
     )
     scenario: str | None = ours(
         "--scenario",
-        "Classes of traffic that go through phases. A YAML file, or the name of one that comes with the package: list "
-        "shows these. -d is then the time of all phases.",
+        "Scenario with classes of traffic and phases: a YAML file, or the name of an included one (list shows them). "
+        "-d then sets the total time of all phases.",
         text("FILE|NAME", Reach.RUNS_CODE | Reach.READS_FILES | Reach.NAMES_HOSTS),
         is_main=True,
     )
     allow_inconclusive: bool = inconclusive_allowed()
-    schema: bool = ours("--schema", "Show what a scenario may hold, as JSON Schema, and send nothing.")
+    schema: bool = ours("--schema", "Print the JSON Schema of scenarios and send nothing.")

@@ -1,4 +1,4 @@
-"""Traffic of several kinds: what only `interfere` is asked, and what it and a scenario have no use for."""
+"""Options of `interfere` alone, and the options that it and scenarios do not support."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ INTERFERE_REFUSED: Mapping[str, str] = {
     **COMPARE_REFUSED,
     **dict.fromkeys(
         ("request_count", "warmup_s", "warmup_request_count"),
-        "say how long with --duration: every model alone, and all together, for that time",
+        "set the time with --duration: it applies to each model alone and to all together",
     ),
     **dict.fromkeys(("request_intervals", "max_error_rate"), "give every model the same load with -c or -r"),
-    **dict.fromkeys(CLUSTER, "every model has processes of its own here, on this machine: leave it out"),
-    "junit": "nothing is promised here: use it with `inferometer measure` or `compare`",
+    **dict.fromkeys(CLUSTER, "each model has its own processes on this machine: leave it out"),
+    "junit": "there is no SLO to check: use it with `inferometer measure` or `compare`",
     "collect_metrics": "use it with `inferometer measure`",
     "metrics_url": "use it with `inferometer measure`",
     "metrics_interval_ms": "use it with `inferometer measure`",
@@ -24,11 +24,11 @@ INTERFERE_REFUSED: Mapping[str, str] = {
 SCENARIO_REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("warmup_s", "warmup_request_count", "ramp_s"),
-        "a scenario warms up in a phase of its own: name it warm-up",
+        "give the scenario a phase named warm-up instead",
     ),
     **dict.fromkeys(
         ("request_count", "precision", "sweep", "binary_search", "latency_limit_ms", "time_limit_s"),
-        "a scenario lasts for the time of its phases; -d is the time of all",
+        "a scenario lasts as long as its phases; -d sets their total time",
     ),
     **dict.fromkeys(
         (
@@ -38,7 +38,7 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "max_trials",
             "stability_percentage",
         ),
-        "a scenario lasts for the time of its phases; -d is the time of all",
+        "a scenario lasts as long as its phases; -d sets their total time",
     ),
     **dict.fromkeys(
         (
@@ -49,9 +49,12 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "trace_count",
             "log_frequency",
         ),
-        "measure the model by itself, without --scenario",
+        "measure the model alone, without --scenario",
     ),
-    **dict.fromkeys(("collect_metrics", "metrics_url", "metrics_interval_ms"), "measure the model by itself"),
+    **dict.fromkeys(
+        ("collect_metrics", "metrics_url", "metrics_interval_ms"),
+        "measure the model alone, without --scenario",
+    ),
     **dict.fromkeys(
         (
             "request_intervals",
@@ -65,18 +68,18 @@ SCENARIO_REFUSED: Mapping[str, str] = {
             "request_distribution",
             "workers",
         ),
-        "give it to a class of the scenario",
+        "set it for a class of the scenario",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class InterfereOptions:
-    """What only `interfere` is asked."""
+    """Options of `interfere` alone."""
 
     models: tuple[str, ...] = ours(
         "-m --model",
-        "A model that shares the server, or MODEL@URL; give it several times.",
+        "Model that shares the server, or MODEL@URL; may be given several times.",
         label("NAME"),
         group="Interference",
         combine=appended,

@@ -1,11 +1,11 @@
-"""What an option is, and how a field of a dataclass carries its own.
+"""Options, and how the fields of a dataclass declare them.
 
-A command line is described by dataclasses. Each field that can be asked for is declared with `option`, which puts the
-spelling, the help and the values beside the name, the type and the default: an option is said once, in one place.
-`rows` gives the options of such a class as a table; readers of words, help texts and documentation are made from it.
+A command line is described by dataclasses. Each field that a user can set is declared with `option`, which adds the
+spelling, the help and the values to the name, the type and the default: every option is defined in one place.
+`rows` returns the options of such a class as a table, from which parsers, help texts and documentation are made.
 
-The scripts with the classic dialects and our own commands share the table. `names` is how the classic tool spells an
-option, `own` how our commands do; `classic` and `modern` make of the table what each of the two knows.
+The scripts with the classic dialects and our own commands share the table. `names` is the classic tool's spelling of
+an option, `own` that of our commands; `classic` and `modern` derive the two tables from it.
 """
 
 import dataclasses
@@ -20,44 +20,46 @@ from inferometer.options.reach import EVERYTHING, Reach, referenced
 from inferometer.options.values import GENERATED, Values
 
 T = TypeVar("T")
-Combine = Callable[[Any, Any], Any]  # (what was given before, or None; the new value)
+Combine = Callable[[Any, Any], Any]  # (the value so far, or None; the new value)
 _ROWS = "options"
 _GROUP = "group"
 
 
 class Option(NamedTuple):
-    """One way to give a field its value on a command line."""
+    """One way to set a field on a command line."""
 
-    names: tuple[str, ...]  # what the help shows
+    names: tuple[str, ...]  # as shown in the help
     help: str
     values: Values | None = None  # None for a flag
-    own: tuple[str, ...] | None = None  # the names in our own commands; None: the same, none: not shown
-    own_values: Values | None = None  # what they take there, where that is more
-    own_help: str = ""  # what it does there, where that is more
-    instead: str = ""  # why our own commands refuse it, and what to use
-    aliases: tuple[str, ...] = ()  # names that are understood and not shown
-    is_main: bool = False  # among the few that the short help shows
-    field: str = ""  # "data." and the like reach into a part
-    value: object = True  # what a flag stands for
-    combine: Combine | None = None  # of an option that may be given several times; else the last one counts
-    default: str | None = None  # as shown; None shows the field's own
+    own: tuple[str, ...] | None = None  # names in our own commands; None: the same; empty: not shown
+    own_values: Values | None = None  # values in our own commands, if they accept more
+    own_help: str = ""  # help in our own commands, if it differs
+    instead: str = ""  # what to use in our own commands, which refuse it
+    aliases: tuple[str, ...] = ()  # accepted names that are not shown
+    is_main: bool = False  # shown in the short help
+    field: str = ""  # with the prefix "data." or "tls." for a part
+    value: object = True  # the value that a flag sets
+    combine: Combine | None = (
+        None  # for options that may be given several times; otherwise the last one counts
+    )
+    default: str | None = None  # as shown; None shows the field's default
     is_built: bool = True
-    meanwhile: str = ""  # what to use until it is built
+    meanwhile: str = ""  # what to use until it is supported
     is_ours: bool = False  # not in perf_analyzer 2.51; where a prefix fits several names, those of 2.51 win
     is_deprecated: bool = False
     is_secret: bool = False  # its value is never shown
-    reach: Reach | None = None  # where it differs from that of its values; a flag reaches nothing
+    reach: Reach | None = None  # if it differs from that of its values; a flag reaches nothing
     is_required: bool = False
 
     @property
     def most_reach(self) -> Reach | None:
-        """What its values can reach at most; None where the table does not say."""
+        """The widest reach of its values; None if not declared."""
         if self.reach is not None:
             return self.reach
         return Reach.NOTHING if self.values is None else self.values.reach
 
     def reach_of(self, words: Iterable[str]) -> Reach:
-        """What these words reach. An option without a declared reach is taken to reach everything."""
+        """Return the reach of these words. An option without a declared reach is assumed to reach everything."""
         most = EVERYTHING if self.most_reach is None else self.most_reach
         if self.values is None:
             return most
@@ -73,7 +75,7 @@ class Option(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the option does, its default, and where it stands."""
+        """The help with the default and the status."""
         notes = [f"default {self.default}"] if self.default else []
         if self.is_deprecated:
             notes.append("deprecated")
@@ -83,12 +85,12 @@ class Option(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The first sentence of it, with the default."""
+        """The first sentence of the help, with the default."""
         first = self.help.split(". ")[0].rstrip(".")
         return f"{first} (default {self.default})" if self.default not in (None, "", "0") else first
 
     def unsupported(self, name: str) -> UsageError | None:
-        """The refusal of an option that is not built yet, if this is one."""
+        """Return the error for an option that is not supported yet; None if it is."""
         return None if self.is_built else UsageError(f"{name} is not supported yet", remedy=self.meanwhile)
 
 
@@ -96,12 +98,12 @@ Groups = tuple[tuple[str, tuple[Option, ...]], ...]
 
 
 def classic(groups: Groups) -> Groups:
-    """What the classic script knows: options that have a name there."""
+    """Return the options of the classic script: those with a classic name."""
     return _converted(groups, lambda row: _as_classic(row) if row.names else None)
 
 
 def _as_classic(row: Option) -> Option:
-    """The option with the values that the classic script takes, and no others."""
+    """Return the option limited to the values that the classic script accepts."""
     values = row.values
     if values is not None and values.classic is not None:
         values = dataclasses.replace(values, read=values.classic, classic=None)
@@ -109,7 +111,7 @@ def _as_classic(row: Option) -> Option:
 
 
 def modern(groups: Groups) -> Groups:
-    """What our own commands know: their own names are shown, and long classic names understood."""
+    """Return the options of our own commands; long classic names are accepted but not shown."""
     taken = {name for _, members in groups for row in members for name in row.own or ()}
 
     def convert(row: Option) -> Option | None:
@@ -136,22 +138,22 @@ def _converted(groups: Groups, convert: Callable[[Option], Option | None]) -> Gr
 
 
 def appended(before: Any, value: object) -> tuple[object, ...]:
-    """All values, in the order given."""
+    """Append a value, keeping the given order."""
     return (*(before or ()), value)
 
 
 def counted(before: Any, value: object) -> int:
-    """How often it was given."""
+    """Count how often an option was given."""
     return (before or 0) + 1
 
 
 def named(before: Any, value: Any) -> dict[str, Any]:
-    """Pairs of a name and a value; the last value of a name counts."""
+    """Collect pairs of a name and a value; the last value of a name wins."""
     return dict([*(before or {}).items(), value])
 
 
 _EMPTY: Mapping[Combine | None, Any] = {appended: (), counted: 0, named: {}}
-"""What was given before the first time."""
+"""Initial values of the combining functions."""
 
 
 @overload
@@ -172,10 +174,10 @@ def option(
     also: Sequence[Option] = (),
     **more: Any,
 ) -> Any:
-    """The field of an option; without a default it is None, False for a flag, and empty where values are collected.
+    """Return the field of an option. The default is None, False for a flag, and empty if values are collected.
 
-    `names` and `own` are separated by blanks; `more` are fields of `Option`. `group` is the title in the help for this
-    field and those that follow. `also` are other options that set the field.
+    `names` and `own` are separated by spaces; `more` are fields of `Option`. `group` is the title in the help for this
+    field and the following ones. `also` are other options that set the field.
     """
     own_names = None if own is None else tuple(own.split())
     row = Option(tuple(names.split()), help, values, own_names, default=shown, **more)
@@ -188,23 +190,23 @@ def option(
 
 
 def ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
-    """The field of an option that perf_analyzer 2.51 does not have."""
+    """Return the field of an option that perf_analyzer 2.51 does not have."""
     return option(names, help, values, is_ours=True, **more)
 
 
 def only_ours(names: str, help: str, values: Values | None = None, **more: Any) -> Any:
-    """The field of an option that only our own commands have, not the classic script."""
+    """Return the field of an option that only our own commands have, not the classic script."""
     return ours("", help, values, own=names, **more)
 
 
 def part(cls: type[T], *, also: Sequence[Option] = ()) -> T:
-    """A field that holds options of its own kind; `also` are options that set several of its fields."""
+    """Return a field that holds a dataclass of options; `also` are options that set several of its fields."""
     return dataclasses.field(default_factory=cls, metadata={_ROWS: tuple(also)})
 
 
 @cache
 def rows(cls: type, *, prefix: str = "") -> Groups:
-    """The options of a class, by the groups of the help."""
+    """Return the options of a class, by group of the help."""
     found: dict[str, list[Option]] = {}
     for group, row in _rows(cls, "", prefix):
         found.setdefault(group, []).append(row)
@@ -225,7 +227,7 @@ def _rows(cls: type, title: str, prefix: str) -> Iterator[tuple[str, Option]]:
 
 
 def _shown(default: object) -> str:
-    """A default as one would write it; what is absent is not shown."""
+    """Format a default as a user would write it; empty if there is none."""
     if isinstance(default, bool):
         return ""
     if isinstance(default, int | float):
@@ -233,18 +235,18 @@ def _shown(default: object) -> str:
     return str(default) if isinstance(default, str | Path) else ""
 
 
-# --- combinations of options that are refused
+# --- refused combinations of options
 
 Given = Mapping[str, Any]
-"""What was given, from field to value, and nothing else: rules can be checked before `Options` are made of it."""
+"""Given values by field, without defaults, so that rules can be checked before making `Options`."""
 
 
 class Rule(NamedTuple):
-    """A combination of options that is refused, and the sentence that says so."""
+    """A refused combination of options, with its error message."""
 
     is_broken: Callable[[Given], bool]
-    message: str  # as the classic script says it
-    remedy: str = ""  # what our own commands add, where the sentence does not say it
+    message: str  # as in the classic script
+    remedy: str = ""  # added by our own commands
 
 
 def is_grpc(given: Given) -> bool:

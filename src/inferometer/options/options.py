@@ -1,7 +1,7 @@
-"""Everything a user can ask of a measurement: the one table that command lines, the Python API and results share.
+"""Options of a measurement: the one table shared by command lines, the Python API and results.
 
-A field is an option: its name and type in Python, its default, its spelling on a command line, its help and its values.
-Fields of a group stand together; the first of them carries the title that the help shows.
+Each field is an option: its name and type in Python, its default, its command-line spelling, its help and its values.
+Fields of a group are adjacent; the first one carries the group's title in the help.
 """
 
 from collections.abc import Mapping
@@ -60,21 +60,21 @@ from inferometer.options.values import (
 )
 
 SERVICE_KINDS = ("triton", "triton_c_api", "tfserving", "torchserve", "openai", "dynamic_grpc", "http")
-"""Every service kind, in the order in which they are offered; `services.kind.KINDS` says what each means."""
+"""All service kinds, in display order; `services.kind.KINDS` defines each."""
 
 ENDPOINTS = ("chat", "completions", "embeddings", "responses", "rerank")
-"""Endpoints of an OpenAI-style server that have a name."""
+"""Named endpoints of an OpenAI-style server."""
 
 AUTO = "auto"
-"""No kind was asked for: the address is asked what it is."""
+"""Detect the service kind by probing the address."""
 
-REQUEST_TIMEOUT_S = 60.0  # of our own commands and the API; the classic tool waits for ever
-DURATION_S = 10.0  # of a level that is to be precise
+REQUEST_TIMEOUT_S = 60.0  # for our own commands and the API; the classic tool never times out
+DURATION_S = 10.0  # at most, to measure one level precisely
 
 
 @frozen
 class Tls:
-    """Certificates and checks. The defaults verify everything against the system's authorities."""
+    """TLS certificates and verification. The defaults verify against the system's certificate authorities."""
 
     verify_peer: bool = option(
         "--ssl-https-verify-peer",
@@ -99,6 +99,7 @@ class Tls:
         "Authorities to trust instead of the system's.",
         existing_file,
         own="--tls-ca",
+        own_help="CA certificates to trust instead of the system's.",
         also=(
             Option(
                 ("--ssl-grpc-root-certifications-file",), "Authorities to trust, PEM.", existing_file, own=()
@@ -111,6 +112,7 @@ class Tls:
         "Our own certificate.",
         existing_file,
         own="--tls-cert",
+        own_help="Client certificate.",
         also=(
             Option(
                 ("--ssl-grpc-certificate-chain-file",), "Our own certificate, PEM.", existing_file, own=()
@@ -123,6 +125,7 @@ class Tls:
         "The key of our certificate.",
         existing_file,
         own="--tls-key",
+        own_help="Private key of the client certificate.",
         also=(
             Option(
                 ("--ssl-grpc-private-key-file",), "The key of our certificate, PEM.", existing_file, own=()
@@ -136,6 +139,7 @@ class Tls:
         choice("TYPE", "PEM", "DER"),
         default="PEM",
         own="--tls-cert-type",
+        own_help="Format of the client certificate: PEM or DER (default PEM).",
     )
     key_type: str = option(
         "--ssl-https-private-key-type",
@@ -146,7 +150,7 @@ class Tls:
     )
     server_name: str | None = ours(
         "--server-name",
-        "Name to expect in the server's certificate instead of the address's.",
+        "Host name to expect in the server's certificate, if it differs from the address.",
         text("NAME", Reach.WEAKENS_TLS),
         own="--tls-server-name",
     )
@@ -154,9 +158,9 @@ class Tls:
 
 @frozen
 class DataOptions:
-    """What the requests carry.
+    """Input data of the requests.
 
-    `sources` holds one of random and zero, the paths of JSON files, or that of a directory.
+    `sources` holds "random", "zero", the paths of JSON files, or the path of a directory.
     """
 
     sources: tuple[str, ...] = option(
@@ -191,8 +195,9 @@ class DataOptions:
     )
     files: tuple[tuple[str, str], ...] = ours(  # (input, `@` and a path or pattern, or the values themselves)
         "--input",
-        "Send this in one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (a request each), .npy, .npz, .wav, "
-        ".txt (a request per line), any other file as it is, or NAME=value,value. May be given several times.",
+        "Data for one input: NAME=@photo.jpg, NAME=@'photos/*.jpg' (one request per file), or NAME=value,value. "
+        ".npy, .npz, .wav and .txt files (one request per line) are decoded, others sent as they are. May be given "
+        "several times.",
         named_source,
         combine=appended,
         is_main=True,
@@ -209,9 +214,12 @@ class DataOptions:
         "--string-data", "Send this string in every element of BYTES inputs.", label("STRING")
     )
     seed: int = ours(
-        "--seed", "Start of the random values: same seed, same bytes.", whole("NUMBER", least=0), default=0
+        "--seed",
+        "Seed of the random values; the same seed sends the same bytes.",
+        whole("NUMBER", least=0),
+        default=0,
     )
-    pool: int = 8  # different requests made when random
+    pool: int = 8  # distinct random requests
     prompts: str | None = ours(
         "--prompts",
         "Prompts to send with --service-kind openai: a file with one per line, JSON lines with "
@@ -220,61 +228,61 @@ class DataOptions:
     )
     prompt_column: str | None = only_ours(
         "--prompt-column",
-        "Column or field of the prompts in a file of --prompts or --data, where it is not called prompt.",
+        "Column or field that holds the prompts in the --prompts or --data file, if not named prompt.",
         label("NAME"),
     )
     prompt_tokens: int | str | None = ours(
         "--prompt-tokens",
-        "Length in tokens of the prompts made for --service-kind openai: a number, 'normal(512, 128)' or "
-        "'lognormal(512, 128)' with mean and standard deviation of the lengths, 'uniform(100, 200)', a weighted list "
-        "'128:60, 2048:40', one of pairs with the length of the answer '128/128:60, 2048/256:40', or @FILE with a "
-        "number or a pair in each line. Without --tokenizer a token is a common word.",
+        "Length in tokens of the prompts generated for --service-kind openai: a number, 'normal(512, 128)' or "
+        "'lognormal(512, 128)' (mean and standard deviation of the lengths), 'uniform(100, 200)', a weighted list "
+        "'128:60, 2048:40', a weighted list of prompt/answer pairs '128/128:60, 2048/256:40', or @FILE with a "
+        "number or a pair per line. Without --tokenizer, a token is a common word.",
         lengths(pairs=True),
         shown="100",
     )
     tokenizer: str | None = only_ours(
         "--tokenizer",
-        "Tokenizer of the model, for prompts of an exact number of tokens: a local tokenizer.json or the folder that "
-        "holds one. Tokens that the server adds, such as those of a chat template, are not counted.",
+        "Tokenizer of the model, for prompts with an exact number of tokens: a local tokenizer.json or its folder. "
+        "Tokens that the server adds, such as those of a chat template, are not counted.",
         existing_path,
     )
     prefix_tokens: int | None = only_ours(
         "--prefix-tokens",
-        "Begin every prompt that is made with a shared text of so many tokens, as a system prompt is; --prompt-tokens "
-        "come after it.",
+        "Start every generated prompt with a shared prefix of this many tokens, like a system prompt; --prompt-tokens "
+        "follow it.",
         whole(least=1),
     )
     prefix_pool: int | None = only_ours(
         "--prefix-pool",
-        "How many such texts there are; each prompt begins with one.",
+        "Number of different shared prefixes; each prompt starts with one of them.",
         whole(least=1),
         shown="1",
     )
     prefix_zipf: float | None = only_ours(
         "--prefix-zipf",
-        "How uneven their popularity is: the n-th is used in proportion to 1/n^S.",
+        "Skew of the prefixes' popularity: the n-th is used in proportion to 1/n^S.",
         decimal("S", least=0),
-        shown="0, all alike",
+        shown="0, uniform",
     )
     unique_prompts: bool = only_ours(
         "--unique-prompts",
-        "Begin every request with words that no other one has, so that no cache of prefixes can know it. Prompts that "
-        "are made have that anyway, after their shared prefix; with this option those of files get it too, a few "
-        "tokens more.",
+        "Start every request with unique words, so that no prefix cache can match it. Generated prompts are unique "
+        "anyway after their shared prefix; with this option, prompts from files become unique too, at the cost of a "
+        "few extra tokens.",
     )
     repeat_prompts: bool = only_ours(
         "--repeat-prompts",
-        "Send the prompts that are made again and again as they are, so that a cache of prefixes can know them.",
+        "Send the same generated prompts repeatedly, so that a prefix cache can match them.",
     )
 
 
 @frozen
 class Options:
-    """What was asked of a measurement. The defaults are the classic tool's; `None` means not given.
+    """Options of a measurement. The defaults are the classic tool's; `None` means not given.
 
-    `given` names the fields that the user gave, with "data." and "tls." before those of a part; it is what rules about
-    combinations look at. Those that would have no effect are refused unless `is_lenient`, as in
-    the classic scripts. `measure.checks.make` and `changed` make options whose values and combinations are checked.
+    `given` lists the fields that the user set, prefixed with "data." or "tls." if they belong to a part; the rules
+    about combinations use it. Options without effect are refused unless `is_lenient`, as in the classic
+    scripts. `measure.checks.make` and `changed` make options whose values and combinations are checked.
     """
 
     model: str = option(
@@ -308,7 +316,7 @@ class Options:
         choice("PROTOCOL", "http", "grpc", any_case=True),
         default="http",
         own="-i --protocol",
-        also=(Option((), "Speak gRPC.", own=("--grpc",), value="grpc", is_ours=True, is_main=True),),
+        also=(Option((), "Use gRPC.", own=("--grpc",), value="grpc", is_ours=True, is_main=True),),
     )
     service_kind: str = option(
         "--service-kind",
@@ -316,8 +324,8 @@ class Options:
         choice("KIND", *SERVICE_KINDS, unsaid=(AUTO,)),
         default="triton",
         own="--service-kind",
-        own_help=f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton. Without it the "
-        "address is asked what it is.",
+        own_help=f"Kind of server: {', '.join(SERVICE_KINDS)}. Any KServe v2 server is of kind triton. By default the "
+        "server is probed to detect its kind.",
     )
     bls_composing_models: tuple[tuple[str, str], ...] = option(  # (name, version)
         "--bls-composing-models",
@@ -347,12 +355,12 @@ class Options:
     )
     api_key_env: str | None = only_ours(
         "--api-key-env",
-        "Environment variable with a key to send as a bearer token.",
+        "Environment variable that holds the API key, which is sent as a bearer token.",
         text("NAME", Reach.SENDS_SECRETS),
     )
     api_key_file: str | None = only_ours(
         "--api-key-file",
-        "File with a key to send as a bearer token.",
+        "File that holds the API key, which is sent as a bearer token.",
         existing_file,
         reach=Reach.READS_FILES | Reach.SENDS_SECRETS,
     )
@@ -382,24 +390,26 @@ class Options:
         choice("ALGORITHM", "none", "gzip", "deflate"),
         default="none",
     )
-    grpc_tls: bool = option("--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.", own="--tls")
+    grpc_tls: bool = option(
+        "--ssl-grpc-use-ssl", "Speak TLS to the gRPC server.", own="--tls", own_help="Use TLS for gRPC."
+    )
     validate_tolerance: tuple[float, float] = ours(  # absolute and relative
         "--validate-tolerance",
-        "How far floats may be from the validation data: absolute[,relative].",
+        "Tolerance for floats compared with the validation data: absolute[,relative].",
         tolerance,
         default=(0.0, 0.0),
         shown="0,0",
     )
     validate_sample: float = ours(
         "--validate-sample",
-        "Share of the replies that is compared with the validation data, such as 10%.",
+        "Share of the replies to compare with the validation data, such as 10%.",
         share(zero=False),
         default=1.0,
         shown="100%",
     )
     connections: int | None = ours(
         "--connections",
-        "Connections to share among the requests of a gRPC run (default: one for every four).",
+        "Number of connections shared by the requests of a gRPC run (default: one per four requests).",
         whole(least=1),
     )
     grpc_method: str = ours(
@@ -411,12 +421,12 @@ class Options:
     proto: str | None = ours(
         "--proto",
         "File that describes the method of --grpc-method: .proto, or a compiled descriptor set (.pb). "
-        "Without it the server is asked, by reflection.",
+        "Without it, server reflection is used.",
         existing_file,
     )
     proto_paths: tuple[str, ...] = ours(
         "--proto-path",
-        "Folder that the imports of --proto start from, before the file's own. May be given several times.",
+        "Folder to search for the imports of --proto, before the file's own folder. May be given several times.",
         text("DIR", Reach.READS_FILES),
         combine=appended,
     )
@@ -431,26 +441,26 @@ class Options:
     )
     output_tokens: int | str | None = ours(
         "--output-tokens",
-        "Most tokens of an answer, in the requests made for --service-kind openai: a number, or a distribution, list "
-        "or file as with --prompt-tokens, but without pairs.",
+        "Maximum tokens per answer in the requests generated for --service-kind openai: a number, or a distribution, "
+        "list or file as for --prompt-tokens, but without pairs.",
         lengths(pairs=False),
     )
     images: tuple[tuple[int, int], ...] = only_ours(  # (width, height)
         "--image",
-        "Add an image of this size to every prompt of a chat, another one each time. May be given several times. Files "
-        "are named in the prompts: @photo.jpg.",
+        "Add an image of this size to every chat prompt, a different one each time. May be given several times. To "
+        "send a file, name it in the prompt: @photo.jpg.",
         picture_size,
         combine=appended,
     )
     audio_s: float | None = only_ours(
         "--audio",
-        "Add a sound of this length to every prompt of a chat, such as 5s, another one each time. Files are named in "
-        "the prompts: @speech.wav.",
+        "Add a sound of this length, such as 5s, to every chat prompt, a different one each time. To send a file, name "
+        "it in the prompt: @speech.wav.",
         duration(zero=False),
     )
     method: str | None = ours(
         "--method",
-        "Method of the request with --service-kind http (GET without a body, else POST).",
+        "Method of the request with --service-kind http (default: POST with a body, GET without).",
         text("METHOD", Reach.CHOOSES_CALLS),
     )
     path: str = ours(
@@ -462,8 +472,8 @@ class Options:
     bodies: tuple[str, ...] = ours(
         "--body",
         "Body of the request with --service-kind http or torchserve, or its message as JSON with dynamic_grpc: text, "
-        "or @FILE. Given several times, the requests take turns. With openai a field of every body instead, as "
-        "key=value with a value in JSON or a text, also of payloads that are given; outer.inner=value reaches inside.",
+        "or @FILE. If given several times, the requests take turns. With openai, a field to set in every body, also in "
+        "given payloads: key=value, where the value is JSON or text; outer.inner=value sets a nested field.",
         body,
         combine=appended,
     )
@@ -501,7 +511,7 @@ class Options:
     )
     sweep: bool = only_ours(
         "--sweep",
-        "Go from one request at a time to saturation, in about ten levels of its own choosing.",
+        "Raise the load from one request at a time to saturation, in about ten levels.",
         is_main=True,
     )
     request_rate: Range | None = option(
@@ -510,7 +520,7 @@ class Options:
         span(decimals=True),
         own="-r --rate",
         own_values=levels(decimals=True),
-        own_help="Requests per second instead, sent when they are due whatever is outstanding; levels as with -c.",
+        own_help="Requests per second, each sent when due however many are outstanding; levels as with -c.",
         is_main=True,
     )
     request_distribution: str = option(
@@ -543,18 +553,18 @@ class Options:
     )
     speed: float = ours(
         "--speed",
-        "How fast a trace is replayed: 2 takes half its time.",
+        "Replay speed: 2 takes half the time.",
         above_zero("FACTOR", "factor", "write it like 2 or 0.5", suffix="x"),
         default=1.0,
     )
     shape_load: str | None = ours(
         "--shape-load",
-        "How the rate changes, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
+        "Rate over time, such as 'ramp 10..500 over 60s then hold 500 for 2m'; see docs/load.md.",
         label("SHAPE"),
     )
     session_concurrency: int | None = ours(
         "--session-concurrency",
-        "Chat sessions in parallel, with --service-kind openai: each session of the file once, its turns in order.",
+        "Chat sessions in parallel with --service-kind openai; each session of the file runs once, its turns in order.",
         whole(least=1),
     )
     request_count: int = option(
@@ -582,64 +592,64 @@ class Options:
     )
     ramp_s: float | None = only_ours(
         "--ramp",
-        "Time over which the users of -c start, one after the other, such as 5s; 0 starts all at once. Without it they "
-        "start over about one answer where answers take more than 250 ms, so that they do not go on in lockstep.",
+        "Time over which the users of -c start one after the other, such as 5s; 0 starts all at once. By default, if "
+        "answers take more than 250 ms, users start over about the time of one answer to avoid running in lockstep.",
         duration(zero=True),
     )
     time_limit_s: float | None = only_ours(
         "--time-limit",
-        "End after this time with the levels measured so far, such as 5m.",
+        "Stop after this time, such as 5m, with the levels measured so far.",
         duration(zero=False),
     )
     request_timeout_s: float = ours(
         "--request-timeout",
-        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 is no limit. A run in which "
-        "nothing at all is answered for 60s, or for this time if it is longer, is given up.",
+        "Time a request may take before it counts as failed, such as 500ms or 60s; 0 means no limit. The run is "
+        "aborted if nothing is answered for 60s, or for this time if it is longer.",
         duration(zero=True),
         default=0.0,
         shown="",
         own="--timeout",
-        own_help="Time a request may take before it counts as failed, such as 500ms (default 60s); 0 is no limit. "
-        "A run in which nothing is answered for 60s, or for this time if it is longer, is given up.",
+        own_help="Time a request may take before it counts as failed, such as 500ms (default 60s); 0 means no limit. "
+        "The run is aborted if nothing is answered for 60s, or for this time if it is longer.",
         is_main=True,
     )
     cancel_after_s: float | None = only_ours(
         "--cancel-after",
-        "Cancel requests this long after they were sent, such as 2s, as users do who leave. They are counted apart "
-        "and are in no other figure.",
+        "Cancel requests this long after they were sent, such as 2s, like users who give up. Cancelled requests are "
+        "counted separately and excluded from all other figures.",
         duration(zero=False),
     )
     cancel_share: float | None = only_ours(
         "--cancel-share",
-        "Share of the requests that --cancel-after is for, drawn by --seed (all of them unless given).",
+        "Share of the requests that --cancel-after applies to, drawn with --seed (default: all).",
         share(zero=False),
     )
     max_outstanding: int | None = only_ours(
         "--max-outstanding",
-        "By rate, send no more while this many requests are outstanding; the rest waits, and its wait counts.",
+        "At a rate, send no more while this many requests are outstanding; the rest wait, and their wait counts.",
         whole(least=1),
     )
     workers: int | Literal["auto"] = ours(
         "--workers",
-        "Processes that make the load; auto adds some when one cannot keep up.",
+        "Processes that generate the load; auto adds more when one cannot keep up.",
         workers,
         default=1,
     )
     ray: str | None = ours(
         "--ray",
-        "Send the load from clients on a Ray cluster, as if they were one: auto (the cluster of this machine), "
-        "host:port, ray://host:port, or local, which is started here and stopped in the end.",
+        "Send the load from clients on a Ray cluster that act as one: auto (the cluster of this machine), host:port, "
+        "ray://host:port, or local, which starts a cluster here and stops it at the end.",
         cluster,
     )
     clients: int | None = ours(
         "--clients",
-        "How many clients --ray has, each with --workers processes. Ray spreads them over its nodes (default: one for "
-        "each node, two with local).",
+        "Number of clients with --ray, each with --workers processes. Ray spreads them over its nodes (default: one "
+        "per node, two with local).",
         whole(least=1),
     )
     client_resources: Mapping[str, float] | None = ours(
         "--client-resources",
-        "What Ray sets aside for each client: CPU=2, or '{\"client\": 1}' for nodes that have such a resource.",
+        "Resources that Ray reserves for each client: CPU=2, or '{\"client\": 1}' for nodes that have such a resource.",
         resources,
         shown="CPU=1",
     )
@@ -648,20 +658,25 @@ class Options:
         "Threads of the classic tool: the end of an open range without --async, the most streams (by rate 4).",
         whole(least=1),
         shown="16",
-        instead="--max-outstanding limits what is sent by rate; nothing else needs a limit",
+        instead="--max-outstanding limits the requests outstanding at a rate; other loads need no limit",
     )
     asynchronous: bool = option("-a --async", "Use asynchronous calls: each request carries an id.")
     synchronous: bool = option(
         "--sync",
         "Use synchronous calls, also where asynchronous ones are the default.",
-        instead="leave it out; --max-outstanding limits what is sent by rate",
+        instead="leave it out; --max-outstanding limits the requests outstanding at a rate",
     )
     streaming: bool = option(
         "--streaming",
         "Send requests on bidirectional gRPC streams that stay open. Needed for decoupled models.",
     )
     sequences: int = option(
-        "--num-of-sequences", "Live sequences when loading by rate.", whole(least=1), default=4
+        "--num-of-sequences",
+        "Live sequences when loading by rate.",
+        whole(least=1),
+        default=4,
+        own="--num-of-sequences",
+        own_help="Number of concurrent sequences at a rate (default 4).",
     )
     sequence_length: int | None = option("--sequence-length", "Requests in a sequence.", whole(), shown="20")
     sequence_length_variation: float = option(
@@ -678,6 +693,8 @@ class Options:
     serial_sequences: bool = option(
         "--serial-sequences",
         "At most one live request per sequence when loading by rate.",
+        own="--serial-sequences",
+        own_help="Allow at most one request in flight per sequence at a rate.",
         also=(
             Option(
                 ("--enable-mpi",),
@@ -736,7 +753,12 @@ class Options:
         default=10.0,
     )
     max_trials: int = option(
-        "-r --max-trials", "Most windows per level.", whole(least=1), default=10, own="--max-trials"
+        "-r --max-trials",
+        "Most windows per level.",
+        whole(least=1),
+        default=10,
+        own="--max-trials",
+        own_help="Maximum number of windows per level (default 10).",
     )
     percentile: int | None = option(
         "--percentile",
@@ -752,34 +774,34 @@ class Options:
     )
     duration_s: float | None = ours(  # given: stop by precision or time instead of the classic stability rule
         "--duration",
-        "Measure a level until it is precise or this time is spent, such as 90s or 2m, "
+        "Measure each level until it is precise or this time has passed, such as 90s or 2m, "
         "instead of judging windows.",
         duration(zero=False),
         own="-d --duration",
-        own_help="Measure a level until it is precise, at the latest for this time, such as 30s (default 10s).",
+        own_help="Measure each level until it is precise, for at most this time, such as 30s (default 10s).",
         is_main=True,
     )
     precision: float = ours(
         "--precision",
-        "How precise is precise enough: half width of the 95 % interval, as a share of the figure.",
+        "Target precision: half width of the 95 % confidence interval, relative to the value.",
         share(zero=False),
         default=0.02,
         shown="2%",
     )
     slo: str | None = ours(
         "--slo",
-        "Promise to hold each request to, such as 'latency<2s, ttft<200ms, tpot<20ms': the share and the rate of "
-        "those that keep it are reported as goodput.",
-        label("PROMISE"),
+        "SLO for each request, such as 'latency<2s, ttft<200ms, tpot<20ms'; the share and the rate of requests that "
+        "meet it are reported as goodput.",
+        label("SLO"),
         own="--slo",
-        own_help="Promise that every level is held to, such as 'p99<50ms, errors<0.1%, throughput>100'. One that is "
-        "broken is exit code 4. latency, ttft, tpot and gap without a percentile are means. Requests that each keep "
-        "all limits of time are the goodput, whose share has a limit in 'latency<2s, ttft<200ms, goodput>95%'.",
+        own_help="SLO that every level must meet, such as 'p99<50ms, errors<0.1%, throughput>100'. If one violates it, "
+        "the exit code is 4. latency, ttft, tpot and gap without a percentile are means. Requests that meet all time "
+        "limits count as goodput, whose share can be limited too: 'latency<2s, ttft<200ms, goodput>95%'.",
         is_main=True,
     )
     max_error_rate: float = ours(
         "--max-error-rate",
-        "Share of failed requests that is acceptable, such as 1% or 0.01.",
+        "Acceptable share of failed requests, such as 1% or 0.01.",
         share(zero=True),
         default=0.0,
     )
@@ -828,27 +850,35 @@ class Options:
         output_file,
         group="Output",
         own="-f --csv",
-        own_help="Write a table to this file, as CSV; - is standard output, here and below.",
+        own_help="Write a CSV table to this file; - means standard output, here and below.",
         is_main=True,
     )
     verbose_csv: bool = option("--verbose-csv", "Write more columns to the CSV report.")
-    json: str | None = ours("--json", "Write the whole result to this file.", output_file, is_main=True)
+    json: str | None = ours(
+        "--json", "Write the full result to this file, as JSON.", output_file, is_main=True
+    )
     html: str | None = ours(
-        "--html", "Write the report to this file, one page that opens anywhere.", output_file, is_main=True
+        "--html", "Write a self-contained HTML report to this file.", output_file, is_main=True
     )
     markdown: str | None = only_ours("--markdown", "Write the report to this file, as Markdown.", output_file)
     junit: str | None = only_ours(
         "--junit", "Write test cases for CI to this file, as JUnit XML.", output_file
     )
-    quiet: bool = only_ours(
-        "-q --quiet", "Say nothing on the way; at the end one sentence, or what goes to -.", is_main=True
+    quiet: bool = only_ours("-q --quiet", "Print one sentence only, or the output to -.", is_main=True)
+    verbose: int = option(
+        "-v",
+        "Say more; twice for every message.",
+        combine=counted,
+        own="-v --verbose",
+        own_help="Print more messages; give it twice for all of them.",
     )
-    verbose: int = option("-v", "Say more; twice for every message.", combine=counted, own="-v --verbose")
     profile_export: str | None = option(
         "--profile-export-file",
         "Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends so.",
         new_file,
         own="--export",
+        own_help="Write every request to this file, which must not exist yet: JSON, or Parquet if its name ends in "
+        ".parquet.",
     )
     collect_metrics: bool = option("--collect-metrics", "Collect the server's Prometheus metrics.")
     metrics_url: str | None = option(
@@ -856,12 +886,16 @@ class Options:
         "Where the metrics are.",
         server_url(),
         shown="port 8002 of a Triton, /metrics of an LLM server",
+        own="--metrics-url",
+        own_help="Address of the metrics (default: port 8002 of a Triton server, /metrics of an LLM server).",
     )
     metrics_interval_ms: int = option(
         "--metrics-interval",
         "Milliseconds between two looks at the metrics.",
         whole("MSEC", least=1),
         default=1000,
+        own="--metrics-interval",
+        own_help="Milliseconds between two reads of the metrics (default 1000).",
     )
     trace_level: str | None = option(
         "--trace-level",
@@ -870,10 +904,19 @@ class Options:
         reach=Reach.CHANGES_SERVER,
     )
     trace_rate: str | None = option(
-        "--trace-rate", "The server traces one of so many requests.", text("RATE", Reach.CHANGES_SERVER)
+        "--trace-rate",
+        "The server traces one of so many requests.",
+        text("RATE", Reach.CHANGES_SERVER),
+        own="--trace-rate",
+        own_help="Have the server trace one request out of this many.",
     )
     trace_count: int | None = option(
-        "--trace-count", "Most traces; -1 is no limit.", whole(least=-1), reach=Reach.CHANGES_SERVER
+        "--trace-count",
+        "Most traces; -1 is no limit.",
+        whole(least=-1),
+        reach=Reach.CHANGES_SERVER,
+        own="--trace-count",
+        own_help="Maximum number of traces; -1 means no limit.",
     )
     log_frequency: int | None = option(
         "--log-frequency",
@@ -883,12 +926,12 @@ class Options:
     )
 
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    is_lenient: bool = field(default=False, repr=False, compare=False)  # may be without effect
-    is_dry: bool = field(default=False, repr=False, compare=False)  # no inference may be sent
+    is_lenient: bool = field(default=False, repr=False, compare=False)  # accept options without effect
+    is_dry: bool = field(default=False, repr=False, compare=False)  # send no inference
 
     @property
     def has_ids(self) -> bool | None:
-        """Whether requests carry ids, as asynchronous ones do; None: those of sequences, which are so by default."""
+        """Whether requests carry ids, as asynchronous ones do; None if only those of sequences do, as by default."""
         return True if self.asynchronous else False if self.synchronous else None
 
     @property
@@ -898,12 +941,12 @@ class Options:
 
 OPTIONS: Groups = rows(Options)
 MODERN = modern(OPTIONS)
-"""What our own commands know of them; `classic` makes what the script perf_analyzer knows."""
+"""The options of our own commands; `classic` makes those of the script perf_analyzer."""
 PARTS: Mapping[str, type] = {"data": DataOptions, "tls": Tls}
 
 
 def value_of(options: Options, name: str) -> Any:
-    """The value of a field, with "data." or "tls." before those of a part."""
+    """Return the value of a field; names of a part's fields start with "data." or "tls."."""
     first, dot, rest = name.partition(".")
     found = getattr(options, first)
     return getattr(found, rest) if dot else found

@@ -1,4 +1,4 @@
-"""The first of the options that say where a report goes, the same in every command that has no others before it."""
+"""Options that several commands share: the HTML report, and the exit code of an inconclusive verdict."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from inferometer.options.values import output_file
 
 
 def inconclusive_allowed(**more: Any) -> Any:
-    """The flag that makes an inconclusive verdict exit with 0."""
+    """Return the field of the flag that makes an inconclusive verdict exit with 0."""
     return ours(
         "--allow-inconclusive",
-        "Exit with 0 where the data cannot decide, instead of the exit code for inconclusive.",
+        "Exit with 0 if the result is inconclusive.",
         **more,
     )
 
@@ -18,7 +18,7 @@ def inconclusive_allowed(**more: Any) -> Any:
 def page(**more: Any) -> Any:
     return option(
         "--html",
-        "Write one self-contained page; - is standard output, here and below",
+        "Write a self-contained HTML page; - means standard output, here and below",
         output_file,
         group="Output",
         **more,

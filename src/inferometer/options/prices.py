@@ -1,4 +1,4 @@
-"""What a replica costs: how a price is written."""
+"""Prices of replicas, as options take them."""
 
 import re
 from typing import Any
@@ -20,12 +20,10 @@ def _check(name: str, value: Any) -> None:
 
 
 def read_price(name: str, word: str) -> tuple[str, float]:
-    """The name it is for, or none, and what an hour costs: `2.50/h`, `a100=1800/month`."""
+    """Return the option's name, empty if none is given, and the price per hour: `2.50/h`, `a100=1800/month`."""
     found = _PRICE.fullmatch(word.strip())
     if found is None or float(found["number"]) == 0:
-        raise invalid(
-            name, word, "write a price above 0 such as 2.50/h, or NAME=2.50/h for one of the options"
-        )
+        raise invalid(name, word, "write a price above 0 such as 2.50/h, or NAME=2.50/h for one of --options")
     return (found["name"] or "").strip(), float(found["number"]) / _HOURS[found["unit"] or "h"]
 
 

@@ -1,14 +1,14 @@
-"""What an option lets its value do to this machine and to others.
+"""The reach of options: what a value can do to this machine and to others.
 
-Every option has a reach. A file of options that was found in the working directory, and not named by the user, may only
-set options that reach nothing; the rest requires the user's trust (`cli/trusted.py`).
+Every option has a reach. An options file that was found in the working directory, and not named by the user, may only
+set options that reach nothing; all others require the user's trust (`cli/trusted.py`).
 """
 
 from enum import Flag, auto
 
 
 class Reach(Flag):
-    """What a value can touch. `NOTHING` is a number, a name or a choice that only changes what is measured."""
+    """What a value can affect. `NOTHING`: a number, a name or a choice that only changes what is measured."""
 
     NOTHING = 0
     READS_FILES = auto()
@@ -31,7 +31,7 @@ _REASONS = {
     Reach.WRITES_FILES: "writes files",
     Reach.NAMES_HOSTS: "names a host",
     Reach.SENDS_SECRETS: "sends credentials or headers",
-    Reach.CHOOSES_CALLS: "chooses the call that is sent",
+    Reach.CHOOSES_CALLS: "chooses the call to send",
     Reach.WEAKENS_TLS: "weakens TLS checks",
     Reach.CHANGES_SERVER: "changes the server",
     Reach.LISTENS: "opens a port",
@@ -39,12 +39,12 @@ _REASONS = {
 
 
 def reasons(reach: Reach) -> str:
-    """The reach in words: "runs code, reads files"."""
+    """Describe the reach in words: "runs code, reads files"."""
     return ", ".join(text for part, text in _REASONS.items() if part in reach)
 
 
 def referenced(word: str) -> Reach:
-    """The reach of a word that refers to something else: `@FILE`, `NAME=@FILE`, `MODEL@HOST`."""
+    """Return the reach of a word that refers to a file or host: `@FILE`, `NAME=@FILE`, `MODEL@HOST`."""
     if word.lstrip().startswith("@") or "=@" in word:
         return Reach.READS_FILES
     return Reach.NAMES_HOSTS if "@" in word else Reach.NOTHING

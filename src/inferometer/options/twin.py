@@ -1,4 +1,4 @@
-"""What `twin` is asked."""
+"""Options of `twin`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,11 @@ from inferometer.options.values import (
 
 @dataclass(frozen=True, slots=True)
 class TwinOptions:
-    """Of `twin fit`, `twin predict` and `twin check`."""
+    """Options of `twin fit`, `twin predict` and `twin check`."""
 
     file: Path = option(
         "-f --file",
-        "File of the twin: `fit` writes it, the others read it",
+        "File of the twin: `fit` writes it, `predict` and `check` read it",
         path("FILE", Reach.READS_FILES | Reach.WRITES_FILES),
         default=Path("twin.json"),
         group="Twin",
@@ -33,14 +33,14 @@ class TwinOptions:
     )
     cores: float | None = option(
         "--cores",
-        "Of `fit`: cores of the server's machine (default: seen, if it was this one)",
+        "For `fit`: cores of the server's machine (default: detected if it was this one)",
         above_zero("N", "number", "give the number of cores of the server's machine"),
         is_main=True,
     )
     models: tuple[str, ...] = option(
         "-m --model",
         "Model of the twin; several run at the same time and share the load by their weights, as in -m a:3 -m b:1 "
-        "(default: each by itself)",
+        "(default: each model alone)",
         label("NAME[:WEIGHT]"),
         combine=appended,
         group="Load",
@@ -48,7 +48,7 @@ class TwinOptions:
     )
     concurrency: Range | None = option(
         "-c --concurrency",
-        "Requests in flight: 4, 1,2,4, 1:16 or 1:64:x2 (default: 1 to twice the most that was measured)",
+        "Requests in flight: 4, 1,2,4, 1:16 or 1:64:x2 (default: 1 to twice the highest that was measured)",
         levels(),
         is_main=True,
     )
@@ -57,7 +57,7 @@ class TwinOptions:
     )
     arrivals: str = option(
         "--arrivals",
-        "How requests of a rate come: constant or poisson",
+        "Arrivals at a rate: constant or poisson",
         choice("HOW", "constant", "poisson"),
         default="constant",
         is_main=True,
@@ -65,28 +65,28 @@ class TwinOptions:
     settings: tuple[str, ...] = option(
         "--set",
         "Predict with another setting: MODEL.instances=2, MODEL.batching=on, MODEL.max_batch=8 or MODEL.delay_us=500; "
-        "give it several times. `check` looks at how the server is set up",
+        "may be given several times. `check` reads the server's actual settings",
         label("MODEL.SETTING=VALUE"),
         combine=appended,
         is_main=True,
     )
     url: str | None = option(
         "-u --url",
-        "Of `check`: address of the server (default: where the runs were measured)",
+        "For `check`: address of the server (default: the one that was measured)",
         server_url(),
         group="Check",
         is_main=True,
     )
     duration_s: float | None = option(
         "-d --duration",
-        "Of `check`: how long each load is measured (default: as long as in the runs)",
+        "For `check`: time to measure each load (default: as long as in the runs)",
         duration(zero=False),
         is_main=True,
     )
     html: str | None = page(is_main=True)
     markdown: str | None = option("--markdown", "Write Markdown", output_file)
-    csv: str | None = option("--csv", "Write a table, as CSV", output_file)
-    json: str | None = option("--json", "Write everything, for `inferometer view`", output_file)
+    csv: str | None = option("--csv", "Write a CSV table", output_file)
+    json: str | None = option("--json", "Write the full result, for `inferometer view`", output_file)
     quiet: bool = option("-q --quiet", "Print one sentence only")
     junit: None = None
     verbose: int = 0

@@ -1,4 +1,4 @@
-"""What the value of an option may be: how it is read from a word, and what holds of it however it is given."""
+"""Values of options: how they are parsed from words, and how values from Python are checked."""
 
 import os.path
 import re
@@ -15,24 +15,24 @@ from inferometer.base.text import is_digits
 from inferometer.base.units import NS_PER_S, parse_duration_ns, parse_share, plain_number
 from inferometer.options.reach import Reach
 
-Read = Callable[[str, str], Any]  # (the option as it was written, the word given to it)
-Check = Callable[[str, Any], None]  # (the field, the value): refuses what a word could not have said either
+Read = Callable[[str, str], Any]  # (the option as written, its word)
+Check = Callable[[str, Any], None]  # (the field, the value): raises if no word could give this value
 
-_LARGEST = 2**31 - 1  # what the classic tool's integers hold
+_LARGEST = 2**31 - 1  # range of the classic tool's integers
 _WHOLE = r"[+-]?[0-9]{1,20}"
 _DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # "token" of RFC 9110, 5.6.2
 _IDENTIFIERS = r"([0-9]{1,20})(?::([0-9]{1,20}))?"
-SMALLEST_FACTOR = 1.01  # between one level and the next: a smaller one gives levels without end
+SMALLEST_FACTOR = 1.01  # between levels: a smaller one would give too many levels
 
-GENERATED = ("random", "zero")  # what is sent where no file of data is given
+GENERATED = ("random", "zero")  # data without a file
 
 
-LARGEST_PICTURE = 16384  # pixels a side
+LARGEST_PICTURE = 16384  # pixels per side
 
 
 def _nothing(name: str, value: Any) -> None:
-    """Any value of the field's type will do."""
+    """Accept any value of the field's type."""
 
 
 def _never(word: str) -> bool:
@@ -41,15 +41,15 @@ def _never(word: str) -> bool:
 
 @frozen
 class Values:
-    """The values of an option. `check` is for those that Python code gives, which need no reading."""
+    """The values of an option. `check` is for values from Python, which are not parsed."""
 
     read: Read
     metavar: str
     choices: tuple[str, ...] = ()
     check: Check = _nothing
-    reach: Reach | None = Reach.NOTHING  # None: each option that takes such values declares its own
-    is_harmless: Callable[[str], bool] = _never  # words that reach nothing, whatever the others reach
-    classic: Read | None = None  # as the classic script reads them, where our own commands accept more
+    reach: Reach | None = Reach.NOTHING  # None: each option declares its own
+    is_harmless: Callable[[str], bool] = _never  # words that reach nothing, unlike others
+    classic: Read | None = None  # parser of the classic script, if our own commands accept more
 
 
 def reads(
@@ -59,12 +59,12 @@ def reads(
     reach: Reach | None = Reach.NOTHING,
     is_harmless: Callable[[str], bool] = _never,
 ) -> Callable[[Read], Values]:
-    """Makes the function below it, which reads a word, the values of an option."""
+    """Decorate a parser of words, turning it into the values of an option."""
     return lambda read: Values(read, metavar, check=check, reach=reach, is_harmless=is_harmless)
 
 
 def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Values:
-    """The same without values that `refuse` raises for; it gets the name, the value, and what was written for it."""
+    """Exclude values for which `refuse` raises; it gets the name, the value, and the value as written."""
 
     def read(name: str, word: str) -> Any:
         found = values.read(name, word)
@@ -78,7 +78,7 @@ def _refined(values: Values, refuse: Callable[[str, Any, object], None]) -> Valu
     return replace(values, read=read, check=check)
 
 
-# --- values as people write them; the classic script takes only the plain form
+# --- informal notations; the classic script accepts only the plain form
 
 _THOUSANDS = {"k": 1_000, "m": 1_000_000}
 _PERIODS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
@@ -94,7 +94,7 @@ _SPANNED = re.compile(r"([0-9.kK]*[0-9kK])\s*(?:-|\.{2,3}|…|–|—|\bto\b)\s*
 
 
 def plain_count(word: str) -> str:
-    """`1k`, `1_000`, `1,000` and `1e3` as `1000`; any other word as it is."""
+    """Turn `1k`, `1_000`, `1,000` and `1e3` into `1000`; return any other word unchanged."""
     text = word.strip()
     if (match := _COUNT.fullmatch(text)) is not None:
         number = float(match[1]) * _THOUSANDS[match[2].lower()]
@@ -108,7 +108,7 @@ def plain_count(word: str) -> str:
 
 
 def plain_rate(word: str) -> str:
-    """`100/s`, `100rps`, `6000/min` and `1k` as requests per second; any other word as it is."""
+    """Turn `100/s`, `100rps`, `6000/min` and `1k` into requests per second; return any other word unchanged."""
     match, scale = _RATE.fullmatch(word.strip()), 1
     if match is not None:
         word, scale = match["number"], _PERIODS[(match["period"] or "s").lower()]
@@ -118,7 +118,7 @@ def plain_rate(word: str) -> str:
 
 
 def plain_levels(word: str, plain: Callable[[str], str]) -> str:
-    """`1-8`, `1..8`, `1 2 4`, `1;2;4` and `[1,2,4]` as `1:8` and `1,2,4`, each number in its plain form."""
+    """Turn `1-8`, `1..8`, `1 2 4`, `1;2;4` and `[1,2,4]` into `1:8` and `1,2,4`, with plain numbers."""
     text = word.strip()
     if text[:1] + text[-1:] in ("[]", "()", "{}"):
         text = text[1:-1].strip()
@@ -138,13 +138,13 @@ def _refuse_time(name: str, word: str) -> None:
     if _TIME.fullmatch(word.strip()) is not None:
         raise refusal(
             name,
-            f"'{word}' is a duration, and {name} takes a number",
-            remedy=f"a duration is given with -d: -d {word}",
+            f"'{word}' is a duration, but {name} takes a number",
+            remedy=f"give a duration with -d: -d {word}",
         )
 
 
 def _plainly(values: Values, plain: Callable[[str], str]) -> Values:
-    """The same values, where our own commands accept other ways to write them."""
+    """Accept informal notations of the values in our own commands."""
 
     def read(name: str, word: str) -> Any:
         _refuse_time(name, word)
@@ -155,33 +155,31 @@ def _plainly(values: Values, plain: Callable[[str], str]) -> Values:
 
 @frozen
 class Range:
-    """`start:end:step` of a sweep; end None was not given, end 0 is open."""
+    """`start:end:step` of a sweep; an end of None means not given, 0 means open."""
 
     start: float
     end: float | None = None
     step: float = 1
-    listed: tuple[float, ...] = field(
-        default=(), kw_only=True
-    )  # the levels, where they are not evenly spaced
+    listed: tuple[float, ...] = field(default=(), kw_only=True)  # the levels, if not evenly spaced
 
     @classmethod
     def of(cls, levels: Sequence[float]) -> "Range":
-        """These levels, in this order."""
+        """Return a range of exactly these levels, in this order."""
         return cls(levels[0], max(levels), listed=tuple(levels)) if len(levels) > 1 else cls(levels[0])
 
     @property
     def last(self) -> int:
-        """The end, or the start where none was given."""
+        """The end, or the start if no end was given."""
         return int(self.start if self.end is None else self.end)
 
 
 def refusal(name: str, reason: str, *, remedy: str = "") -> UsageError:
-    """The contract's sentence for a value that an option does not take."""
+    """Return the error for a value that an option does not accept, in the classic tool's words."""
     return UsageError(f"Failed to parse {name}. {reason}", remedy=remedy)
 
 
 def invalid(name: str, text: str, remedy: str) -> UsageError:
-    """The contract's sentence for a value that cannot be read."""
+    """Return the error for a value that cannot be parsed, in the classic tool's words."""
     return refusal(name, f"Invalid value provided: {text}", remedy=remedy)
 
 
@@ -211,27 +209,27 @@ def _at_least(least: float, *, most: float = float("inf"), is_whole: bool = Fals
 
 
 def text(metavar: str, reach: Reach | None = None, *, is_harmless: Callable[[str], bool] = _never) -> Values:
-    """Any word, as it is. What it reaches depends on the option, which has to say so."""
+    """Any word, unchanged. Its reach depends on the option, which must declare it."""
     return Values(lambda name, word: word, metavar, reach=reach, is_harmless=is_harmless)
 
 
 def label(metavar: str) -> Values:
-    """A name, or a text that only this program interprets: it reaches nothing."""
+    """A name or text that only this program interprets; it reaches nothing."""
     return text(metavar, Reach.NOTHING)
 
 
 def server_url(metavar: str = "URL") -> Values:
-    """The address of a server; the code that connects to it reports what is wrong with it."""
+    """The address of a server; errors are reported when connecting."""
     return text(metavar, Reach.NAMES_HOSTS)
 
 
 def path(metavar: str = "FILE", reach: Reach = Reach.WRITES_FILES) -> Values:
-    """The path of a file or folder; the code that opens it reports what is wrong with it."""
+    """The path of a file or folder; errors are reported when opening it."""
     return Values(lambda name, word: Path(word), metavar, reach=reach)
 
 
 def whole(metavar: str = "COUNT", *, least: int | None = None, noun: str = "") -> Values:
-    """Whole numbers from `least` on; `noun` explains a short option in the message."""
+    """Integers from `least` on; `noun` explains a short option in error messages."""
 
     def read(name: str, word: str) -> int:
         number = _whole(name, word, word)
@@ -272,7 +270,7 @@ def above_zero(metavar: str, noun: str, example: str, *, suffix: str = "") -> Va
 
 
 def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str, ...] = ()) -> Values:
-    """One of the values; `unsaid` are those that only Python code can give."""
+    """One of the values; `unsaid` are accepted only from Python."""
 
     def refuse(name: str, value: Any) -> UsageError:
         return refusal(
@@ -293,7 +291,7 @@ def choice(metavar: str, *values: str, any_case: bool = False, unsaid: tuple[str
 
 
 def switch(metavar: str, *off: str, on: tuple[str, ...]) -> Values:
-    """A truth written as one of the texts."""
+    """A boolean written as one of these words."""
     words = choice(metavar, *off, *on)
     return Values(
         lambda name, word: words.read(name, word) in on,
@@ -309,7 +307,7 @@ def _list(values: tuple[str, ...]) -> str:
 
 
 def span(*, decimals: bool = False) -> Values:
-    """`start[:end[:step]]`; the end is None when it was not given."""
+    """`start[:end[:step]]`; the end is None if not given."""
 
     def read(name: str, word: str) -> Range:
         parts = word.split(":")
@@ -347,7 +345,9 @@ def levels(*, decimals: bool = False) -> Values:
             found: Range = whole_range.read(name, word)
             if found.end is not None and found.end < found.start:
                 raise refusal(
-                    name, f"The levels of '{word}' go down", remedy="write the lowest first, such as 1:8"
+                    name,
+                    f"The levels of '{word}' are decreasing",
+                    remedy="write the lowest first, such as 1:8",
                 )
             return found
         if min(numbers) <= 0:
@@ -355,7 +355,7 @@ def levels(*, decimals: bool = False) -> Values:
                 name, f"A level must be > 0, but got '{word}'", remedy=f"write {name} 1, for example"
             )
         if len(set(numbers)) < len(numbers):
-            raise refusal(name, f"A level stands twice in '{word}'", remedy="write each once")
+            raise refusal(name, f"'{word}' contains a level twice", remedy="write each level once")
         return Range.of(numbers)
 
     return replace(whole_range, read=read, metavar="LEVELS")
@@ -398,7 +398,7 @@ def _refuse_ramp(name: str, value: Range, shown: object) -> None:
 
 
 ramp = _refined(span(), _refuse_ramp)
-"""`start:end[:step]` that the steps divide evenly."""
+"""`start:end[:step]`, where the steps divide the range evenly."""
 
 
 @reads("RANGE")
@@ -416,13 +416,14 @@ def identifiers(name: str, word: str) -> tuple[int, int | None]:
 def _check_bounds(name: str, value: Any) -> None:
     if not 1 <= value[0] <= value[1]:
         raise UsageError(
-            f"{name} is {value[0]}:{value[1]}", remedy="the lowest is 1 or more, and not above the highest"
+            f"{name} is {value[0]}:{value[1]}",
+            remedy="the lowest must be at least 1 and not above the highest",
         )
 
 
 @reads("LOW:HIGH", check=_check_bounds)
 def bounds(name: str, word: str) -> tuple[int, int]:
-    """`lowest:highest`, from 1 on; a single number is both."""
+    """`lowest:highest`, from 1 on; a single number stands for both."""
     word = plain_levels(word, plain_count)
     low, colon, high = word.partition(":")
     if not is_digits(low) or (colon and not is_digits(high)):
@@ -453,7 +454,7 @@ def _check_cluster(name: str, value: Any) -> None:
     if not isinstance(value, str) or re.fullmatch(_CLUSTER, value) is None:
         raise refusal(
             name,
-            f"'{value}' is no address of a Ray cluster",
+            f"'{value}' is not the address of a Ray cluster",
             remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
         )
 
@@ -467,7 +468,7 @@ def cluster(name: str, word: str) -> str:
 
 def _check_resources(name: str, value: Any) -> None:
     if not isinstance(value, dict) or not value:
-        raise refusal(name, f"'{value}' names no resources", remedy=_RESOURCES)
+        raise refusal(name, f"'{value}' does not name any resources", remedy=_RESOURCES)
     for resource, amount in value.items():
         is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
         if not isinstance(resource, str) or not resource or not is_number or not 0 < amount <= _LARGEST:
@@ -476,7 +477,9 @@ def _check_resources(name: str, value: Any) -> None:
             )
         if amount > 1 and amount != int(amount):
             raise refusal(
-                name, f"'{resource}' has {amount!r}, and Ray divides only what is below 1", remedy=_RESOURCES
+                name,
+                f"'{resource}' has {amount!r}, but Ray accepts fractions only below 1",
+                remedy=_RESOURCES,
             )
 
 
@@ -493,14 +496,14 @@ def resources(name: str, word: str) -> dict[str, float]:
         try:
             found = json.loads(word)
         except ValueError as error:
-            raise refusal(name, f"'{word}' is no JSON", remedy=_RESOURCES) from error
+            raise refusal(name, f"'{word}' is not JSON", remedy=_RESOURCES) from error
     else:
         pairs = [part.partition("=") for part in word.split(",")]
         if not all(
             resource.strip() and sign and re.fullmatch(_DECIMAL, amount.strip())
             for resource, sign, amount in pairs
         ):
-            raise refusal(name, f"'{word}' names no resources", remedy=_RESOURCES)
+            raise refusal(name, f"'{word}' does not name any resources", remedy=_RESOURCES)
         found = {resource.strip(): float(amount) for resource, _, amount in pairs}
     _check_resources(name, found)
     return {resource: float(amount) for resource, amount in found.items()}
@@ -508,7 +511,7 @@ def resources(name: str, word: str) -> dict[str, float]:
 
 @reads("NUMBER", check=_at_least(1, most=99, is_whole=True))
 def _percentile(name: str, word: str) -> int | None:
-    """1 to 99, or -1 for the mean, which is None in Python."""
+    """1 to 99, or -1 for the mean, which becomes None."""
     number = _whole(name, word, word)
     if number != -1 and not 0 < number < 100:
         raise refusal(name, f"The value must be -1 for not reporting or in range (0, 100), but is {number}")
@@ -516,7 +519,7 @@ def _percentile(name: str, word: str) -> int | None:
 
 
 def _plain_percentile(word: str) -> str:
-    """`p99`, `99%` and `99th` as `99`."""
+    """Turn `p99`, `99%` and `99th` into `99`."""
     match = re.fullmatch(r"[pP]?([0-9]{1,2})(?:\s*%|th|st|nd|rd)?", word.strip())
     return word if match is None else match[1]
 
@@ -525,13 +528,13 @@ percentile = _plainly(_percentile, _plain_percentile)
 
 
 def duration(*, zero: bool) -> Values:
-    """Seconds of `90`, `90s`, `1.5m`; 0 where it means off."""
+    """A duration in seconds, such as `90`, `90s` or `1.5m`; `zero` allows 0."""
 
     def read(name: str, word: str) -> float:
         try:
             seconds = parse_duration_ns(word, name) / NS_PER_S
         except OverflowError as error:
-            raise invalid(name, word, "give a time that can pass, such as 10s or 2m") from error
+            raise invalid(name, word, "give a shorter time, such as 10s or 2m") from error
         if seconds == 0 and not zero:
             raise UsageError(
                 f"{name} needs a duration above 0, but got '{word}'", remedy="write it like 10s or 2m"
@@ -542,7 +545,7 @@ def duration(*, zero: bool) -> Values:
 
 
 def share(*, zero: bool) -> Values:
-    """The fraction of `2%` or `0.02`."""
+    """A fraction, written as `2%` or `0.02`."""
 
     def read(name: str, word: str) -> float:
         fraction = parse_share(word, name)
@@ -570,7 +573,7 @@ def existing_path(name: str, word: str) -> str:
     check_path(word)
     if not os.path.exists(word):
         raise refusal(
-            name, f"There is no '{word}'", remedy="give the path of a readable file or of the folder it is in"
+            name, f"'{word}' does not exist", remedy="give the path of a readable file or of its folder"
         )
     return word
 
@@ -605,7 +608,7 @@ def data_source(name: str, word: str) -> str:
 
 
 def _check_marked(source: str) -> None:
-    """Refuse `@FILE` where that file may not be read."""
+    """Raise for `@FILE` if reading that file is not allowed."""
     if source.startswith("@"):
         check_path(os.path.expanduser(source[1:]))
 
@@ -660,7 +663,7 @@ def shape(name: str, word: str) -> tuple[str, tuple[int, ...]]:
 
 @reads("HEADER", reach=Reach.SENDS_SECRETS)
 def header(name: str, word: str) -> tuple[str, str]:
-    """`Name:Value`, the value kept as it is. Values may be secrets, so no message shows one."""
+    """`Name:Value`, the value unchanged. Values may be secrets, so no message shows one."""
     field, colon, value = word.partition(":")
     if not colon:
         raise refusal(
@@ -671,11 +674,11 @@ def header(name: str, word: str) -> tuple[str, str]:
     if re.fullmatch(_HEADER_NAME, field) is None:
         raise refusal(
             name,
-            "What stands before the colon is not a header name (it is not shown, as it may be a secret)",
-            remedy="write it as Name:Value, the name without blanks",
+            "The text before the colon is not a header name (it is not shown, as it may be a secret)",
+            remedy="write it as Name:Value, without spaces in the name",
         )
     if any(mark in value for mark in "\r\n\0"):
-        raise refusal(name, f"The value of header '{field}' has a line break in it")
+        raise refusal(name, f"The value of header '{field}' contains a line break")
     return field, value
 
 
@@ -690,7 +693,7 @@ def microseconds(name: str, word: str) -> tuple[int, ...]:
 
 @reads("MODELS")
 def members(name: str, word: str) -> tuple[tuple[str, str], ...]:
-    """`name[:version],...` as pairs; all white space is dropped, no version is an empty one."""
+    """`name[:version],...` as pairs without white space; a missing version becomes empty."""
     pairs = []
     for item in "".join(word.split()).split(","):
         model, colon, version = item.partition(":")

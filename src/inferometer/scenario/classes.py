@@ -1,4 +1,4 @@
-"""From the classes of a scenario to the options of each: what stands in it, over what was asked for all of them."""
+"""Options of each class of a scenario: its own settings override those of the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from inferometer.options.values import GENERATED, Range
 from inferometer.scenario.spec import ClassSpec, Scenario
 from inferometer.services.address import read_address
 
-RATE = 20.0  # of a class that is left to the command line, where that says nothing
+RATE = 20.0  # default for classes without a load
 _OF_RUN = frozenset(
     (
         *(
@@ -38,7 +38,7 @@ _OF_RUN = frozenset(
         *LOAD_MODES,
     )
 )
-"""Fields of the whole run, which no class takes over from the command line."""
+"""Fields of the whole run, which classes do not inherit from the command line."""
 
 _CREDENTIALS = frozenset(("headers", "api_key_env", "api_key_file", "tls.certificate_file", "tls.key_file"))
 
@@ -51,19 +51,17 @@ class PlannedClass:
     spec: ClassSpec
     options: Options
     place: str = ""  # its path in the scenario
-    steps: tuple[
-        tuple[str, Options], ...
-    ] = ()  # of visits: what each is called, and the options of its model
+    steps: tuple[tuple[str, Options], ...] = ()  # steps of a visit: name, and options of the model
 
 
 def planned_classes(
     scenario: Scenario, base: Options, models: Sequence[WeightedModel], *, folder: Path | None = None
 ) -> tuple[PlannedClass, ...]:
-    """Every class. One without a model is taken once for each model of the command line, which also says its load;
-    files are looked for beside that of the scenario, too."""
+    """Return all classes. One without a model is repeated for each model of the command line, which also sets its
+    load. Files are also looked up next to the scenario file."""
     for name, remedy in SCENARIO_REFUSED.items():
         if name in base.given:
-            raise UsageError(f"{_written(name)} has no place beside --scenario", remedy=remedy)
+            raise UsageError(f"{_written(name)} is not supported with --scenario", remedy=remedy)
     found: list[PlannedClass] = []
     for name, spec in scenario.classes.items():
         for label, one in _with_models(name, spec, base, models):
@@ -72,13 +70,13 @@ def planned_classes(
     _check_loads(scenario, base)
     if models and all(spec.names_model for spec in scenario.classes.values()):
         raise UsageError(
-            f"every class of the scenario names its model, and '{models[0].model}' is given too",
-            remedy="leave it out, or take the model out of a class",
+            f"every class of the scenario names its model, but '{models[0].model}' is given too",
+            remedy="leave it out, or remove the model from a class",
         )
     names = [row.name for row in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"two classes are called '{twice}'", remedy="give one of them another name")
+        raise UsageError(f"two classes are named '{twice}'", remedy="rename one of them")
     return tuple(found)
 
 
@@ -95,19 +93,19 @@ def _planned(
 
 
 def _check_loads(scenario: Scenario, base: Options) -> None:
-    """A load of the command line is one value, for classes that name no model."""
+    """Check that the command line gives a single load, and that a class without a model uses it."""
     for field in ("concurrency", "request_rate"):
         span = getattr(base, field)
         if span is None or field not in base.given:
             continue
         if span.listed or span.end not in (None, span.start):
             raise UsageError(
-                f"{_written(field)} gives several levels, and phases say how the load changes",
-                remedy="give one value",
+                f"{_written(field)} gives several levels, but the phases determine how the load changes",
+                remedy="give a single value",
             )
         if all(spec.names_model for spec in scenario.classes.values()):
             raise UsageError(
-                f"{_written(field)} is the load of classes that name no model, and all of these do",
+                f"{_written(field)} sets the load of classes that name no model, but all of these name one",
                 remedy="change the load in the scenario",
             )
 
@@ -141,7 +139,7 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
     if server is None:
         raise UsageError(
             f"{place} has no server",
-            remedy="name it there, as `server:` of the scenario, or on the command line",
+            remedy="set it there, as `server:` of the scenario, or on the command line",
         )
     if not _is_entrusted(server, scenario, base):
         given = {name: value for name, value in given.items() if name not in _CREDENTIALS}
@@ -161,9 +159,9 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
             source if source in GENERATED else _file(f"{place}.data", source, folder) for source in sources
         )
     if spec.has_visits and given["service_kind"] == "torchserve":
-        given.setdefault("bodies", ("{}",))  # it has no metadata, and visits bring what is sent
+        given.setdefault("bodies", ("{}",))  # it has no metadata; visits provide the bodies
     if spec.has_visits and given["service_kind"] == "http":
-        given |= {"model": "", "path": spec.model}  # there are no models: a step calls a path
+        given |= {"model": "", "path": spec.model}  # no models: a step calls a path
     given |= _load(place, spec, folder)
     defaults = {
         "request_timeout_s": base.request_timeout_s,
@@ -177,9 +175,9 @@ def _options(place: str, spec: ClassSpec, scenario: Scenario, base: Options, fol
 
 
 def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
-    """Whether credentials of the command line are for this server: the one named there, else that of the scenario.
+    """Whether credentials of the command line may be sent to this server.
 
-    Where neither names one, they are for the only server that its classes name."""
+    They are for the server of the command line, else for that of the scenario, else for the only one of its classes."""
     own = base.url or scenario.server
     if own is not None:
         return _origin(server) == _origin(own)
@@ -187,8 +185,8 @@ def _is_entrusted(server: str, scenario: Scenario, base: Options) -> bool:
         return True
     if len({_origin(spec.server) for spec in scenario.classes.values() if spec.server is not None}) > 1:
         raise UsageError(
-            "the classes of the scenario have several servers, and it is not said which one the credentials are for",
-            remedy="name it with -u, or give headers to a class under its `options:`",
+            "the classes of the scenario use several servers, so it is unclear which one the credentials are for",
+            remedy="give the server with -u, or set headers under `options:` of a class",
         )
     return True
 
@@ -199,7 +197,7 @@ def _origin(server: str) -> tuple[str, int | None, bool]:
 
 
 def _load(place: str, spec: ClassSpec, folder: Path | None) -> dict[str, Any]:
-    """The load in the fields of a measurement."""
+    """Return the load as options of a measurement."""
     if spec.shape is not None:
         return {"shape_load": spec.shape}
     if spec.replay is not None:
@@ -218,7 +216,7 @@ def _file(place: str, name: str, folder: Path | None) -> str:
     path = str(beside) if beside is not None and not Path(name).exists() and beside.exists() else name
     check_path(path)
     if not Path(path).exists():
-        raise UsageError(f"{place} is '{name}', which is no file", remedy="check the name")
+        raise UsageError(f"{place}: file '{name}' does not exist", remedy="check the name")
     return path
 
 
@@ -238,10 +236,11 @@ def _extra(place: str, spec: ClassSpec) -> dict[str, Any]:
         if row is None:
             close = nearest(name, [known[2:] for known in _ROWS if known.startswith("--")])
             remedy = f"did you mean '{close}'?" if close else "see `inferometer measure --help-all`"
-            raise UsageError(f"{where}: there is no such option", remedy=remedy)
+            raise UsageError(f"{where}: unknown option", remedy=remedy)
         if row.field in (*_OF_RUN, *CLUSTER) or row.instead or (row.is_secret and row.field != "headers"):
             raise UsageError(
-                f"{where} cannot be given to a class", remedy="leave it out; a class has its load beside it"
+                f"{where} cannot be set for a class",
+                remedy="leave it out; a class sets its load outside `options`",
             )
         is_list = isinstance(value, list)
         words = [_word(part) for part in value] if isinstance(value, list) else [_word(value)]

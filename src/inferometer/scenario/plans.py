@@ -1,4 +1,4 @@
-"""From classes and phases to plans: what each class sends in each phase. Pure numbers."""
+"""Load plans of a scenario: what each class sends in each phase."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,28 +21,28 @@ from inferometer.measure.points import Agenda
 from inferometer.scenario.spec import PhaseSpec
 from inferometer.stats.measurement import PHASE
 
-LONGER_NS = 3600 * NS_PER_S  # a rate stays where a ramp has led it until the next phase begins
-MOST_STEPS = 200  # of a ramp of concurrency
+LONGER_NS = 3600 * NS_PER_S  # after a ramp, the rate stays until the next phase begins
+MOST_STEPS = 200  # per ramp of concurrency
 
 ClassPlan = Closed | Open | Stairs
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLoad:
-    """The load of a class before phases change it. One of the three is given."""
+    """The load of a class before phases change it: a concurrency, a rate or an agenda."""
 
     name: str
     concurrency: int | None = None
     rate: float | None = None
     agenda: Agenda | None = None  # a shape or a trace, over the whole scenario
-    is_random: bool = False  # arrivals at a rate
+    is_random: bool = False  # Poisson arrivals at a rate
     seed: int = 0
-    cap: int | None = None  # most requests outstanding
+    cap: int | None = None  # maximum requests outstanding
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPhase:
-    """A phase with its place in time, and the load of every class in it."""
+    """A phase with its start, its length, and the load of every class."""
 
     spec: PhaseSpec
     start_ns: int
@@ -53,7 +53,7 @@ class PlannedPhase:
 def phase_points(
     phases: Sequence[PhaseSpec], loads: Sequence[ClassLoad], *, pace: float = 1.0
 ) -> tuple[PlannedPhase, ...]:
-    """Every phase; at a pace of 2 they take half their time, and so do shapes. Rates stay as they are."""
+    """Return all phases. A pace of 2 halves the time of phases and shapes; rates stay the same."""
     found, start_ns = [], 0
     for number, phase in enumerate(phases):
         length_ns = round(phase.seconds * NS_PER_S / pace)
@@ -83,7 +83,7 @@ def phase_points(
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A phase in its place."""
+    """A phase with its position and timing."""
 
     phase: PhaseSpec
     number: int
@@ -94,14 +94,14 @@ class _Slot:
 
 def _point(load: ClassLoad, slot: _Slot, plan: ClassPlan, value: float) -> LoadPoint:
     is_rate = load.concurrency is None
-    # To its figures a concurrency that changes is the most it comes to.
+    # The statistics of a changing concurrency use its maximum.
     own = Closed(max(height for _, height in plan.steps)) if isinstance(plan, Stairs) else plan
     mode = "request_rate" if is_rate else "concurrency"
     return LoadPoint(mode, value, own, value if is_rate else None, name=slot.phase.name)
 
 
 def _class_plan(load: ClassLoad, slot: _Slot) -> tuple[ClassPlan, float]:
-    """The plan, and what the load is on average."""
+    """Return the plan and the average load."""
     phase = slot.phase
     change = phase.classes.get(load.name)
     factors = phase.load if change is None or change.load is None else change.load
@@ -131,7 +131,7 @@ def _rate(load: ClassLoad, rate: float, factors: tuple[float, float], slot: _Slo
 
 
 def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int) -> tuple[ClassPlan, float]:
-    # Some load is at least one request in flight.
+    # Unless the factor is 0, at least one request is in flight.
     first, last = (max(1, round(concurrency * factor)) if factor else 0 for factor in factors)
     if first == last:
         return Closed(first), float(first)
@@ -144,7 +144,7 @@ def _concurrency(concurrency: int, factors: tuple[float, float], length_ns: int)
 
 
 def _agenda_plan(load: ClassLoad, agenda: Agenda, slot: _Slot) -> tuple[ClassPlan, float]:
-    """What the shape or the trace has in this time."""
+    """Return the part of the shape or trace in this phase."""
     schedule, length_ns = agenda.schedule, slot.length_ns
     if isinstance(schedule, Ramps) and slot.pace != 1:
         pieces = schedule.pieces

@@ -1,4 +1,4 @@
-"""The scenarios that come with the package. Their classes have no model: that of the command line is loaded."""
+"""The scenarios included in the package. Their classes use the model of the command line."""
 
 from pathlib import Path
 
@@ -16,26 +16,26 @@ def ready_names() -> tuple[str, ...]:
 
 
 def open_scenario(word: str) -> Scenario:
-    """A ready one by its name, or the one in a file."""
+    """Open an included scenario by name, or a scenario file."""
     if word in ready_names() and not Path(word).is_file():
         return read_scenario(FOLDER / f"{word}.yaml")
     if "/" not in word and "." not in word and not Path(word).exists():
         close = nearest(word, ready_names())
-        remedy = f"did you mean '{close}'?" if close else f"those there are: {', '.join(ready_names())}"
-        raise UsageError(f"there is no scenario '{word}'", remedy=remedy)
+        remedy = f"did you mean '{close}'?" if close else f"the scenarios are {', '.join(ready_names())}"
+        raise UsageError(f"unknown scenario '{word}'", remedy=remedy)
     return read_scenario(Path(word))
 
 
 def listing() -> str:
-    """The names, each with what it is for."""
+    """Return the names of the included scenarios with their purposes."""
     rows = [(name, read_scenario(FOLDER / f"{name}.yaml")) for name in ready_names()]
     lines = [f"{name:<12}{scenario.about} ({plain_number(scenario.seconds)} s)" for name, scenario in rows]
     return "\n".join(
         [
             *lines,
             "",
-            "inferometer measure URL MODEL --scenario NAME loads MODEL so; -r is the rate that `load` multiplies,",
-            "-d the time of the whole scenario. The files can be copied from",
+            "To run one: inferometer measure URL MODEL --scenario NAME. -r sets the base rate, which `load` multiplies,",
+            "and -d the time of the whole scenario. To adapt one, copy it from",
             str(FOLDER),
         ]
     )

@@ -1,4 +1,4 @@
-"""A scenario while it runs: every class with its own workers, all under one clock, phase after phase."""
+"""Execution of a scenario: each class with its own workers, all on one clock, phase after phase."""
 
 import contextlib
 import os
@@ -33,29 +33,29 @@ from inferometer.stats.watcher import Watcher
 if TYPE_CHECKING:  # only runs on a cluster need it
     from inferometer.cluster.ray_process import RayProcess
 
-COMMAND_END_S = 2.0  # for the commands of phases to end when they are asked to
+COMMAND_END_S = 2.0  # grace period for the commands of phases
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRequest:
-    """A scenario, and what the command line says beside it."""
+    """A scenario with the options of the command line."""
 
     scenario: Scenario
     options: Options
     models: tuple[WeightedModel, ...] = ()
-    duration_s: float | None = None  # of all phases together; None is as the scenario says
-    folder: Path | None = None  # of its file
+    duration_s: float | None = None  # total of all phases; None: as in the scenario
+    folder: Path | None = None  # of the scenario file
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioSetup:
-    """Everything that is known before the load."""
+    """A scenario that is ready to run."""
 
     request: ScenarioRequest
     classes: tuple[PlannedClass, ...]
     setups: tuple[Setup, ...]
     phases: tuple[PlannedPhase, ...]
-    result: Result  # with no levels yet
+    result: Result  # without levels
 
     @property
     def options(self) -> Options:
@@ -63,7 +63,7 @@ class ScenarioSetup:
 
     @property
     def journal(self) -> None:
-        """Requests of scenarios are not exported."""
+        """None: requests of scenarios are not exported."""
         return None
 
     @property
@@ -72,7 +72,7 @@ class ScenarioSetup:
 
 
 def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
-    """Ask the servers and make the requests of all classes; nothing is sent yet."""
+    """Query the servers and build the requests of all classes, without sending any."""
     scenario = request.scenario
     for number, phase in enumerate(scenario.phases):
         if phase.command is not None:
@@ -99,7 +99,7 @@ def prepare_scenario(request: ScenarioRequest) -> ScenarioSetup:
 
 
 def _named_setup(row: PlannedClass, folder: Path | None) -> Setup:
-    """The setup of a class; what is wrong with it is said of the class and its model."""
+    """Return the setup of a class; errors name the class and its model."""
     try:
         return _prepared(row, folder)
     except (UsageError, PeerError) as error:
@@ -118,7 +118,7 @@ def _prepared(row: PlannedClass, folder: Path | None) -> Setup:
     setup = prepare(row.options, command="measure", habits=OWN_HABITS)
     if setup.host is not None:
         raise UsageError(
-            f"the class '{row.name}' has a Triton in this process", remedy="give it a server of its own"
+            f"the class '{row.name}' uses an in-process Triton", remedy="give it a separate server"
         )
     setup = replace(setup, options=replace(setup.options, workers=row.spec.workers))
     if row.spec.sessions is not None and setup.sequences is not None:
@@ -150,7 +150,7 @@ def _class_load(row: PlannedClass, setup: Setup) -> ClassLoad:
 def run_scenario(
     setup: ScenarioSetup, watcher: Watcher, *, ray: "RayProcess | None" = None
 ) -> Iterator[Result]:
-    """The result after each phase, and once more at the end."""
+    """Yield the result after each phase, and once more at the end."""
     result = setup.result
     watcher.prepared(result.effective)
     counted = [phase for phase in setup.phases if phase.spec.is_counted]
@@ -198,7 +198,7 @@ def _measured(setup: ScenarioSetup, instrument: Instrument, phase: PlannedPhase)
 
 @dataclass(slots=True)
 class PhaseCommands:
-    """Shell commands that were started with their phases; what still runs at the end is ended."""
+    """Shell commands started with their phases; those still running at the end are terminated."""
 
     _running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
 
@@ -217,7 +217,7 @@ class PhaseCommands:
         self._running.append((phase.spec.name, child))
 
     def remarks(self) -> tuple[Remark, ...]:
-        """Of those that failed."""
+        """Return a remark for each failed command."""
         return tuple(
             Remark(Note.COMMAND_FAILED, f"the command of phase {name} ended with exit code {code}")
             for name, child in self._running
@@ -225,7 +225,7 @@ class PhaseCommands:
         )
 
     def close(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):  # one that ignores the first is not waited for
+        for number in (signal.SIGTERM, signal.SIGKILL):  # escalate if the first is ignored
             left = [child for _, child in self._running if child.poll() is None]
             for child in left:
                 with contextlib.suppress(ProcessLookupError):

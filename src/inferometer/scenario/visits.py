@@ -1,4 +1,4 @@
-"""Classes of visits before the load: their steps are checked against the models, and the visit is made ready."""
+"""Preparation of visit classes: their steps are checked against the models, and flows are compiled."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from inferometer.services.visit_plan import StepCaller, VisitPlan
 
 @frozen
 class FirstVisit:
-    """The first request of the first visit of a class, to be shown."""
+    """The first request of a class's first visit, for previews."""
 
     row: PlannedClass
     folder: Path | None
@@ -37,20 +37,20 @@ class FirstVisit:
         return self.row.options
 
     def prepared(self, *, is_dry: bool) -> Setup:
-        """As if that request were all that is sent."""
+        """Return a setup that sends only that request."""
         setup = prepare_visits(self.row, self.folder, is_dry=is_dry)
         visits = setup.traffic.visits
         assert visits is not None
         try:
             first = VisitRun(visits, 0).following(None)
         except VisitError as error:
-            raise UsageError(f"{visits.origin} cannot begin: {error}") from error
+            raise UsageError(f"{visits.origin} cannot start: {error}") from error
         traffic = setup.traffic._replace(requests=(first.request,), visits=None)
         return replace(setup.parts[max(first.step, 0)], traffic=traffic)
 
 
 def prepare_visits(row: PlannedClass, folder: Path | None, *, is_dry: bool = False) -> Setup:
-    """As `prepare`, for all steps; the setups of these are its parts."""
+    """Prepare all steps, as `prepare` does; their setups become the parts."""
     spec = row.spec
     given = {step.title: None if step.body else frozenset(step.inputs) for step in spec.flow or ()}
     parts: list[Setup] = []
@@ -58,7 +58,7 @@ def prepare_visits(row: PlannedClass, folder: Path | None, *, is_dry: bool = Fal
     known: dict[tuple[str, frozenset[str] | None], tuple[Setup, StepCaller]] = {}
     for name, options in row.steps:
         key = (options.model or options.path or "", given.get(name))
-        if key not in known:  # alike ones are prepared once
+        if key not in known:  # identical ones are prepared once
             sample = _Sample(given.get(name))
             habits = OWN_HABITS._replace(made_data=sample)
             setup = prepare(replace(options, is_dry=is_dry), command="measure", habits=habits)
@@ -86,11 +86,11 @@ def _origin(row: PlannedClass, spec: ClassSpec) -> str:
 
 @dataclass(slots=True)
 class _Sample:
-    """What a step sends: inputs that calls give are only as large as the model says, the others as in any load."""
+    """Sample data of a step: inputs set by calls use the model's own size, the others are as in any load."""
 
-    given: frozenset[str] | None  # None is all that have no fixed shape
+    given: frozenset[str] | None  # None: all without a fixed shape
     step: tuple[Tensor, ...] = ()
-    rest: frozenset[str] = frozenset()  # inputs that need not be given
+    rest: frozenset[str] = frozenset()  # optional inputs
 
     def __call__(self, model: ModelSpec, options: Options) -> Dataset:
         if not has_tensors(model):
@@ -123,20 +123,18 @@ def _check_model(where: str, setup: Setup) -> None:
     model, options = setup.model, setup.options
     if options.cancel_after_s is not None or (options.batch or 1) > 1:
         what = "a batch" if options.cancel_after_s is None else "--cancel-after"
-        raise UsageError(
-            f"{where}: {what} is for single requests, and these are visits", remedy="leave it out"
-        )
+        raise UsageError(f"{where}: {what} applies to single requests, not to visits", remedy="leave it out")
     if not isinstance(setup.service, Visited) or setup.host is not None:
         title = KINDS[setup.options.service_kind].title
         raise UsageError(
-            f"{where}: visits cannot go to {title} over {setup.options.protocol}",
-            remedy="visits go to KServe v2 servers such as Triton, and over HTTP to servers that take JSON",
+            f"{where}: visits to {title} over {setup.options.protocol} are not supported",
+            remedy="use a KServe v2 server such as Triton, or a server that takes JSON over HTTP",
         )
     if model.any_sequence or model.is_decoupled or setup.options.streaming:
         what = "takes sequences" if model.any_sequence else "answers with streams"
         raise UsageError(
-            f"{where}: '{model.name}' {what}, which a step of a visit cannot have",
-            remedy="give it a class of its own",
+            f"{where}: '{model.name}' {what}, which a step of a visit does not support",
+            remedy="give it a separate class",
         )
 
 
@@ -175,11 +173,11 @@ def _whole(row: PlannedClass, parts: Sequence[Setup], visits: VisitPlan) -> Setu
 
 
 Models = Mapping[str, ModelSpec | None]
-"""By step; None where the server takes JSON, of which nothing is known."""
+"""Models by step; None if the server takes JSON, whose structure is unknown."""
 
 
 def compiled_flow(place: str, flow: Sequence[StepSpec], models: Models) -> FlowVisit:
-    """The flow as visits that workers make; a value that cannot fit is named by its path."""
+    """Compile a flow for the workers; errors give the path of a value that cannot fit."""
     steps = []
     for number, step in enumerate(flow):
         where, model = f"{place}.{number}", models[step.title]
@@ -189,7 +187,7 @@ def compiled_flow(place: str, flow: Sequence[StepSpec], models: Models) -> FlowV
         if model is not None and body is not None:
             raise UsageError(f"{where}.body: '{step.call}' takes inputs", remedy="give `inputs:` instead")
         if isinstance(body, Mapping) and body.get("stream"):
-            raise UsageError(f"{where}.body.stream: an answer of a visit comes whole", remedy="leave it out")
+            raise UsageError(f"{where}.body.stream: visits do not support streaming", remedy="leave it out")
         for name, value in inputs.items():
             assert model is not None
             spec = _input(f"{where}.inputs.{name}", model, name)
@@ -202,7 +200,7 @@ def _input(where: str, model: ModelSpec, name: str) -> TensorSpec:
     specs = {spec.name: spec for spec in model.inputs}
     if name not in specs:
         raise UsageError(
-            f"{where}: '{model.name}' has no such input", remedy=_known("its inputs are", name, specs)
+            f"{where}: '{model.name}' has no input of this name", remedy=_known("its inputs are", name, specs)
         )
     return specs[name]
 
@@ -213,7 +211,7 @@ def _known(words: str, name: str, specs: Mapping[str, TensorSpec]) -> str:
 
 
 def _checked(where: str, spec: TensorSpec, value: Any, models: Models) -> Any:
-    """A value without references is made once."""
+    """Check a value; one without references is converted once."""
     found = list(references(value, where))
     for place, reference in found:
         model = models.get(reference.step)
@@ -240,19 +238,19 @@ def _check_reference(
     is_number = output.datatype not in ("BYTES", "BOOL") and spec.datatype not in ("BYTES", "BOOL")
     if output.datatype != spec.datatype and (is_whole or not is_number):
         raise UsageError(
-            f"{where}: {reference} is {output.datatype}, and '{spec.name}' takes {spec.datatype}",
-            remedy="take an output of the same datatype, or convert it in a visit written in Python",
+            f"{where}: {reference} is {output.datatype}, but '{spec.name}' takes {spec.datatype}",
+            remedy="use an output of the same datatype, or convert it in a visit written in Python",
         )
     if is_whole and len(reference.path) == 1 and not _may_fit(output.shape, spec.shape):
         got, wanted = (f"[{','.join(map(str, shape))}]" for shape in (output.shape, spec.shape))
         raise UsageError(
-            f"{where}: {reference} has the shape {got}, and '{spec.name}' takes {wanted}",
-            remedy="take an output that fits, or change its shape in a visit written in Python",
+            f"{where}: {reference} has the shape {got}, but '{spec.name}' takes {wanted}",
+            remedy="use an output that fits, or reshape it in a visit written in Python",
         )
 
 
 def _may_fit(shape: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Equal where both are fixed, or as many elements in all."""
+    """Whether the shapes may match: equal fixed dimensions, or the same number of elements."""
     if len(shape) == len(wanted):
         pairs = zip(shape, wanted, strict=True)
         if all(one == other or one < 0 or other < 0 for one, other in pairs):

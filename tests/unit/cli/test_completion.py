@@ -108,7 +108,7 @@ def test_other_shells_are_told_of_every_option(shell: str, tmp_path: Path) -> No
 def test_another_shell_is_refused(words: tuple[str, ...]) -> None:
     ended = call_here(main.main, "completion", *words)
     assert (ended.code, ended.stdout) == (2, "")
-    assert "name one of bash, zsh, fish" in ended.stderr
+    assert "give one of bash, zsh, fish" in ended.stderr
 
 
 def test_bash_completes_a_value_after_an_equals_sign(bash_script: Path) -> None:

@@ -101,7 +101,7 @@ def test_the_command_line_wins(words: tuple[str, ...], expected: dict[str, Any],
 
 
 def test_what_must_be_given_may_stand_in_the_file(folder: Path) -> None:
-    assert "--slo is not given" in inferometer("find", "b:2", "m", "--config", "none").stderr
+    assert "--slo is required" in inferometer("find", "b:2", "m", "--config", "none").stderr
     assert "own.slo" in given("find")
     ended = inferometer("find", "127.0.0.1:1", "--dry-run")
     assert ended.code == 3  # nobody listens there: it went as far as that
@@ -117,7 +117,7 @@ def test_a_mistake_in_the_file_is_one_sentence(folder: Path) -> None:
     )
 
 
-# --- what is in force
+# --- effective options
 
 
 def test_each_option_is_shown_with_where_it_came_from(folder: Path) -> None:

@@ -66,27 +66,27 @@ def test_a_regression_fails_names_what_and_is_no_longer_a_good_run(
     assert tags(folder, runs[-1]) == (FAILED_TAG,)
 
 
-def test_a_regression_never_becomes_the_normal(folder: Path) -> None:
+def test_a_regression_never_becomes_the_baseline(folder: Path) -> None:
     plant(folder, step=-0.12, new=15)
     ids = [run.id for run in reversed(Store(folder).runs(limit=15))]
     assert [main(["gate", run, "-q"]) for run in ids] == [REGRESSION] * 15
 
 
-def test_a_regression_that_nobody_judged_is_not_the_normal_either(folder: Path) -> None:
+def test_an_unjudged_regression_does_not_become_the_baseline(folder: Path) -> None:
     plant(folder, good=12, step=-0.12, new=8)
     assert main(["gate", "-q", "--no-tags"]) == REGRESSION
 
 
-def test_the_new_normal_can_be_accepted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_baseline_can_be_accepted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = plant(folder, step=-0.12, new=3)
     assert main(["gate", runs[20].id, "-q"]) == REGRESSION
     assert main(["gate", "--accept", runs[20].id]) == FINE
     assert tags(folder, runs[20]) == (ACCEPTED_TAG,)
-    assert "the new normal" in capsys.readouterr().out
+    assert "the new baseline" in capsys.readouterr().out
     assert main(["gate", runs[22].id, "-q"]) == FINE
 
 
-def test_an_improvement_is_fine_and_the_normal_afterwards(folder: Path) -> None:
+def test_an_improvement_passes_and_becomes_the_baseline(folder: Path) -> None:
     planted_history(folder, planted_figures(18, seed=1, step=0.15, at=12))
     figures = ["--figure", "throughput", "--figure", "p50"]
     assert main(["gate", "-q", *figures]) == FINE
@@ -276,8 +276,8 @@ def test_every_form_is_written_and_read_again(folder: Path, capsys: pytest.Captu
     [
         (["ffff"], "no run in"),
         (["missing.json"], "cannot be read"),
-        (["--figure", "p98"], "'p98' is no figure of a run's history"),
-        (["--figure", "p50", "--fail-if", "p99 > +5%"], "about a figure that is not judged"),
+        (["--figure", "p98"], "'p98' is not a figure of a run's history"),
+        (["--figure", "p50", "--fail-if", "p99 > +5%"], "names a figure that is not judged"),
         (["--fail-if", "p99 > 5"], "needs a %"),
         (["--accept", "ffff"], "no run in"),
         (["--runs", "3"], "--runs"),
@@ -293,7 +293,7 @@ def test_wrong_usage_is_refused(
 
 def test_an_empty_store_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate"]) == USAGE
-    assert "there is no finished run" in capsys.readouterr().err
+    assert "no finished run" in capsys.readouterr().err
 
 
 WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "inferometer-gate.yml"

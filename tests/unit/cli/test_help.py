@@ -63,7 +63,7 @@ def test_a_page_is_short_and_true(name: str) -> None:
         (("sol",), "did you mean 'slo'?"),
         (("exit-code",), "did you mean 'exit-codes'?"),
         (("measur",), "did you mean 'measure'?"),
-        (("qqqqqqqq",), "there are address, browser, completion,"),
+        (("qqqqqqqq",), "the topics are address, browser, completion,"),
         (("slo", "load"), "write inferometer help WORD"),
     ],
 )

@@ -249,9 +249,9 @@ REFUSED = [
     ("-m m -p", "Missing value for option '-p'"),
     ("-m m --percentile", "Missing value for option '--percentile'"),
     ("-m m --sync=1", "--sync takes no value"),
-    ("-m m simple", "The argument 'simple' belongs to no option"),
-    ("-m m -- -v", "The argument '-v' belongs to no option"),
-    ("-m m -", "The argument '-' belongs to no option"),
+    ("-m m simple", "Unexpected argument 'simple'"),
+    ("-m m -- -v", "Unexpected argument '-v'"),
+    ("-m m -", "Unexpected argument '-'"),
     # numbers
     ("-m m -p 300abc", "Failed to parse -p. Invalid value provided: 300abc"),
     (

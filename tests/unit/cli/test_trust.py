@@ -78,7 +78,7 @@ ATTACKS = (
     ("store: /", "'store' in line 1 reads files, writes files"),
     ("tls-insecure: true", "'tls-insecure' in line 1 weakens TLS checks"),
     ("header: ['Host: x']", "'header' in line 1 sends credentials or headers"),
-    ("method: DELETE", "'method' in line 1 chooses the call that is sent"),
+    ("method: DELETE", "'method' in line 1 chooses the call to send"),
     ("prometheus: 0", "'prometheus' in line 1 opens a port"),
 )
 
@@ -355,7 +355,7 @@ def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
     (folder / "twin.json").write_text("{}")
     ended = inferometer("twin", "check")
     assert ended.code == 2
-    assert "was found here, not named" in ended.stderr
+    assert "was found here, was not named" in ended.stderr
     assert "not named" not in inferometer("twin", "check", "-f", "twin.json").stderr
 
 

@@ -48,5 +48,5 @@ def test_one_model_is_a_file_and_several_are_a_folder(tmp_path):
     assert 'name: "a"' in (tmp_path / "config.pbtxt").read_text()
     _write_configs((variant("c"),), tmp_path / "best")
     assert (tmp_path / "best/c/config.pbtxt").exists()
-    with pytest.raises(LocalError, match="names a file, and the answer is 3 configurations"):
+    with pytest.raises(LocalError, match="is a file, but there are 3 configurations"):
         _write_configs(whole.with_members, tmp_path / "config.pbtxt")

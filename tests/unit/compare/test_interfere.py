@@ -173,5 +173,5 @@ def test_one_load_for_all():
     check_interfere(request(concurrency=Range(2)))
     with pytest.raises(UsageError, match="several levels"):
         check_interfere(request(concurrency=Range.of([1, 2])))
-    with pytest.raises(UsageError, match="has no place in `interfere`"):
+    with pytest.raises(UsageError, match="is not supported by `interfere`"):
         check_interfere(request(request_count=5))

@@ -113,7 +113,7 @@ def test_files_that_are_refused(content, message, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("poisson(5)", "'poisson\\(5\\)' is no length"),
+        ("poisson(5)", "'poisson\\(5\\)' is not a length"),
         ("normal(5)", "normal takes two numbers"),
         ("normal(a, b)", "normal takes two numbers"),
         ("normal(nan, 1)", "must be from 1"),
@@ -122,12 +122,12 @@ def test_files_that_are_refused(content, message, tmp_path):
         ("lognormal(5, 1e99)", "must be from 1"),
         ("uniform(5, 1)", "the lower first"),
         ("uniform(1.5, 3)", "two whole numbers"),
-        ("128/0:1", "a length that is not from 1"),
-        ("128:0", "not above 0"),
-        ("128/5:1, 12:1", "'12:1' is no pair"),
-        ("128,", "'' is no length"),
-        ("@nowhere", "there is no file 'nowhere'"),
-        ("", "'' is no length"),
+        ("128/0:1", "lengths from 1"),
+        ("128:0", "needs a weight above 0"),
+        ("128/5:1, 12:1", "'12:1' is not a pair"),
+        ("128,", "'' is not a length"),
+        ("@nowhere", "file 'nowhere' does not exist"),
+        ("", "'' is not a length"),
     ],
 )
 def test_what_is_no_length_is_refused(asked, message):
@@ -148,7 +148,7 @@ def test_values_of_python_code_are_checked():
 def test_answers_take_no_pairs(tmp_path):
     path = tmp_path / "pairs"
     path.write_text("1,2\n")
-    with pytest.raises(UsageError, match="given with --prompt-tokens"):
+    with pytest.raises(UsageError, match="belong in --prompt-tokens"):
         lengths(pairs=False).check("--output-tokens", "1/2:3")
     with pytest.raises(UsageError, match="has pairs"):
         draw_outputs(f"@{path}", 1, 0)

@@ -81,7 +81,7 @@ def test_every_option_says_what_it_does(command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["find", "-m", "m"], "--slo is not given"),
+        (["find", "-m", "m"], "--slo is required"),
         (
             ["find", "-m", "m", "--slo", "p99<1s", "--start", "0"],
             "--start needs a rate or a concurrency above 0",
@@ -91,15 +91,15 @@ def test_every_option_says_what_it_does(command: Command) -> None:
             "the available options are 'rate' or 'concurrency'",
         ),
         (["tune"], "No model is given"),
-        (["tune", "-m", "m", "--max-batch", "8:4"], "the lowest is 1 or more, and not above the highest"),
+        (["tune", "-m", "m", "--max-batch", "8:4"], "the lowest must be at least 1 and not above the highest"),
         (["tune", "-m", "m", "--delays", "soon"], "write whole numbers"),
-        (["diagnose", "-m", "m", "--keep"], "--keep is about what --apply finds"),
+        (["diagnose", "-m", "m", "--keep"], "--keep requires --apply"),
         (["diagnose", "-m", "m", "--cores", "0"], "give the number of cores"),
         (["view"], "no saved file is given"),
         (["view", "a.json", "b.json"], "2 saved files are given"),
         (["serve", "--http-port", "web"], "Failed to parse --http-port"),
         (["serve", "--models", "basic", "--model-repository", "d"], "give one of them"),
-        (["demo", "now"], "The argument 'now' belongs to no option"),
+        (["demo", "now"], "Unexpected argument 'now'"),
     ],
 )
 def test_refusals(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,18 +102,18 @@ REFUSED = (
     ("find: {sol: p99<5ms}", 1, "`inferometer find` has no option 'sol'", "did you mean 'slo'?"),
     ("serve:\n  concurrency: 4", 2, "`inferometer serve` has no option 'concurrency'", ""),
     ("measure: {budget: 3m}", 1, "`inferometer measure` has no option 'budget'", ""),
-    ("sync: true", 1, "--sync is not known here", "--max-outstanding"),
+    ("sync: true", 1, "--sync is not supported here", "--max-outstanding"),
     ("duration: ten", 1, "ten", "10s"),
     ("url: a:1\nconcurrency: 0", 2, "must be > 0", ""),
-    ("url: [a:1, b:2]\nurl: c:3", 2, "'url' stands there twice", ""),
-    ("grpc: true\nprotocol: http", 2, "says otherwise", ""),
+    ("url: [a:1, b:2]\nurl: c:3", 2, "'url' appears twice", ""),
+    ("grpc: true\nprotocol: http", 2, "conflicts with", ""),
     ("url:", 1, "--url has no value", ""),
     ("url: {a: b}", 1, "takes a single value", ""),
     ("url: [[a]]", 1, "takes a single value", ""),
     ("streaming: 5", 1, "takes no value", "true or false"),
-    ("dry-run: true", 1, "--dry-run is for the command line", ""),
-    ("config: x.yaml", 1, "--config is for the command line", ""),
-    ("help: true", 1, "--help is for the command line", ""),
+    ("dry-run: true", 1, "--dry-run can only be given on the command line", ""),
+    ("config: x.yaml", 1, "--config can only be given on the command line", ""),
+    ("help: true", 1, "--help can only be given on the command line", ""),
     ("find: 5", 1, "the section 'find' must hold options", ""),
     ("- url", 1, "the file must hold options", ""),
     ("? [a]\n: b", 1, "a name is missing", ""),
@@ -151,7 +151,7 @@ def test_a_broken_line_is_not_quoted(tmp_path: Path) -> None:
 
 def test_a_command_has_no_use_for_some_options(tmp_path: Path) -> None:
     assert read(tmp_path, "concurrency: 4\nfind: {slo: p99<5ms}", "find") == {"own.slo": "p99<5ms"}
-    with pytest.raises(UsageError, match="--concurrency has no place in `inferometer find`"):
+    with pytest.raises(UsageError, match="--concurrency is not supported by `inferometer find`"):
         read(tmp_path, "find: {concurrency: 4}", "find")
 
 

@@ -53,21 +53,21 @@ def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
         (
             {"a": {"model": "m", "options": {"hedder": "x"}}},
             {},
-            "classes.a.options.hedder: there is no such option",
+            "classes.a.options.hedder: unknown option",
         ),
         (
             {"a": {"model": "m", "options": {"rate": 3}}},
             {},
-            "classes.a.options.rate cannot be given to a class",
+            "classes.a.options.rate cannot be set for a class",
         ),
         (
             {"a": {"model": "m", "options": {"ray": "local"}}},
             {},
-            "classes.a.options.ray cannot be given to a class",
+            "classes.a.options.ray cannot be set for a class",
         ),
         ({"a": {"model": "m", "options": {"batch": "x"}}}, {}, "classes.a.options.batch: "),
         ({"a": {"model": "m", "kind": "tritn"}}, {}, "classes.a.kind is 'tritn'"),
-        ({"a": {"model": "m", "replay": "no.jsonl"}}, {}, "classes.a.replay is 'no.jsonl', which is no file"),
+        ({"a": {"model": "m", "replay": "no.jsonl"}}, {}, "classes.a.replay: file 'no.jsonl' does not exist"),
         ({"a": {"model": "m", "slo": "p99<5"}}, {}, "classes.a: 'p99<5' has no unit"),
         (
             {"a": {"model": "m", "rate": 1}},
@@ -75,7 +75,7 @@ def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
             "is the load of classes that name no model",
         ),
         ({"a": {"rate": 1}}, {"request_rate": Range.of([1, 2])}, "gives several levels"),
-        ({"a": {"model": "m", "rate": 1}}, {"request_count": 5}, "--requests has no place beside --scenario"),
+        ({"a": {"model": "m", "rate": 1}}, {"request_count": 5}, "--requests is not supported with --scenario"),
     ],
 )
 def test_what_cannot_be_is_named_by_its_path(classes, given, said):

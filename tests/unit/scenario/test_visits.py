@@ -36,11 +36,11 @@ def test_a_visit_in_python_names_its_steps():
     [
         (
             {"flow": [SECOND, FIRST]},
-            "flow.0.inputs.X: $first.Y is of no step before 'second': it is the first",
+            "flow.0.inputs.X: $first.Y does not refer to a step before 'second': it is the first",
         ),
         (
             {"flow": [FIRST, {**SECOND, "inputs": {"X": [[1, "$second.Y"]]}}]},
-            "flow.1.inputs.X.0.1: $second.Y is of no step before 'second': those before it are first",
+            "flow.1.inputs.X.0.1: $second.Y does not refer to a step before 'second': the earlier steps are first",
         ),
         ({"flow": [FIRST, FIRST]}, "flow.1.name: 'first' is taken"),
         ({"flow": [{"call": "m", "name": "visit"}]}, "flow.0.name: 'visit' is taken"),
@@ -49,14 +49,14 @@ def test_a_visit_in_python_names_its_steps():
             "flow.0.inputs: '$first' names a step without",
         ),
         ({"flow": [{"call": "m", "body": ["$ x"]}]}, "flow.0.body: '$ x' is no reference"),
-        ({"flow": [{"cal": "m"}]}, "flow.0.cal is not known"),
-        ({"flow": [{"call": "m", "thinks": 1}]}, "flow.0.thinks is not known; did you mean 'think'?"),
+        ({"flow": [{"cal": "m"}]}, "flow.0.cal is not a known key"),
+        ({"flow": [{"call": "m", "thinks": 1}]}, "flow.0.thinks is not a known key; did you mean 'think'?"),
         ({"flow": [{"call": "m", "think": "soon"}]}, "flow.0.think: 'soon' is no time"),
         ({"flow": []}, "flow: List should have at least 1 item"),
-        ({"flow": [FIRST], "model": "m"}, "shop: has model, which visits do not have"),
+        ({"flow": [FIRST], "model": "m"}, "shop: has model, which visits do not support"),
         ({"flow": [FIRST], "visit": "a.py:b", "steps": ["m"]}, "shop: has a flow and a visit"),
         ({"visit": "a.py:b"}, "shop: has visit or steps, and each needs the other"),
-        ({"visit": "a.py", "steps": ["m"]}, "shop.visit: 'a.py' is no function; write FILE.py:FUNCTION"),
+        ({"visit": "a.py", "steps": ["m"]}, "shop.visit: 'a.py' is not a function; write FILE.py:FUNCTION"),
     ],
 )
 def test_a_mistake_is_named_by_its_path(spec, said):
@@ -102,7 +102,7 @@ def test_values_without_references_are_made_once():
 @pytest.mark.parametrize(
     ("inputs", "said", "remedy"),
     [
-        ({"WRONG": 1}, "flow.1.inputs.WRONG: 'm' has no such input", "its inputs are X, T, F"),
+        ({"WRONG": 1}, "flow.1.inputs.WRONG: 'm' has no input of this name", "its inputs are X, T, F"),
         ({"X": "$first.RIGHT"}, "flow.1.inputs.X: 'm' has no output 'RIGHT'", "its outputs are Y, LONG, ANY"),
         ({"X": "$first.LON"}, "flow.1.inputs.X: 'm' has no output 'LON'", "did you mean 'LONG'?"),
         ({"X": "$first.LONG"}, "flow.1.inputs.X: $first.LONG has the shape [3], and 'X' takes [2]", "fits"),
@@ -126,7 +126,7 @@ def test_what_cannot_fit_is_named_before_the_load(inputs, said, remedy):
 def test_servers_of_json_take_bodies_and_others_inputs():
     with pytest.raises(UsageError, match=r"flow\.1\.inputs: 'm' takes JSON"):
         compiled({"X": 1}, model=None)
-    with pytest.raises(UsageError, match=r"flow\.1\.body\.stream: an answer of a visit comes whole"):
+    with pytest.raises(UsageError, match=r"flow\.1\.body\.stream: visits do not support streaming"):
         compiled({}, model=None, body={"stream": True})
     with pytest.raises(UsageError, match=r"flow\.1\.body: 'm' takes inputs"):
         compiled({}, body={"a": 1})
@@ -152,8 +152,8 @@ def test_a_function_is_written_as_its_file_and_name():
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("no.py:visit", "and no.py is no file"),
-        (f"{__file__}:checked", "checked is no generator function"),
+        ("no.py:visit", "but the file no.py does not exist"),
+        (f"{__file__}:checked", "checked is not a generator function"),
         (f"{__file__}:nothing", "has no function 'nothing'"),
     ],
 )

@@ -19,7 +19,7 @@ def test_it_has_a_process_of_its_own_and_both_streams() -> None:
     one, other = call("inferometer", "--version"), call("inferometer", "nope")
     assert (one.code, one.stderr, other.code, other.stdout) == (0, "", 2, "")
     assert one.stdout.startswith("inferometer ")
-    assert "there is no command 'nope'" in other.stderr
+    assert "unknown command 'nope'" in other.stderr
     assert len({os.getpid(), one.pid, other.pid}) == 3
 
 
