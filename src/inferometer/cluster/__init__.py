@@ -1,1 +1,1 @@
-"""Load from many machines: clients on each of them, one controller, one answer."""
+"""Distributed load: clients on many machines, one controller, one result."""

@@ -1,7 +1,7 @@
-"""A client: the workers of one machine, and what answers the controller's questions for them.
+"""The agent of a client: it runs the workers of one machine and answers the controller's requests.
 
-It knows nothing of how questions come. Between them a thread keeps the rings empty; when no question has come for
-long, the controller is gone, and the workers end.
+It is independent of the transport. Between requests a thread drains the rings; if no request arrives for a long time,
+the controller is considered gone, and the workers end.
 """
 
 import os
@@ -41,26 +41,24 @@ from inferometer.load.plan import Open
 from inferometer.load.workers import StartProcess, Workers
 from inferometer.records.records import EMPTY, Records, join
 
-SILENT_S = (
-    60.0  # without any question; the controller asks something every few seconds, if nobody holds it up
-)
-LOOK_S = 0.1  # at the rings
-MOST_KEPT = 8 << 20  # bytes of kept requests of one worker in one report
+SILENT_S = 60.0  # without any request; normally the controller sends one every few seconds
+LOOK_S = 0.1  # between polls of the rings
+MOST_KEPT = 8 << 20  # bytes of exported requests per worker and report
 
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """The workers of one client. Use as a context manager: they never outlive it."""
+    """The workers of one client. Use as a context manager, which ends them."""
 
     job: ClientJob
     start: StartProcess | None = None
     silent_s: float = SILENT_S
-    is_over: bool = False  # its workers have ended
+    is_over: bool = False  # the workers have ended
     _workers: Workers = field(init=False)
     _spools: list[BinaryIO] = field(default_factory=list)
-    _read: list[int] = field(default_factory=list)  # bytes of each spool
-    _later: Records = EMPTY  # ended after the last report
-    _told: set[int] = field(default_factory=set)  # failures of which an example was reported
+    _read: list[int] = field(default_factory=list)  # bytes read from each spool
+    _later: Records = EMPTY  # records that ended after the last report
+    _told: set[int] = field(default_factory=set)  # failures with an example already reported
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _wake: threading.Event = field(default_factory=threading.Event)
     _heard_ns: int = 0
@@ -100,7 +98,7 @@ class Agent:
         return self._workers.pids
 
     def handle(self, message: Question) -> ClientAnswer:
-        """The answer to a question. Never raises; `Tell` is answered at once, whatever else goes on."""
+        """Answer a request without raising; `Tell` is answered immediately, even during other requests."""
         self._heard_ns = monotonic_ns()
         if isinstance(message, Tell):
             return Told(monotonic_ns())
@@ -148,7 +146,7 @@ class Agent:
         workers = self._workers
         found = workers.collect(monotonic_ns(), with_running=with_running)
         records = found.records
-        if self._spools:  # what a worker has kept is complete up to that time
+        if self._spools:  # the spools are complete up to that time
             records = join([self._later, records])
             is_seen = records.end_ns <= found.seen_ns
             records, self._later = records.where(is_seen), records.where(~is_seen)
@@ -179,10 +177,10 @@ class Agent:
         self._later = EMPTY
         return Resized(self._workers.totals())
 
-    # --- requests that are kept
+    # --- exported requests
 
     def _open_spools(self, count: int) -> None:
-        """Nameless files, one for each worker."""
+        """Open one anonymous file per worker."""
         while self.job.keeps_requests and len(self._spools) < count:
             self._spools.append(tempfile.TemporaryFile())  # noqa: SIM115
             self._read.append(0)
@@ -193,12 +191,12 @@ class Agent:
         return Kept(parts, any(len(part) == MOST_KEPT for part in parts))
 
     def _more_kept(self, number: int) -> bytes:
-        """What a worker has kept since the last time. It goes on writing at the place that its file is at."""
+        """Return the bytes a worker has spooled since the last call, without moving its write position."""
         found = os.pread(self._spools[number].fileno(), MOST_KEPT, self._read[number])
         self._read[number] += len(found)
         return found
 
-    # --- between questions
+    # --- between requests
 
     def _look_after(self) -> None:
         while not self._wake.wait(LOOK_S):

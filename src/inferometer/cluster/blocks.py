@@ -1,11 +1,11 @@
-"""Records as they travel from a client to its controller: columns of differences in as few bytes as they need, packed.
+"""Wire format of records from a client to its controller: compressed columns of differences.
 
     block  = rows u32, times u32, column for each of `COLUMNS`, column of `times`
     column = kind u8 [, first i64 [, length u32, packed differences]]
 
-Times of a request lie close together, and so do those of one request and the next: each column is written as its
-difference to a column before it, or to the row before. A column whose differences are all the same has no more than
-that number. What is unpacked is what was packed, to the last bit.
+The times of a request are close together, and so are those of consecutive requests: each column is written as its
+difference from another column or from the previous row. A column of equal differences is just that number. Unpacking
+restores the records exactly.
 """
 
 import zlib
@@ -16,7 +16,7 @@ import numpy as np
 
 from inferometer.records.records import COLUMNS, EMPTY, Column, Records
 
-LEVEL = 1  # of zlib: higher ones take several times as long for a tenth less
+LEVEL = 1  # of zlib: higher levels take several times as long and save a tenth
 
 _HEAD = Struct("<II")
 _KIND = Struct("<Bq")
@@ -30,7 +30,7 @@ _BY_ROW = ("end_ns",)  # sorted
 
 
 def pack(records: Records) -> bytes:
-    """A block of these; nothing for none."""
+    """Pack records into a block; no records give empty bytes."""
     if not len(records):
         return b""
     parts = [_HEAD.pack(len(records), len(records.times))]
@@ -72,7 +72,7 @@ def _rise(column: Column) -> Column:
 
 
 def _column(values: Column) -> Iterator[bytes]:
-    """The first value by itself, the others as their distance from the least of them."""
+    """Yield the first value, then the others relative to their minimum."""
     rest = values[1:]
     first = int(values[0]) if len(values) else 0
     if not len(rest) or (rest == first).all():

@@ -1,4 +1,4 @@
-"""The figures of a level by client, in the same windows as those of all together."""
+"""Figures of a level by client, in the same windows as the overall figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,16 +12,16 @@ from inferometer.stats.clients import ClientClockFigures, ClientFigures, LostCli
 from inferometer.stats.series import Series, joined
 from inferometer.stats.windows import WindowRules, split
 
-EXACT = 1 << 21  # durations of all clients that are kept as they are
-MOST_SLICES = 256  # of a client, as of the windows of a level,
-ALL_SLICES = 512  # and of all clients, but of each at least
+EXACT = 1 << 21  # durations of all clients stored exactly
+MOST_SLICES = 256  # per client, as for the windows of a level,
+ALL_SLICES = 512  # and for all clients, but for each at least
 FEWEST_SLICES = 4
 SHOWN = (50.0, 90.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """By a client until a moment."""
+    """Resources spent by a client so far."""
 
     at_ns: int = 0
     cpu_ns: tuple[int, ...] = ()
@@ -30,18 +30,18 @@ class _Spent:
 
 @dataclass(slots=True)
 class _Slice:
-    """What one client did in a window, or in several that were joined."""
+    """Figures of one client in a window, or in several joined windows."""
 
     start_ns: int = 0
     end_ns: int = 0
     windows: int = 1
-    floor_ns: int = 0  # the quickest answer; 0 without any
+    floor_ns: int = 0  # the fastest answer; 0 if none
     count: int = 0
     failed: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
     latency_ns: Series = field(default_factory=Series)
-    lag_ns: Series = field(default_factory=Series)  # only of open plans
+    lag_ns: Series = field(default_factory=Series)  # for open plans only
     spent: _Spent = field(default_factory=_Spent)  # at its end
 
     def add(self, records: Records, rules: WindowRules, request_bytes: Column) -> None:
@@ -87,15 +87,17 @@ def _joined(slices: Sequence[_Slice]) -> _Slice:
 
 @dataclass(slots=True)
 class _Course:
-    """One client in the level that is measured."""
+    """One client in the current level."""
 
     member: Member
     begun: _Spent
     slices: list[_Slice] = field(default_factory=list)
     filling: _Slice = field(default_factory=_Slice)
-    recent: list[Records] = field(default_factory=list)  # of the last report: some may be of the next window
+    recent: list[Records] = field(
+        default_factory=list
+    )  # of the last report; some may belong to the next window
     uncertainty_ns: int = 0
-    was_lost: bool = False  # before its load was applied: the others have all of it
+    was_lost: bool = False  # before the load started: the others have its share
 
     @property
     def held(self) -> int:
@@ -104,17 +106,17 @@ class _Course:
 
 @dataclass(slots=True, eq=False)
 class ByClient:
-    """Told of every report while a level is measured; gives out its figures by client."""
+    """Collects the reports of a level and returns its figures by client."""
 
-    request_bytes: Column = field(default_factory=NO_TIMES.copy)  # of each request of the dataset
+    request_bytes: Column = field(default_factory=NO_TIMES.copy)  # per request of the dataset
     members: Sequence[Member] = ()
-    class_name: str = ""  # of the traffic, where each class has clients of its own
+    class_name: str = ""  # of the traffic, if each class has its own clients
     _rules: WindowRules = field(default_factory=WindowRules)
     _courses: dict[Member, _Course] = field(default_factory=dict)
-    _start_ns: int | None = None  # None while it has not begun to count
+    _start_ns: int | None = None  # None until counting starts
 
     def begin(self, rules: WindowRules) -> None:
-        """A level begins: from here on what is reported may be of it."""
+        """Begin a level; later reports may belong to it."""
         self._rules, self._start_ns = rules, None
         self._courses = {
             member: _Course(member, _spent(member), was_lost=member.loss is not None)
@@ -122,7 +124,7 @@ class ByClient:
         }
 
     def start(self, start_ns: int) -> None:
-        """It counts from here; what ended before may still come."""
+        """Start counting here; requests that ended earlier may still be reported."""
         self._start_ns = start_ns
         for course in self._courses.values():
             course.recent = [split(records, start_ns)[1] for records in course.recent]
@@ -139,7 +141,7 @@ class ByClient:
             course.filling.add(course.recent.pop(0), self._rules, self.request_bytes)
 
     def cut(self, end_ns: int) -> None:
-        """A window ends here."""
+        """End a window here."""
         for course in self._courses.values():
             parts = [split(records, end_ns) for records in course.recent]
             for inside, _ in parts:
@@ -164,7 +166,7 @@ class ByClient:
     def end(
         self, start_ns: int, end_ns: int, *, level_start_ns: int, batch: int
     ) -> tuple[ClientFigures, ...]:
-        """Of what counts between these two times: whole windows."""
+        """Return the figures of the whole windows between these two times."""
         courses, self._courses = self._courses, {}
         found = (
             _figures(course, start_ns, end_ns, level_start_ns=level_start_ns, batch=batch)
@@ -192,7 +194,7 @@ def _figures(
     cpu_ns = [now - then for now, then in zip(last.cpu_ns, first.cpu_ns, strict=False)]
     latency, lag = whole.latency_ns.distribution(), whole.lag_ns.distribution()
     requests = whole.count + whole.failed
-    if whole.windows > len(counted):  # more was joined to the first than counts
+    if whole.windows > len(counted):  # the first was joined with uncounted windows
         start_ns = min(start_ns, whole.start_ns)
     seconds = max(end_ns - start_ns, 1) / NS_PER_S
     return ClientFigures(
@@ -229,10 +231,10 @@ def _maybe_lost(course: _Course, level_start_ns: int) -> LostClient | None:
         return None
     after_s = (loss.at_ns - level_start_ns) / NS_PER_S
     if not course.was_lost:
-        after_s = max(0.0, after_s)  # while the load was applied
+        after_s = max(0.0, after_s)  # lost while the load started
     return LostClient(after_s, loss.why, loss.outstanding, loss.is_taken_over)
 
 
 def sizes(requests: Sequence[bytes]) -> Column:
-    """How many bytes each request of the dataset has."""
+    """Return the size in bytes of each request of the dataset."""
     return np.array([len(request) for request in requests], dtype=np.int64)

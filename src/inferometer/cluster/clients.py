@@ -1,8 +1,8 @@
-"""Load from clients on many machines: one plan, one clock, one answer.
+"""Load from clients on many machines: one plan, one clock, one result.
 
-Everything above sees one load, with times of our clock. A plan is cut into shares for all workers of all clients; an
-open one begins for all at the same moment, and its due times follow our clock, whatever the clients' clocks do. What a
-client delivered counts, whatever becomes of it. A lost client's share of an open plan is given to the others.
+Callers see one load, with times of our clock. A plan is divided among all workers of all clients; an open plan starts
+everywhere at the same moment, and its due times follow our clock, regardless of the clients' clocks. Delivered records
+count even if the client is lost later. A lost client's share of an open plan goes to the others.
 """
 
 import threading
@@ -43,26 +43,26 @@ from inferometer.load.resumed import Progression, Timing
 from inferometer.load.workers import ANSWER_S, DRAIN_NS, Collected
 from inferometer.records.records import Records, Totals, join
 
-ROUND_NS = 500 * NS_PER_MS  # clients report this often: a question costs more than the records in its answer
-HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a schedule before it begins
-EXCHANGE_NS = 2 * NS_PER_S  # clocks are compared this often,
-FIRST_EXCHANGES = 8  # and so many times before the load begins,
-AT_ONCE = 4  # of so many clients at a time: answers that come together are read one after the other
-IDLE_S = 5.0  # without a call, after which clients are told that we are still there
+ROUND_NS = 500 * NS_PER_MS  # between reports: a request costs more than the records in its answer
+HEAD_START_NS = 150 * NS_PER_MS  # for clients and their workers to receive a schedule before it starts
+EXCHANGE_NS = 2 * NS_PER_S  # between comparisons of clocks
+FIRST_EXCHANGES = 8  # comparisons before the load starts
+AT_ONCE = 4  # clients compared at a time: simultaneous answers are read one after the other
+IDLE_S = 5.0  # without a call, after which clients get a sign of life
 FINISH_S = 10.0
-SAME_NS = 2_000  # by which a schedule may be off before it is moved
+SAME_NS = 2_000  # by which a schedule may be off before it is adjusted
 
 Kind = TypeVar("Kind")
 
 
 @dataclass(slots=True, eq=False)
 class Clients:
-    """Load by the clients of a network, each with so many workers. Use as a context manager: they never outlive it."""
+    """Load from the clients of a network. Use as a context manager, which ends them."""
 
     network: Network
     _: KW_ONLY
     workers: int = 1  # of each client
-    # For the export: worker w of client c keeps its requests in number w * clients + c.
+    # For the export: worker w of client c writes its requests to number w * clients + c.
     spool_fds: Sequence[int] = ()
     figures: ByClient = field(default_factory=ByClient)
     clock: Clock = monotonic_ns
@@ -71,8 +71,8 @@ class Clients:
     _plan: Plan | None = None
     _start_ns: int = 0
     _examples: dict[int, str] = field(default_factory=dict)
-    _loose: dict[Pending, tuple[Member, int]] = field(default_factory=dict)  # questions nobody waits for
-    _timings: dict[Member, Timing] = field(default_factory=dict)  # by which clients follow the open plan
+    _loose: dict[Pending, tuple[Member, int]] = field(default_factory=dict)  # requests that are not awaited
+    _timings: dict[Member, Timing] = field(default_factory=dict)  # of the open plan, per client
     _last: Collected | None = None  # without its records
     _left: list[Records] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -104,12 +104,12 @@ class Clients:
         return self
 
     def _need_all(self) -> None:
-        """A load that begins without some of its clients is not the one that was asked for."""
+        """Raise if a client was lost before the load started."""
         for member in self.members:
             if member.loss is not None:
                 raise LocalError(
-                    f"{member.name} was lost before the load began: {member.loss.why}",
-                    remedy="look at its machine, or ask for fewer clients",
+                    f"{member.name} was lost before the load started: {member.loss.why}",
+                    remedy="check its machine, or use fewer clients",
                 )
 
     def __exit__(self, *_: object) -> None:
@@ -127,23 +127,23 @@ class Clients:
 
     @property
     def count(self) -> int:
-        """Workers, of all clients."""
+        """The number of workers of all clients."""
         return sum(member.workers for member in self.members)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of ours on this machine."""
+        """Our processes on this machine."""
         return tuple(self.network.pids)
 
     @property
     def spool_problem(self) -> str:
-        """Why some worker could not keep its requests."""
+        """Why a worker could not record its requests."""
         return next((member.spool_problem for member in self.members if member.spool_problem), "")
 
     # --- Load
 
     def apply(self, plan: Plan, start_ns: int | None = None) -> int:
-        """`start_ns` is given where other loads begin at the same time; it is not waited for."""
+        """Start a plan. `start_ns` is given if other loads start at the same time; this does not wait for it."""
         with self._called():
             self._need_one()
             is_alone = start_ns is None
@@ -158,12 +158,12 @@ class Clients:
                 member.parts = _parts(plan, first, member.workers, total)
                 first += member.workers
             self._ask_all(messages, PlanApplied, 2 * ANSWER_S)
-            if is_alone and isinstance(plan, Open):  # nothing is sent before it begins
+            if is_alone and isinstance(plan, Open):  # nothing is sent before it starts
                 self.wait(self._start_ns)
             return self._start_ns
 
     def wait(self, until_ns: int) -> None:
-        """Meanwhile clocks are compared."""
+        """Wait, comparing clocks in the meantime."""
         with self._called():
             while (left_ns := until_ns - self.clock()) > 0:
                 self._ask_clocks()
@@ -214,13 +214,13 @@ class Clients:
         return sum((member.all_totals() for member in self.members), Totals())
 
     def resize(self, count: int) -> None:
-        """Go on with so many workers, as many on each client; what they were doing ends, and is not collected."""
+        """Continue with `count` workers, spread evenly over the clients; requests in flight are dropped."""
         with self._called():
             self._need_one()
             self._plan, self._last = None, None
             live = self.live
             each = -(-count // len(live))
-            if self.spool_fds:  # what they keep needs a place
+            if self.spool_fds:  # they need spools
                 each = min(each, len(self.spool_fds) // len(self.members))
             messages = {
                 member: Resize(each, number * each, each * len(live)) for number, member in enumerate(live)
@@ -230,7 +230,7 @@ class Clients:
                 member.workers, member.report = each, None
                 member.before, member.delivered = answer.totals, Totals()
 
-    # --- what comes back
+    # --- reports
 
     def _take(self, member: Member, report: ClientReport) -> None:
         records = member.take(report)
@@ -240,7 +240,7 @@ class Clients:
             self._left.append(records)
 
     def _fetch_kept(self) -> None:
-        """The rest of what workers have kept, when they have stopped."""
+        """Fetch the remaining spooled requests after the workers have stopped."""
         wanted = self.live if self.spool_fds else []
         while wanted:
             answers = self._ask_all({member: FetchKept() for member in wanted}, Kept, ANSWER_S)
@@ -255,20 +255,20 @@ class Clients:
         self._loose[member.client.ask(Tell())] = (member, member.told_ns)
 
     def _ask_clocks(self) -> None:
-        """Of those whose time has come; one question at a time."""
+        """Compare the clock of the next client that is due; one request at a time."""
         asked = {member for member, _ in self._loose.values()}
         now = self.clock()
         for member in self.live:
             if member not in asked and now - member.told_ns >= EXCHANGE_NS:
                 self._ask_clock(member)
-                return  # its answer is waited for alone: others would be read later than they came
+                return  # await it alone: other answers would be read late
 
     def _until_exchange_ns(self) -> int:
         now = self.clock()
         return max(0, min((member.told_ns + EXCHANGE_NS - now for member in self.live), default=EXCHANGE_NS))
 
     def _maybe_timing(self, member: Member) -> Timing | None:
-        """Of the open plan, where the client's clock is known better than when it was told."""
+        """Return a new timing of the open plan if the client's clock is known better than before."""
         if not isinstance(self._plan, Open):
             return None
         known, found = self._timings[member], member.clock.fit.timing(self._start_ns)
@@ -280,7 +280,7 @@ class Clients:
         return found
 
     def _keep_company(self) -> None:
-        """Tells clients that we are still there when nothing else does."""
+        """Send clients a sign of life when there is no other traffic."""
         while not self._over.wait(IDLE_S / 2):
             if self.clock() - self._called_ns < IDLE_S * NS_PER_S or not self._lock.acquire(blocking=False):
                 continue
@@ -291,7 +291,7 @@ class Clients:
             finally:
                 self._lock.release()
 
-    # --- clients that are lost
+    # --- lost clients
 
     def _need_one(self) -> None:
         if not self.live and not self._left:
@@ -305,15 +305,15 @@ class Clients:
         others = [each for each in self.live if each is not member]
         member.loss = Loss(self.clock(), why, outstanding, isinstance(plan, Open) and bool(others))
         self._loose = {pending: asked for pending, asked in self._loose.items() if asked[0] is not member}
-        member.client.ask(FinishClient())  # it may live, and only be out of reach of us
+        member.client.ask(FinishClient())  # it may be alive but unreachable
         if isinstance(plan, Open) and others:
             self._share_out(plan, member, others)
 
     def _share_out(self, plan: Open, lost: Member, others: list[Member]) -> None:
-        """What it would have sent goes to the others; what was due meanwhile is missing."""
+        """Give the rest of its share to the others; requests due in the meantime are missing."""
         workers = [member for member in others for _ in range(member.workers)]
         from_number = 0
-        if not isinstance(plan.schedule, Poisson):  # of which only those who walk it know
+        if not isinstance(plan.schedule, Poisson):  # whose times are known only to the workers that draw them
             from_number = Arrivals(plan._replace(count=None)).by(max(0, self.clock() - self._start_ns))
         left = [part.from_number(from_number) for parts in lost.parts for part in parts]
         shares = list(zip(*(part.split(len(workers)) for part in left if part.length), strict=True))
@@ -341,7 +341,7 @@ class Clients:
         timeout_s: float,
         take: Callable[[Member, Kind], None] | None = None,
     ) -> dict[Member, Kind]:
-        """The answers of those that are not lost meanwhile; one that does not answer in time is."""
+        """Return the answers of all clients; those that do not answer in time are lost."""
         waiting = {member.client.ask(message): member for member, message in messages.items()}
         deadline_ns = self.clock() + round(timeout_s * NS_PER_S)
         hurry = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
@@ -369,7 +369,7 @@ class Clients:
     def _wait_some(
         self, waiting: Iterable[Pending], until_ns: int
     ) -> list[tuple[Pending, ClientAnswer | ClientLost]]:
-        """What came of those; what came of other questions is seen to here."""
+        """Return answers to the awaited requests; other answers are handled here."""
         timeout_s = max(0.0, min((until_ns - self.clock()) / NS_PER_S, 1.0))
         came = self.network.wait([*waiting, *self._loose], timeout_s)
         now = self.clock()
@@ -386,7 +386,7 @@ class Clients:
         return found
 
     def _failed(self, member: Member, answer: object) -> None:
-        """A client that is gone or broken is lost; an error of the user's or the server's ends the load."""
+        """Mark a failed client as lost; raise errors caused by the user or the server."""
         if isinstance(answer, ClientLost):
             self._lose(member, answer.why)
         elif isinstance(answer, ClientFailed) and isinstance(answer.error, InferometerError):
@@ -399,7 +399,7 @@ class Clients:
 
 
 class _Call:
-    """Of the load, by its one caller: the thread that keeps clients company stays away meanwhile."""
+    """A call to the load, during which the thread for signs of life pauses."""
 
     __slots__ = ("_clients",)
 
@@ -415,7 +415,7 @@ class _Call:
 
 
 def _parts(plan: Plan, first: int, workers: int, total: int) -> list[tuple[Progression, ...]]:
-    """What each worker of a client has of an open plan."""
+    """Return the parts of an open plan for each worker of a client."""
     if not isinstance(plan, Open):
         return []
     shares = [plan.share(number, total) for number in range(first, first + workers)]

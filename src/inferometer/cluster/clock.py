@@ -1,14 +1,13 @@
-"""The clock of a client, compared with ours.
+"""Synchronization of a client's clock with ours.
 
-We ask a client for its time: what it tells was read between our question and its answer, so the difference of the two
-clocks lies between (told - answered) and (told - asked). A clock may be ahead and go quicker or slower, but evenly: its
-difference to ours is a line over time. The lines that pass between the bounds of all exchanges are those that may be
-true. The middle of them is taken for the clock, and half their distance is the uncertainty: a bound, not a guess, as
-long as the clock goes evenly. The quickest exchanges narrow it down; the longer they are apart, the better the drift is
-known.
+We ask a client for its time. It reads its clock between our request and its answer, so the difference of the two
+clocks lies between (told - answered) and (told - asked). A clock may have an offset and run faster or slower, but
+steadily: its difference from ours is a line over time. Every line that passes between the bounds of all exchanges is
+possible. The middle one is taken for the clock, and half their distance is the uncertainty: a strict bound, as long as
+the clock runs steadily. The fastest exchanges narrow it; the further apart they are, the better the drift is known.
 
-Times of a client are changed into ours by a line of pieces that only grows at its end: what was once changed stays as
-it is, so that the same moment of a client is always the same of ours, in records and in kept requests alike.
+A client's times are converted to ours by a piecewise linear function that only grows at its end: past conversions do
+not change, so that a client's moment always maps to the same moment of ours, in records and exported requests alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,20 +20,20 @@ from inferometer.base.units import NS_PER_MS, NS_PER_S
 from inferometer.load.resumed import Timing
 from inferometer.records.records import NO_TIMES, Column, Records
 
-KEPT = 64  # exchanges, of which
-RECENT = 8  # the last are all kept; before them every other one goes when there are too many
-MOST_DRIFT = 200e-6  # no clock of a machine that works goes quicker or slower than that
-SLEW_NS = 2 * NS_PER_S  # in which a better line is reached, without a jump
-MOST_SLEW = 700e-6  # drift included
-PIECES = 1024  # that are kept: half an hour
-JUMP_NS = NS_PER_MS  # by which a clock leaves all lines before it is said to have jumped
+KEPT = 64  # exchanges in memory, of which
+RECENT = 8  # the latest are all kept; of the older ones, every other is dropped when there are too many
+MOST_DRIFT = 200e-6  # maximum of a working machine's clock
+SLEW_NS = 2 * NS_PER_S  # to reach a better line without a jump
+MOST_SLEW = 700e-6  # including drift
+PIECES = 1024  # in memory: half an hour
+JUMP_NS = NS_PER_MS  # distance from all lines that counts as a jump
 TIMES = ("due_ns", "sent_ns", "wrote_ns", "first_ns", "end_ns", "sequence_started_ns", "times")
-DRIFTS = 65  # lines that are tried between the steepest and the flattest
+DRIFTS = 65  # slopes tried between the steepest and the flattest
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question for the time and its answer: by our clock when it was asked and answered, by the client's what."""
+    """A time request: when it was sent and answered by our clock, and the time the client answered."""
 
     asked_ns: int
     told_ns: int
@@ -51,7 +50,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """A client's clock at `at_ns` of ours: how far ahead it is, how much quicker it goes, how well that is known."""
+    """A client's clock at `at_ns` of ours: its offset, drift and uncertainty."""
 
     at_ns: int = 0
     offset_ns: int = 0
@@ -73,12 +72,12 @@ class ClockFit:
         return self.uncertainty_ns + round(abs(our_ns - self.at_ns) * self.drift_uncertainty)
 
     def timing(self, start_ns: int) -> Timing:
-        """Of a schedule that begins at `start_ns` of ours, by the client's clock."""
+        """Return the timing, by the client's clock, of a schedule that starts at `start_ns` of ours."""
         return Timing(self.to_client(start_ns), self.drift)
 
 
 def fit(exchanges: Sequence[Exchange]) -> ClockFit | None:
-    """The line through all of them, at the last one; None where no line is."""
+    """Fit a line through all exchanges, evaluated at the last; None if there is no such line."""
     at_ns = exchanges[-1].middle_ns
     times = np.array([each.middle_ns - at_ns for each in exchanges], dtype=np.float64)
     base = exchanges[-1].told_ns - exchanges[-1].middle_ns
@@ -107,7 +106,7 @@ def fit(exchanges: Sequence[Exchange]) -> ClockFit | None:
 def _drifts(
     times: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """The least and the most that any two exchanges leave."""
+    """Return the lowest and highest drift that all pairs of exchanges allow."""
     earlier, later = np.triu_indices(len(times), 1)
     gaps = times[later] - times[earlier]
     apart = gaps > 0
@@ -121,31 +120,31 @@ def _drifts(
 
 @dataclass(slots=True)
 class ClientClock:
-    """What is known of one client's clock."""
+    """The model of one client's clock."""
 
     fit: ClockFit = field(default_factory=ClockFit)
-    jumps: int = 0  # times it left the line it was on
+    jumps: int = 0  # number of detected jumps
     _exchanges: list[Exchange] = field(default_factory=list)
-    _ends_ns: Column = field(default_factory=NO_TIMES.copy)  # where pieces begin, by the client's clock
+    _ends_ns: Column = field(default_factory=NO_TIMES.copy)  # start of each piece, by the client's clock
     _ours_ns: Column = field(default_factory=NO_TIMES.copy)
     _slower: NDArray[np.float64] = field(
         default_factory=lambda: np.empty(0)
-    )  # how much slower ours goes in each
-    _used_ns: int = 0  # the latest time of the client's that was changed into ours
+    )  # how much slower ours runs in each
+    _used_ns: int = 0  # the client's latest converted time
 
     @property
     def round_trip_ns(self) -> int:
-        """Of the quickest exchange."""
+        """The round-trip time of the fastest exchange."""
         return min((each.round_trip_ns for each in self._exchanges), default=0)
 
     def add(self, exchange: Exchange) -> None:
-        """One more exchange, later than those before."""
+        """Add an exchange that is later than all others."""
         known = [*self._exchanges, exchange]
         found = fit(known)
         if found is None:
             if abs(exchange.told_ns - self.fit.to_client(exchange.middle_ns)) > JUMP_NS:
                 self.jumps += 1
-            while found is None:  # what was before it no longer says anything
+            while found is None:  # earlier exchanges are no longer valid
                 known = known[len(known) // 2 :]
                 found = fit(known)
         self._exchanges = _thinned(known)
@@ -153,7 +152,7 @@ class ClientClock:
         self._bend()
 
     def _bend(self) -> None:
-        """From the latest time that was used, go to the new line."""
+        """Slew to the new line, starting from the latest converted time."""
         while len(self._ends_ns) > 1 and self._ends_ns[-1] > self._used_ns:
             self._ends_ns, self._ours_ns, self._slower = (
                 self._ends_ns[:-1],
@@ -173,7 +172,7 @@ class ClientClock:
             self._append(start_ns + SLEW_NS, self._our(start_ns + SLEW_NS), self.fit.drift)
 
     def _append(self, client_ns: int, our_ns: int, quicker: float) -> None:
-        """One more piece, in which the client's clock goes so much quicker."""
+        """Append a piece in which the client's clock runs faster by `quicker`."""
         slower = 1 - 1 / (1 + quicker)
         self._ends_ns = np.append(self._ends_ns, client_ns)[-PIECES:]
         self._ours_ns = np.append(self._ours_ns, our_ns)[-PIECES:]
@@ -186,14 +185,14 @@ class ClientClock:
         return int(self.to_ours(np.array([client_ns]))[0])
 
     def to_ours(self, client_ns: Column) -> Column:
-        """Times of the client by our clock; 0 is a time that never came, and stays 0."""
+        """Convert the client's times to our clock; 0 means never, and stays 0."""
         if not client_ns.any():
             return client_ns
         self._used_ns = max(self._used_ns, int(client_ns.max()))
         return self._changed(client_ns)
 
     def all_to_ours(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """The same of several; mostly all their times are in one piece, and none is missing."""
+        """Convert several columns; usually all their times are in one piece and none is missing."""
         used = {name: column for name, column in columns.items() if column.any()}
         if not used:
             return dict(columns)
@@ -207,7 +206,7 @@ class ClientClock:
 
     def _changed(self, client_ns: Column) -> Column:
         first, last = np.searchsorted(self._ends_ns, (client_ns.min(), client_ns.max()), side="right")
-        if first == last and first:  # all in one piece: no need to look for that of each
+        if first == last and first:  # all in one piece: no lookup needed
             return self._in_pieces(client_ns, first - 1)
         found = self._in_pieces(
             client_ns, np.maximum(np.searchsorted(self._ends_ns, client_ns, side="right") - 1, 0)
@@ -222,7 +221,7 @@ class ClientClock:
 
 
 def records_by_our_clock(records: Records, clock: ClientClock) -> Records:
-    """The same requests with our times; a client's order of ends stays."""
+    """Convert the times of records to our clock; the client's order of ends is preserved."""
     columns = {name: getattr(records, name) for name in TIMES}
     return replace(records, **clock.all_to_ours(columns))
 

@@ -1,4 +1,4 @@
-"""The clients of a load as their controller sees them: what each has delivered, its clock, and whether it was lost."""
+"""The controller's view of its clients: delivered records, clocks and losses."""
 
 import os
 from collections.abc import Sequence
@@ -20,38 +20,38 @@ from inferometer.records.spool import retimed
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How a client was lost."""
+    """The loss of a client."""
 
-    at_ns: int  # when that was noticed
+    at_ns: int  # when it was noticed
     why: str
-    outstanding: int  # requests that it had begun and not reported, as of its last report
-    is_taken_over: bool  # the others send what it would have sent from then on
+    outstanding: int  # requests in flight as of its last report
+    is_taken_over: bool  # the others send the rest of its share
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One client."""
+    """A client of the load."""
 
     client: Client
     workers: int
     clock: ClientClock = field(default_factory=ClientClock)
-    report: ClientReport | None = None  # the last one, without what it delivered
-    before: Totals = field(default_factory=Totals)  # of workers that were replaced
+    report: ClientReport | None = None  # the last one, without its records
+    before: Totals = field(default_factory=Totals)  # of replaced workers
     delivered: Totals = field(default_factory=Totals)
-    totals: Totals | None = None  # when its load has stopped
+    totals: Totals | None = None  # set when its load has stopped
     loss: Loss | None = None
-    parts: list[tuple[Progression, ...]] = field(default_factory=list)  # of the open plan, of each worker
-    spool_fds: Sequence[int] = ()  # where requests of its workers are kept
+    parts: list[tuple[Progression, ...]] = field(default_factory=list)  # of the open plan, per worker
+    spool_fds: Sequence[int] = ()  # for the exported requests of its workers
     spool_problem: str = ""
-    told_ns: int = 0  # when its clock was asked for last
-    _rests: dict[int, bytes] = field(default_factory=dict)  # of kept requests, by worker
+    told_ns: int = 0  # when its clock was last compared
+    _rests: dict[int, bytes] = field(default_factory=dict)  # incomplete exported requests, by worker
 
     @property
     def name(self) -> str:
         return f"{self.client.name} ({self.client.place})" if self.client.place else self.client.name
 
     def take(self, report: ClientReport) -> Records:
-        """What it delivers, by our clock."""
+        """Take a report and return its records by our clock."""
         records = records_by_our_clock(unpack(report.block), self.clock)
         self.delivered = self.delivered.and_records(records) if len(records) else self.delivered
         self.keep(report.kept, report.seen_ns)
@@ -60,11 +60,11 @@ class Member:
         return records
 
     def running(self, report: ClientReport) -> Records:
-        """What is in flight there, by our clock."""
+        """Return the requests in flight, by our clock."""
         return records_by_our_clock(unpack(report.running), self.clock)
 
     def keep(self, kept: Kept, until_ns: int = NEVER) -> None:
-        """Write what its workers have kept; what ended later than its records waits for them."""
+        """Write the exported requests; those that ended after the reported records wait for these."""
         for worker, data in enumerate(kept.parts):
             whole = self._rests.get(worker, b"") + data
             taken, self._rests[worker] = retimed(whole, until_ns, self._ours)
@@ -84,7 +84,7 @@ class Member:
             self.spool_problem = error.strerror or str(error)
 
     def all_totals(self) -> Totals:
-        """Of all it ever did, as far as it is known."""
+        """Return the totals of everything it did, as far as known."""
         if self.totals is not None:
             return self.totals
         report = self.report
@@ -94,7 +94,7 @@ class Member:
 
 
 def together(members: Sequence[Member]) -> Cost:
-    """What all have spent; of a lost one what it had told."""
+    """Sum the cost of all clients; for a lost one, as of its last report."""
     reports = [member.report for member in members if member.report is not None]
     costs = [report.cost for report in reports]
     limits = [cost.file_limit for cost in costs if cost.file_limit]
@@ -119,11 +119,11 @@ def _cpu_ns(member: Member) -> tuple[int, ...]:
 
 
 def all_lost(members: Sequence[Member]) -> LocalError:
-    """The error when no client is left."""
+    """Return the error for the loss of all clients."""
     last = max(members, key=lambda member: 0 if member.loss is None else member.loss.at_ns)
     assert last.loss is not None
     what = "the only client" if len(members) == 1 else f"all {len(members)} clients"
     return LocalError(
         f"{what} of the load {'was' if len(members) == 1 else 'were'} lost, {last.name} last: {last.loss.why}",
-        remedy="what was measured is kept; look at the clients' machines",
+        remedy="the results so far are kept; check the clients' machines",
     )

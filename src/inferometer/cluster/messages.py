@@ -1,4 +1,4 @@
-"""What a controller and its clients say to each other. Times are of the client's clock."""
+"""Messages between a controller and its clients. Times are by the client's clock."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from inferometer.services.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class ClientJob:
-    """What a client is made with: its workers are those from number `first` on, of `total` on all machines."""
+    """The job of a client: its workers have the numbers from `first` on, of `total` on all machines."""
 
     traffic: Traffic
     workers: int = 1
@@ -29,12 +29,12 @@ class ClientJob:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """What time is it at the client's? Also says that the controller is still there."""
+    """Ask for the client's time; also a sign of life of the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The client's clock: the answer to `Tell`."""
+    """The client's time, in answer to `Tell`."""
 
     now_ns: int
 
@@ -43,10 +43,10 @@ class Told:
 class ApplyPlan:
     """Start a load."""
 
-    plan: Plan  # the whole one: the client takes its share,
+    plan: Plan  # the whole plan, of which the client takes its share
     timing: Timing  # of an open plan's schedule
-    first: int  # which its workers have by these numbers,
-    total: int  # of so many
+    first: int  # number of its first worker
+    total: int  # workers of all clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,69 +56,69 @@ class PlanApplied:
 
 @dataclass(frozen=True, slots=True)
 class AdjustPlan:
-    """Go on with the open plan by this timing; `more` are requests of it for each worker."""
+    """Continue the open plan with this timing; `more` are additional requests for each worker."""
 
     timing: Timing
     more: tuple[tuple[Progression, ...], ...] = ()
-    caps: tuple[int, ...] = ()  # most requests outstanding of each worker, where that changes
+    caps: tuple[int, ...] = ()  # new limit of outstanding requests per worker
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAdjusted:
-    """The new timing is in force."""
+    """The new timing is in effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collect:
     """Ask for a `ClientReport`."""
 
-    timing: Timing | None = None  # of the schedule, where it is known better now
+    timing: Timing | None = None  # of the schedule, if known better now
     with_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FetchKept:
-    """The rest of the requests that were kept, when the load has stopped."""
+    """Ask for the remaining exported requests after the load has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Requests that each worker has kept since they were fetched last: the bytes of its spool."""
+    """Exported requests of each worker since the last fetch, as bytes of its spool."""
 
     parts: tuple[bytes, ...] = ()
-    has_more: bool = False  # they were too much for one message
+    has_more: bool = False  # too large for one message
 
 
 @dataclass(frozen=True, slots=True)
 class ClientReport:
-    """What has ended at a client since its last report."""
+    """Requests that ended at a client since its last report."""
 
     block: bytes  # of records
     rows: int
-    seen_ns: int  # all that ended until then is in this block or in an earlier one
+    seen_ns: int  # requests that ended by then are in this or an earlier block
     cost: Cost
     is_finished: bool
     loop_lag_ns: int
     outstanding: int
     heard: int
     resent: int
-    own_cpu_ns: int  # of the client's process, which is not one of its workers
-    examples: dict[int, str] = field(default_factory=dict)  # only those that were not reported before
+    own_cpu_ns: int  # of the client's own process, without its workers
+    examples: dict[int, str] = field(default_factory=dict)  # only those not reported before
     kept: Kept = Kept()
     spool_problem: str = ""
-    running: bytes = b""  # a block of records, where it was asked for: requests in flight
+    running: bytes = b""  # records of requests in flight, if requested
 
 
 @dataclass(frozen=True, slots=True)
 class StopLoad:
-    """Send nothing more, and wait for requests in flight; if urgent, only briefly."""
+    """Stop sending and wait for requests in flight; if urgent, only briefly."""
 
     is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStopped:
-    """The load is over: requests that were cancelled, and totals since it started."""
+    """The load has stopped: cancelled requests, and totals since the start."""
 
     cancelled: int
     totals: Totals
@@ -126,7 +126,7 @@ class LoadStopped:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Go on with so many workers, which have other numbers now."""
+    """Continue with this many workers, which get new numbers."""
 
     workers: int
     first: int
@@ -137,12 +137,12 @@ class Resize:
 class Resized:
     """The workers have their new numbers."""
 
-    totals: Totals  # of all before
+    totals: Totals  # of all earlier workers
 
 
 @dataclass(frozen=True, slots=True)
 class FinishClient:
-    """End the workers; nothing more will be asked."""
+    """End the workers; this is the last request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class ClientFinished:
 
 @dataclass(frozen=True, slots=True)
 class ClientFailed:
-    """The client could not do what it was asked: an error for the user, or a bug with its traceback."""
+    """The client could not fulfil a request: an error for the user, or a bug with its traceback."""
 
     error: InferometerError | None
     text: str

@@ -1,4 +1,4 @@
-"""How a controller reaches its clients, whatever lies between."""
+"""Interface between a controller and its clients, independent of the transport."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from inferometer.cluster.messages import ClientAnswer, Question
 
 
 class ClientLost(LocalError):
-    """A client can no longer be reached. A network gives it in place of an answer."""
+    """A client can no longer be reached; returned by a network in place of an answer."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} was lost: {why}")
@@ -20,38 +20,38 @@ class ClientLost(LocalError):
 
 
 class Pending(Protocol):
-    """A question that may not have been answered yet. May be a key of a dict."""
+    """A request that may not have been answered yet; hashable."""
 
 
 class Client(Protocol):
-    """A client that was started with its job."""
+    """A client that has been started with its job."""
 
     @property
     def name(self) -> str:
-        """Such as `client 1`."""
+        """The name, such as `client 1`."""
 
     @property
     def place(self) -> str:
-        """Where it runs, as the user knows the machine."""
+        """The machine it runs on, as the user knows it."""
 
     def ask(self, message: Question) -> Pending:
-        """Send the question; never waits, and never fails: a client that is gone shows in `Network.wait`."""
+        """Send a request without waiting or failing; `Network.wait` reports a lost client."""
 
 
 class Network(Protocol):
-    """The clients and what comes from them. Used by one thread at a time."""
+    """The clients and their answers. Used by one thread at a time."""
 
     @property
     def clients(self) -> Sequence[Client]: ...
 
     @property
     def pids(self) -> Sequence[int]:
-        """Processes of theirs on this machine, so that they are not taken for other programs."""
+        """The clients' processes on this machine, so that they do not count as other programs."""
 
     def wait(
         self, pending: Collection[Pending], timeout_s: float
     ) -> list[tuple[Pending, ClientAnswer | ClientLost]]:
-        """Those that were answered, or never will be; returns with the first of them, or none after the time."""
+        """Return the answered or lost requests; wait for the first one, up to the timeout."""
 
     def close(self) -> None:
-        """End all clients, and wait until nothing of them is left."""
+        """End all clients and wait for them."""

@@ -1,4 +1,4 @@
-"""What runs on the nodes of a Ray cluster: a client in an actor, and a look at what a node has."""
+"""Code that runs on the nodes of a Ray cluster: the actor of a client, and a probe of the node."""
 
 import contextlib
 import os
@@ -16,25 +16,25 @@ from inferometer.cluster.ray_messages import BegunClient, machine
 
 
 class OpenedJob(Protocol):
-    """What questions are for: the agent of a client, or what a job of another kind opens."""
+    """The receiver of requests: the agent of a client, or that of another kind of job."""
 
     def handle(self, message: Any) -> Any: ...
 
 
 class RayClient:
-    """A client as an actor: questions and answers are bytes, so that whoever passes them on need not know them."""
+    """A client as an actor: requests and answers are bytes, opaque to intermediaries."""
 
     def __init__(self) -> None:
         self._agent: OpenedJob | None = None
-        # Ray gives way to other programs with its workers; load must be sent in time.
+        # Ray lowers the priority of its workers, but load must be sent on time.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, 0)
-        # The package may be here for this actor alone, and worker processes need it too.
+        # The package may be available only to this actor, but worker processes need it too.
         paths = (str(Path(inferometer.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
     def begin(self, job: bytes, files: dict[str, bytes]) -> tuple[BegunClient, bytes]:
-        """Where this client runs, and what went wrong, if anything did. The files are those that the job names."""
+        """Start the job with its files; return where this client runs, and the error if it failed."""
         import ray
 
         failed = b""
@@ -58,7 +58,7 @@ class RayClient:
 
 
 def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
-    """The job with files of TLS that are on this machine: in memory, which is gone with this process."""
+    """Return the job with its TLS files in this process's memory."""
     endpoint = job.traffic.wiring.endpoint
     if endpoint.tls is None or not files:
         return job
@@ -74,7 +74,7 @@ def with_files(job: ClientJob, files: dict[str, bytes]) -> ClientJob:
 
 
 def _in_memory(content: bytes) -> str:
-    """The name of a file that worker processes can read as long as this process lives."""
+    """Return the name of an in-memory file that worker processes can read while this process lives."""
     fd = os.memfd_create("inferometer-tls")
     os.write(fd, content)
     return f"/proc/{os.getpid()}/fd/{fd}"
@@ -87,9 +87,9 @@ def _failed(error: Exception) -> ClientFailed:
 
 
 def make_probe() -> Any:
-    """A function that tells what a node has of us: the version and the state of the files, or why it cannot be used.
+    """Return a function that reports a node's version and file digest of this package, or why it is unusable.
 
-    It is made here, not found by name, because nodes without the package must be able to run it.
+    It is a closure, not importable by name, because nodes without the package must be able to run it.
     """
 
     def probe() -> tuple[str, str, str]:

@@ -1,10 +1,10 @@
-"""The process beside a run that speaks to Ray: started as `python -m inferometer.cluster.ray_bridge FD`.
+"""The helper process of a run that talks to Ray: started as `python -m inferometer.cluster.ray_bridge FD`.
 
     run ---- socket ---- this process ---- Ray ---- actors, each with a client
 
-Ray writes to standard output, takes over signals and ends the process it is in when its head node is gone. None of it
-may happen to a run that has numbers to hand out; so it happens here. The process ends when the run does: a placement
-group and actors end with their driver, nodes of a local cluster with this process and its guard.
+Ray writes to standard output, takes over signals and kills its process when the head node is gone. A separate process
+protects the run, which has results to deliver, from that. The process ends with the run: a placement group and actors
+end with their driver, nodes of a local cluster with this process and its guard.
 """
 
 import functools
@@ -40,7 +40,7 @@ def main() -> None:
         wanted = controller.recv()
         assert isinstance(wanted, ConnectRay)
         with connected(wanted.settings, Path(wanted.folder)) as cluster:
-            signal.signal(signal.SIGTERM, _end)  # Ray has put its own there
+            signal.signal(signal.SIGTERM, _end)  # replaces Ray's handler
             _serve(controller, cluster)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
@@ -55,7 +55,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def _serve(controller: Connection, cluster: RayCluster) -> None:
-    """Until the controller goes away."""
+    """Serve messages until the controller disconnects."""
     actors: list[Any] = []
     sending = threading.Lock()
     controller.send(ClientsPlaced(cluster.place()))
@@ -78,7 +78,7 @@ def _serve(controller: Connection, cluster: RayCluster) -> None:
 
 
 def _answered(controller: Connection, sending: threading.Lock, number: int, answer: "Future[Any]") -> None:
-    """In a thread of Ray's."""
+    """Forward an answer; called in one of Ray's threads."""
     try:
         said = ClientSaid(number, answer=answer.result())
     except Exception as error:  # noqa: BLE001 - a failed node, process or Ray itself
@@ -90,10 +90,10 @@ def _send(controller: Connection, sending: threading.Lock, said: object) -> None
     with sending:
         try:
             controller.send(said)
-        except OSError:  # the main thread finds out as well
+        except OSError:  # the main thread notices too
             return
 
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # Ray would take its leave of a cluster that may be gone
+    os._exit(0)  # skip Ray's shutdown: the cluster may be gone

@@ -1,4 +1,4 @@
-"""Clients on a Ray cluster, as a network."""
+"""A network of clients on a Ray cluster."""
 
 import contextlib
 import pickle
@@ -25,7 +25,7 @@ from inferometer.cluster.ray_messages import (
 from inferometer.cluster.ray_process import RayProcess
 from inferometer.observe.processes import family
 
-BEGIN_S = 240.0  # the process that speaks to Ray has shorter limits, each with its own sentence
+BEGIN_S = 240.0  # the helper process has shorter limits, each with its own message
 END_S = 10.0
 
 
@@ -39,7 +39,7 @@ class _Asked:
 class _RayClient:
     name: str
     begun: BegunClient
-    number: int  # for the process that speaks to Ray
+    number: int  # for the helper process
     ray: RayProcess
 
     @property
@@ -48,14 +48,14 @@ class _RayClient:
 
     @property
     def is_here(self) -> bool:
-        """It has the clock of this machine."""
+        """Whether it shares this machine's clock."""
         return self.begun.machine == machine() != ""
 
     def ask(self, message: Question) -> Pending:
         asked = _Asked(self.ray.next_number(), self.name)
         is_aside = isinstance(message, Tell)
         if is_aside and self.is_here and not self.ray.is_gone:
-            # It hears that we are there; what time it has is known better here.
+            # The client gets its sign of life; its time is known exactly here.
             self.ray.answer(ClientSaid(asked.number, pickle.dumps(Told(monotonic_ns()))))
         self.ray.send(AskClient(asked.number, self.number, pickle.dumps(message), is_aside))
         return asked
@@ -63,7 +63,7 @@ class _RayClient:
 
 @dataclass(slots=True)
 class RayNetwork:
-    """Clients on a Ray cluster, one for each job. Close it: they never outlive it."""
+    """Clients on a Ray cluster, one for each job; `close` ends them."""
 
     ray: RayProcess
     jobs: Sequence[ClientJob]
@@ -118,28 +118,28 @@ class RayNetwork:
         if clients and not self.ray.is_gone:
             first = clients[0].number
             self.ray.send(EndClients(range(first, first + len(clients))))
-            with contextlib.suppress(LocalError):  # then they end with the process that speaks to Ray
+            with contextlib.suppress(LocalError):  # then they end with the helper process
                 self.ray.expect(ClientsEnded, END_S, is_end=True)
 
     # --- about the clients
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """That each client may use."""
+        """The cores that each client may use."""
         return tuple(client.begun.cores for client in self._clients)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of ours that are on this machine."""
+        """Our processes on this machine."""
         return (*self.ray.pids, *family(client.begun.pid for client in self._clients if client.is_here))
 
     def maybe_elsewhere(self) -> Client | None:
-        """A client that is on another machine."""
+        """Return a client on another machine, if any."""
         return next((client for client in self._clients if not client.is_here), None)
 
 
 def files_of(job: ClientJob) -> dict[str, bytes]:
-    """What the job needs of this machine's files."""
+    """Return the local files that the job needs."""
     tls = job.traffic.wiring.endpoint.tls
     found = {}
     named = () if tls is None else (tls.ca_file, tls.certificate_file, tls.key_file)

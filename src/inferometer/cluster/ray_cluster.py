@@ -1,4 +1,4 @@
-"""A Ray cluster as the process beside a run sees it: connect, find room for clients, start them."""
+"""The helper process's view of a Ray cluster: connect, place clients, start them."""
 
 import contextlib
 import hashlib
@@ -19,16 +19,16 @@ from inferometer.cluster.ray_nodes import LocalNodes, answers
 from inferometer.cluster.ray_shares import share_for, this_machine
 
 LOCAL_CLIENTS = 2
-REACH_S = 5.0  # for an address to answer at all
-PLACE_S = 30.0  # for Ray to find room
+REACH_S = 5.0  # for an address to answer
+PLACE_S = 30.0  # for Ray to place the clients
 PROBE_S = 60.0  # for a first process on every node
-BEGIN_S = 120.0  # for actors with their workers to be ready; the package may have to be shipped first
+BEGIN_S = 120.0  # for actors and their workers to be ready, including shipping the package
 _POLL_S = 0.1
-_LONGEST = 200  # characters of what Ray says
+_LONGEST = 200  # characters of Ray's messages
 REMOTE = "ray://"
-ASIDE = "aside"  # the calls that a client answers while it works on others
+ASIDE = "aside"  # calls that a client answers while working on others
 _OPTIONS = {
-    "num_cpus": 0,  # what a client needs is set aside for its place, where several may take turns
+    "num_cpus": 0,  # reserved by the placement group, which several may share in turns
     "max_restarts": 0,
     "max_task_retries": 0,
 }
@@ -37,13 +37,13 @@ _START = "start one with `ray start --head` on this machine, or use --ray local"
 
 @contextlib.contextmanager
 def connected(settings: RaySettings, folder: Path) -> Iterator["RayCluster"]:
-    """The cluster of this address; one of our own ends with this context."""
+    """Connect to the cluster at this address; a local one ends with this context."""
     resources = dict(settings.resources) or {"CPU": 1.0}
     with contextlib.ExitStack() as stack:
         count = settings.clients
         if settings.address == LOCAL:
             count = LOCAL_CLIENTS if count is None else count
-            is_one = settings.noun == SERVER  # servers share what this machine has
+            is_one = settings.noun == SERVER  # servers share this machine's resources
             nodes = stack.enter_context(
                 LocalNodes(1, this_machine(), folder) if is_one else LocalNodes(count, resources, folder)
             )
@@ -59,19 +59,19 @@ def connected(settings: RaySettings, folder: Path) -> Iterator["RayCluster"]:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself waits for a long time for somebody to answer."""
+    """Raise if the address does not answer; Ray itself would wait for a long time."""
     if address == "auto":
         return
     host, _, port = address.removeprefix(REMOTE).rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(
-            f"--ray {address} is no address of a Ray cluster",
+            f"--ray {address} is not the address of a Ray cluster",
             remedy="write auto, local, host:port, or ray://host:port such as ray://head:10001",
         )
     if not answers(host.strip("[]"), int(port), timeout_s=REACH_S):
         raise UsageError(
-            f"nobody answers at {host}:{port}, the address of --ray",
-            remedy="look whether the head node of the cluster runs there and its port can be reached from here",
+            f"no answer from {host}:{port}, the address of --ray",
+            remedy="check that the head node of the cluster runs there and that its port is reachable from here",
         )
 
 
@@ -86,7 +86,7 @@ def _init(address: str, asked: str, **more: Any) -> None:
             logging_level=logging.CRITICAL,
             **more,
         )
-    except Exception as error:  # Ray raises what comes, from ConnectionError to assertions
+    except Exception as error:  # Ray raises anything from ConnectionError to assertions
         if asked == "auto" and isinstance(error, ConnectionError):
             raise UsageError("--ray auto: no Ray cluster runs on this machine", remedy=_START) from error
         raise UsageError(f"--ray {asked}: {_first_line(error)}", remedy=_remedy(error, asked)) from error
@@ -97,10 +97,10 @@ def _remedy(error: Exception, asked: str) -> str:
     if "ersion" in said and "mismatch" in said.lower():
         return "install the same versions of Ray and Python here and on the cluster"
     if asked == LOCAL:
-        return "look whether this machine has memory and processes left"
+        return "check whether this machine is out of memory or processes"
     if not asked.startswith(REMOTE):
         return "host:port is for a machine that is a node of the cluster; from elsewhere use ray://host:10001"
-    return "look whether the head node of the cluster runs there, with the same versions of Ray and Python"
+    return "check that the head node of the cluster runs there, with the same versions of Ray and Python"
 
 
 def _first_line(error: BaseException) -> str:
@@ -126,14 +126,14 @@ def _alive() -> list[Mapping[str, Any]]:
 
 
 def _untyped(name: str) -> Any:
-    """A function of Ray's that says nothing of its types, or the wrong thing."""
+    """Return a Ray function whose type annotations are missing or wrong."""
     import ray
 
     return getattr(ray, name)
 
 
 class RayCluster:
-    """A cluster that we are connected to."""
+    """A connected cluster."""
 
     def __init__(self, settings: RaySettings, resources: Mapping[str, float], count: int | None) -> None:
         self._settings = settings
@@ -142,12 +142,12 @@ class RayCluster:
         self._room: Any = None  # the placement group
 
     def place(self) -> int:
-        """Find room for the clients, on nodes that have this package; how many there are."""
+        """Place the clients on nodes that have this package, and return their number."""
         import ray
 
         count = self._place()
         if self._settings.address != LOCAL and not self._have_package(count):
-            # Ray ships a folder with a whole connection alone.
+            # Ray ships a folder only for a whole connection.
             ray.shutdown()
             _init(
                 self._settings.address, self._settings.address, runtime_env={"py_modules": [str(_package())]}
@@ -175,7 +175,7 @@ class RayCluster:
         return count
 
     def _free(self, needed: Mapping[str, float]) -> str:
-        """What of the resources that were asked for nobody uses now."""
+        """Describe the free amounts of the needed resources."""
         free = _untyped("available_resources")()
         return f"free now: {in_words({name: free.get(name, 0) for name in needed})}"
 
@@ -183,7 +183,7 @@ class RayCluster:
         """Start the clients, each with its job, and wait until they are ready."""
         actor = _untyped("remote")(concurrency_groups={ASIDE: 1})(RayClient)
         gpus = self._resources.get("GPU", 0) if self._settings.noun == SERVER else 0
-        options = {**_OPTIONS, "num_gpus": gpus} if gpus else _OPTIONS  # a server sees no GPU but its own
+        options = {**_OPTIONS, "num_gpus": gpus} if gpus else _OPTIONS  # a server sees only its own GPU
         actors = [
             actor.options(**options, scheduling_strategy=self._bundle(number)).remote()
             for number in range(len(wanted.jobs))
@@ -207,7 +207,7 @@ class RayCluster:
         return UsageError(
             f"{f'{count} {noun}s' if count > 1 else f'a {noun}'} with {in_words(needed)} each cannot be placed: "
             f"{offered(totals)}; {self._free(needed)}",
-            remedy=f"give fewer --{noun}s{other}, or wait until others have left",
+            remedy=f"give fewer --{noun}s{other}, or wait until resources are free",
         )
 
     def _bundle(self, number: int) -> Any:
@@ -216,7 +216,7 @@ class RayCluster:
         return PlacementGroupSchedulingStrategy(self._room, placement_group_bundle_index=number)
 
     def ask(self, actor: Any, message: bytes, *, is_aside: bool) -> Any:
-        """The answer's reference. Through ray:// all questions wait for each other: it knows no groups of calls."""
+        """Return a reference to the answer. Over ray:// requests run one by one: it lacks concurrency groups."""
         if is_aside and not self._settings.address.startswith(REMOTE):
             return actor.handle.options(concurrency_group=ASIDE).remote(message)
         return actor.handle.remote(message)
@@ -225,11 +225,11 @@ class RayCluster:
         import ray
 
         for actor in actors:
-            with contextlib.suppress(Exception):  # it has ended by itself, or its node has
+            with contextlib.suppress(Exception):  # it or its node has already ended
                 ray.kill(actor)
 
     def _have_package(self, count: int) -> bool:
-        """Whether all nodes have this very package."""
+        """Whether all nodes have exactly this package."""
         import ray
 
         probe = ray.remote(make_probe())
@@ -241,7 +241,7 @@ class RayCluster:
         for number, (_, _, missing) in enumerate(found):
             if missing:
                 raise UsageError(
-                    f"the node of {self._settings.noun} {number + 1} lacks {missing}, which inferometer needs",
+                    f"the node of {self._settings.noun} {number + 1} lacks {missing}, which inferometer requires",
                     remedy="install inferometer on the nodes: pip install inferometer",
                 )
         own = (inferometer.__version__, fingerprint())
@@ -255,16 +255,16 @@ class RayCluster:
             number = refs.index(late[0]) + 1
             raise LocalError(
                 f"{self._settings.noun} {number} {what} within {plain_number(limit_s)} s",
-                remedy="its node may be overloaded or out of reach; `ray status` tells of the cluster",
+                remedy="its node may be overloaded or unreachable; `ray status` shows the cluster",
             )
         found = []
         for number, ref in enumerate(refs, 1):
             try:
                 found.append(ray.get(ref, timeout=REACH_S))
-            except Exception as error:  # whatever the node, its processes or Ray had
+            except Exception as error:  # any failure of the node, its processes or Ray
                 raise LocalError(
                     f"{self._settings.noun} {number} could not be started: {why_lost(error)}",
-                    remedy="look at the logs of its node; the same Python and Ray must be installed there",
+                    remedy="check the logs of its node; the same Python and Ray must be installed there",
                 ) from error
         return found
 
@@ -292,12 +292,12 @@ def _fits(needed: Mapping[str, float], total: Mapping[str, float]) -> bool:
 
 
 def in_words(resources: Mapping[str, float]) -> str:
-    """Such as `CPU 2, client 1`."""
+    """Format resources, such as `CPU 2, client 1`."""
     return ", ".join(f"{name} {plain_number(amount)}" for name, amount in resources.items()) or "nothing"
 
 
 def offered(totals: Sequence[Mapping[str, Any]]) -> str:
-    """What the cluster has, node by node, as far as users ask for it."""
+    """Describe the cluster's resources node by node."""
     rows: dict[str, int] = {}
     for total in totals:
         shown = {
@@ -310,18 +310,18 @@ def offered(totals: Sequence[Mapping[str, Any]]) -> str:
         words = in_words(shown)
         rows[words] = rows.get(words, 0) + 1
     nodes = "; ".join(f"{count} node{'s' * (count > 1)} with {words}" for words, count in rows.items())
-    return f"the cluster has {nodes or 'no node'}"
+    return f"the cluster has {nodes or 'no nodes'}"
 
 
 _REASONS = (
     ("node", "its node was lost"),
     ("worker process has died", "its process has ended"),
-    ("killed", "its process was ended"),
+    ("killed", "its process was killed"),
 )
 
 
 def why_lost(error: BaseException) -> str:
-    """In a few words, why a call of an actor failed. What Ray says of causes is a guess, and a page long."""
+    """Summarize why a call of an actor failed; Ray's own explanation is a page-long guess."""
     if type(error).__name__ == "ActorUnavailableError":
         return "it can no longer be reached"
     said = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What a run and the process that speaks to Ray for it say to each other. Messages of clients pass through as bytes."""
+"""Messages between a run and its helper process for Ray. Messages of clients pass through as bytes."""
 
 import contextlib
 import os
@@ -9,29 +9,29 @@ from pathlib import Path
 from inferometer.base.errors import InferometerError
 
 LOCAL = "local"
-"""The address of a cluster on this machine that we start and stop."""
+"""Address of a cluster on this machine that we start and stop."""
 
 CLIENT, SERVER = "client", "server"
-"""What is started: clients that send load, or model servers, which share out cores and GPUs among them."""
+"""What to start: clients that send load, or model servers, which share cores and GPUs."""
 
 
 def machine() -> str:
-    """The same for all processes that see each other and have the same clock, and for no others; empty: not known."""
+    """Return an id shared by exactly those processes that have the same clock and process ids; empty if unknown."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))  # old kernels have no second one
+        spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))  # old kernels lack the second
         return " ".join((boot, *(os.readlink(space) for space in spaces if space.is_symlink())))
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class RaySettings:
-    """Which cluster, how many clients, and what each of them needs of a node."""
+    """The cluster, the number of clients, and the resources of each."""
 
     address: str  # auto, local, host:port or ray://host:port
-    clients: int | None = None  # None: one for each node that has room; of a local cluster, two
-    resources: dict[str, float] = field(default_factory=dict)  # none: a core
-    noun: str = CLIENT  # what is started on the nodes
+    clients: int | None = None  # None: one per node with room, two on a local cluster
+    resources: dict[str, float] = field(default_factory=dict)  # empty: one core
+    noun: str = CLIENT  # CLIENT or SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ConnectRay:
     """Connect to a cluster, or start one on this machine."""
 
     settings: RaySettings
-    folder: str  # for the files of nodes that we start
+    folder: str  # for the files of nodes we start
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class ClientsPlaced:
 
 @dataclass(frozen=True, slots=True)
 class BeginClients:
-    """One in each place. Those of several loads may be in the same place: they take turns."""
+    """Start one client in each place. Clients of several loads may share a place, since they take turns."""
 
     jobs: tuple[bytes, ...]
-    files: dict[str, bytes]  # that the jobs name
+    files: dict[str, bytes]  # named by the jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class BegunClient:
     place: str  # its node's address
     niceness: int
     machine: str
-    pid: int  # there
-    cores: int  # that it may use
+    pid: int  # on its node
+    cores: int  # available to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ClientsBegun:
 
 @dataclass(frozen=True, slots=True)
 class EndClients:
-    """These, by number."""
+    """End the clients with these numbers."""
 
     clients: Sequence[int]
 
@@ -89,17 +89,17 @@ class ClientsEnded:
 
 @dataclass(frozen=True, slots=True)
 class AskClient:
-    """A question for one client."""
+    """A request to one client."""
 
-    number: int  # of the question
-    client: int  # in the order in which they began
+    number: int  # of the request
+    client: int  # in the order of their start
     message: bytes
-    is_aside: bool = False  # it is answered while others are worked on; those are in their order
+    is_aside: bool = False  # answered while others are processed, which keep their order
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSaid:
-    """The answer to the question with the same number."""
+    """The answer to the request with the same number."""
 
     number: int
     answer: bytes = b""
@@ -108,7 +108,7 @@ class ClientSaid:
 
 @dataclass(frozen=True, slots=True)
 class RayFailed:
-    """It could not be done: an error for the user, or a bug with its traceback."""
+    """A request failed: an error for the user, or a bug with its traceback."""
 
     error: InferometerError | None
     text: str

@@ -1,7 +1,7 @@
-"""A Ray cluster on this machine: nodes with loopback addresses of their own that end with the process that made them.
+"""A Ray cluster on this machine: nodes with their own loopback addresses that end with the process that started them.
 
-Each node is `ray start --block` in a fork of this process, which has imported Ray already: to import it is half of the
-time that a node takes to start.
+Each node is `ray start --block` in a fork of this process, which has already imported Ray: the import takes half of a
+node's start time.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ CLIENT_PORT = 10001  # of ray://
 STORE_BYTES = 100_000_000
 _POLL_S = 0.05
 _QUIET = {
-    "RAY_worker_niceness": "0",  # load must be sent in time
-    "RAY_prestart_worker_first_driver": "0",  # no more processes than there are clients
+    "RAY_worker_niceness": "0",  # load must be sent on time
+    "RAY_prestart_worker_first_driver": "0",  # no more processes than clients
     "RAY_enable_metrics_collection": "0",
 }
 
 
 @dataclass(slots=True)
 class LocalNodes:
-    """So many nodes, each with room for one client. Use as a context manager."""
+    """Local nodes, each with room for one client. Use as a context manager."""
 
     count: int
-    resources: Mapping[str, float]  # of each
+    resources: Mapping[str, float]  # per node
     folder: Path
     _network: tuple[int, int] = field(
         default_factory=lambda: (1 + secrets.randbelow(250), secrets.randbelow(250))
@@ -48,7 +48,7 @@ class LocalNodes:
         return f"{self.ip(0)}:{PORT}"
 
     def ip(self, number: int) -> str:
-        """Other clusters do not have these, so all ports are free. 127.0.0.1 Ray replaces by an outward address."""
+        """Return a node's address, unused by other clusters, so all ports are free. Ray would replace 127.0.0.1."""
         high, low = self._network
         return f"127.{high}.{low + number // 250}.{2 + number % 250}"
 
@@ -72,7 +72,7 @@ class LocalNodes:
         self._end()
 
     def check(self) -> None:
-        """Refuses to go on when a node has ended."""
+        """Raise if a node has ended."""
         for number, pid in enumerate(self._pids):
             with contextlib.suppress(ChildProcessError):
                 if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -80,7 +80,7 @@ class LocalNodes:
                     raise LocalError(
                         f"node {number + 1} of the local Ray cluster did not start"
                         + (f"; its last line: {line}" if line else ""),
-                        remedy="look whether this machine has memory and processes left, or take fewer --clients",
+                        remedy="check whether this machine is out of memory or processes, or use fewer --clients",
                     )
 
     def _log(self, number: int) -> Path:
@@ -93,7 +93,7 @@ class LocalNodes:
         command = [
             *("start", "--block", *words),
             f"--node-ip-address={self.ip(number)}",
-            f"--temp-dir={self.folder / str(number + 1)}",  # nodes that share one may take the same socket
+            f"--temp-dir={self.folder / str(number + 1)}",  # with a shared one, nodes may use the same socket
             f"--num-cpus={max(1, round(resources.pop('CPU', 1)))}",
             f"--num-gpus={round(resources.pop('GPU', 0))}",
             f"--object-store-memory={STORE_BYTES}",
@@ -126,7 +126,7 @@ class LocalNodes:
             time.sleep(_POLL_S)
 
     def _end(self) -> None:
-        """At once: nothing on them is worth a farewell, and without their head they would wait for it."""
+        """Kill the nodes at once: they hold nothing of value, and would wait for their head."""
         assert os.getsid(0) == os.getpid(), "nodes are ended with all that this process has started"
         end_session(os.getpid(), but=os.getpid())
         for pid in self._pids:
@@ -136,7 +136,7 @@ class LocalNodes:
 
 
 def answers(host: str, port: int, *, timeout_s: float) -> bool:
-    """Whether anybody listens there."""
+    """Whether the port accepts connections."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s):
             return True

@@ -1,4 +1,4 @@
-"""The process beside a run that speaks to Ray, as the run sees it (ray_bridge.py says why there is one)."""
+"""The run's side of its helper process for Ray (ray_bridge.py explains why it exists)."""
 
 import contextlib
 import importlib.util
@@ -22,10 +22,10 @@ from inferometer.base.units import plain_number
 from inferometer.cluster.ray_messages import ClientSaid, ClientsPlaced, ConnectRay, RayFailed, RaySettings
 from inferometer.server.guarded import GuardedProcess, ends, last_line
 
-CONNECT_S = 180.0  # the process itself has shorter limits, each with its own sentence
-CLOSE_S = 10.0  # for actors and nodes to end in order
-_LOOK_S = 0.1  # whether the user wants to end
-_LONGEST_FOLDER = 24  # Ray puts sockets below it, whose paths may have 107 characters
+CONNECT_S = 180.0  # the process itself has shorter limits, each with its own message
+CLOSE_S = 10.0  # for actors and nodes to end cleanly
+_LOOK_S = 0.1  # between checks for an interrupt
+_LONGEST_FOLDER = 24  # Ray creates sockets below it, whose paths may have 107 characters
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_SCHEDULER_EVENTS": "0",
@@ -39,24 +39,26 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class RayProcess:
-    """A connection to a Ray cluster with room for clients. Use as a context manager: nothing stays behind."""
+    """A connection to a Ray cluster with room for clients. Use as a context manager, which cleans up."""
 
     settings: RaySettings
     is_interrupted: Callable[[], bool] = lambda: False
-    count: int = 0  # of the clients that there is room for
-    begun: int = 0  # clients so far
-    said: dict[int, ClientSaid] = field(default_factory=dict)  # that nobody has waited for yet
-    _others: list[object] = field(default_factory=list)  # messages that are no client's
+    count: int = 0  # clients that fit
+    begun: int = 0  # clients started so far
+    said: dict[int, ClientSaid] = field(default_factory=dict)  # not yet awaited
+    _others: list[object] = field(default_factory=list)  # messages not from clients
     _process: GuardedProcess | None = None
     _bridge: Connection | None = None
     _asked: int = 0
-    _dropped: set[int] = field(default_factory=set)  # questions whose answers are known already
-    _lock: threading.RLock = field(default_factory=threading.RLock)  # several loads ask, each in its thread
+    _dropped: set[int] = field(default_factory=set)  # requests already answered here
+    _lock: threading.RLock = field(
+        default_factory=threading.RLock
+    )  # used by several loads, each in its thread
 
     def __enter__(self) -> "RayProcess":
         if importlib.util.find_spec("ray") is None:
             raise UsageError(
-                "--ray needs Ray, which is not installed here", remedy="pip install 'inferometer[ray]'"
+                "--ray requires Ray, which is not installed here", remedy="pip install 'inferometer[ray]'"
             )
         try:
             self._start()
@@ -82,9 +84,9 @@ class RayProcess:
     def __exit__(self, *_: object) -> None:
         self._drop()
         process, self._process = self._process, None
-        with contextlib.suppress(LocalError):  # it was not started
+        with contextlib.suppress(LocalError):  # not started
             if process is not None:
-                # One that is not open yet does not listen.
+                # A process that is still connecting does not listen.
                 ends(process.process, Deadline.after(CLOSE_S if self.count else 0, last_s=UNDO_LAST_S))
                 process.end()
 
@@ -102,19 +104,19 @@ class RayProcess:
             return self._asked
 
     def send(self, message: object) -> None:
-        with self._lock, contextlib.suppress(OSError):  # that it is gone shows when an answer is awaited
+        with self._lock, contextlib.suppress(OSError):  # its loss is noticed when awaiting an answer
             if self._bridge is not None:
                 self._bridge.send(message)
 
     def read(self, timeout_s: float) -> None:
-        """What clients have said; waits for something, but not for longer than this time.
+        """Read the clients' answers, waiting for the first one up to the timeout.
 
-        The wait is short, since what comes may be read by another thread meanwhile: look into `said` after it.
+        May return early, since another thread may have read the answer: check `said` afterwards.
         """
         bridge = self._bridge
         try:
             if bridge is not None and timeout_s > 0:
-                bridge.poll(min(timeout_s, _LOOK_S))  # without the lock: others may read
+                bridge.poll(min(timeout_s, _LOOK_S))  # without the lock, so that others can read
             with self._lock:
                 while self._bridge is not None and self._bridge.poll(0):
                     self._take(self._bridge.recv())
@@ -122,7 +124,7 @@ class RayProcess:
             self._drop()
 
     def answer(self, said: ClientSaid) -> None:
-        """In place of a client, whose own answer is dropped."""
+        """Answer in place of a client, whose own answer is dropped."""
         with self._lock:
             self.said[said.number] = said
             self._dropped.add(said.number)
@@ -136,7 +138,7 @@ class RayProcess:
             self.said[said.number] = said
 
     def expect(self, kind: type[Answer], limit_s: float, *, is_end: bool = False) -> Answer:
-        """The next message of this kind. Who wants to end is not kept waiting, but for what ends."""
+        """Return the next message of this kind. An interrupt ends the wait, except with `is_end`."""
         deadline = Deadline.after(limit_s, last_s=UNDO_LAST_S)
         while not deadline.has_passed():
             if not is_end and self.is_interrupted():
@@ -149,10 +151,10 @@ class RayProcess:
                 if isinstance(said, kind):
                     return said
             if self._bridge is None:
-                raise LocalError(self._ended(), remedy="look whether the cluster is well: `ray status`")
+                raise LocalError(self._ended(), remedy="check the state of the cluster: `ray status`")
         raise LocalError(
             f"the Ray cluster did not answer for {plain_number(limit_s)} s",
-            remedy="look whether it is well: `ray status`",
+            remedy="check its state: `ray status`",
         )
 
     def _drop(self) -> None:
@@ -163,10 +165,10 @@ class RayProcess:
 
     def _ended(self) -> str:
         line = "" if self._process is None else last_line(self._process.log)
-        return "the process that speaks to Ray has ended" + (f"; its last line: {line}" if line else "")
+        return "the helper process for Ray has ended" + (f"; its last line: {line}" if line else "")
 
 
 def short_folder() -> Path:
-    """One that does not exist yet."""
+    """Return a short path that does not exist yet."""
     parent = tempfile.gettempdir()
     return Path(parent if len(parent) <= _LONGEST_FOLDER else "/tmp") / f"imr-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""What each model server gets of a cluster: a GPU where there are some, and as many cores as all of them can have."""
+"""Each model server's share of a cluster: a GPU, if there are any, and an equal number of cores."""
 
 import os
 from collections import Counter
@@ -10,7 +10,7 @@ CPU, GPU = "CPU", "GPU"
 
 
 def share_for(count: int, totals: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The same for each; `totals` are what the nodes have. Empty where there is no room for so many."""
+    """Return the share, the same for each server, of the nodes' `totals`; empty if they do not fit."""
     gpus = 1.0 if any(total.get(GPU, 0) >= 1 for total in totals) else 0.0
     most = int(max((total.get(CPU, 0) for total in totals), default=0))
     for cores in range(most, 0, -1):
@@ -20,13 +20,13 @@ def share_for(count: int, totals: Sequence[Mapping[str, float]]) -> dict[str, fl
 
 
 def _room(total: Mapping[str, float], cores: int, gpus: float) -> int:
-    """How many servers a node has room for."""
+    """Return how many servers fit on a node."""
     room = int(total.get(CPU, 0) // cores)
     return min(room, int(total.get(GPU, 0) // gpus)) if gpus else room
 
 
 def this_machine() -> dict[str, float]:
-    """What a node of this machine alone has."""
+    """Return the resources of this machine as a node."""
     nvml = open_nvml()
     gpus = len(gpu_names() if nvml is None else nvml.names())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -36,9 +36,9 @@ def this_machine() -> dict[str, float]:
 
 
 def sets_of_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Which cores each server keeps to: as many for all of them, and none for two servers of a machine.
+    """Assign cores to servers: equally many for each, and no core to two servers of a machine.
 
-    `machines` names the machine of each server, `cores` those that it may use there.
+    `machines` names the machine of each server, `cores` the cores it may use there.
     """
     counts = Counter(machines)
     size = max(1, min(len(set(own)) // counts[machine] for machine, own in zip(machines, cores, strict=True)))
@@ -47,6 +47,6 @@ def sets_of_cores(machines: Sequence[str], cores: Sequence[Sequence[int]]) -> li
     for machine, own in zip(machines, cores, strict=True):
         first = taken[machine] * size
         taken[machine] += 1
-        # More servers than cores: the last have all of them.
+        # With more servers than cores, the last ones get all cores.
         found.append(tuple(sorted(own)[first : first + size] or sorted(own)))
     return found

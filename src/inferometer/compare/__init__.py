@@ -1,1 +1,1 @@
-"""Rank 6: variants of a model side by side: how their speed differs, and what they answer."""
+"""Rank 6: comparison of variants of a model: their speed and their outputs."""

@@ -1,4 +1,4 @@
-"""Variants side by side as one value and one file: every report can be made again from it."""
+"""The result of a comparison as one value and one file, from which every report can be rendered."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,11 +19,11 @@ EXIT_CODES = {FINE: 0, REGRESSION: 1, UNDECIDED: 2, INVALID: 3}
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one variant did in one round."""
+    """Figures of one variant in one round."""
 
     number: int  # of the round, from 0
-    place: int  # the variant's place in the order of that round, from 0
-    start_s: float  # after the comparison's load began
+    place: int  # the variant's position in that round, from 0
+    start_s: float  # since the start of the load
     request_count: int
     infer_per_s: float
     percentiles: tuple[tuple[float, int], ...]  # (p, ns) of the compared ones
@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant with all its figures; `turns` are those of each level of its result, none for a saved result."""
+    """A variant with its result; `turns` has the turns of each level, and is empty for a saved result."""
 
     name: str
     result: Result
@@ -40,19 +40,19 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of a variant against the baseline's. All intervals of a comparison hold together."""
+    """Difference of one figure between a variant and the baseline. All intervals of a comparison hold jointly."""
 
     metric: str  # throughput, or a percentile of the latency such as p99
     base: float  # infer/s or ns
     value: float
-    percent: Estimate  # of the baseline's figure; positive is more, whether that is good or bad
+    percent: Estimate  # relative to the baseline; positive means more, whether that is better or worse
     verdict: str  # FASTER, SLOWER, NO_DIFFERENCE or INCONCLUSIVE
     reason: str = ""  # why there is no interval
 
 
 @dataclass(frozen=True, slots=True)
 class LevelDifference:
-    """All compared figures at one load."""
+    """Differences of all figures at one load."""
 
     mode: str  # concurrency or request_rate
     value: float
@@ -61,24 +61,24 @@ class LevelDifference:
 
 @dataclass(frozen=True, slots=True)
 class OutputSimilarity:
-    """How similar one output of two variants is over the same inputs. What does not apply is None.
+    """Similarity of one output of two variants for the same inputs. Figures that do not apply are None.
 
-    Where both are the same everywhere, `exact` is 1 and the signal-to-noise ratio, which would be infinite, is None.
+    If both are identical, `exact` is 1 and the signal-to-noise ratio, which would be infinite, is None.
     """
 
     name: str
-    datatype: str  # the baseline's; "FP32 / FP16" where they differ
-    requests: int  # that were compared
+    datatype: str  # the baseline's; "FP32 / FP16" if they differ
+    requests: int  # compared
     elements: int
-    exact: float | None = None  # share of elements that are the same
-    max_abs: float | None = None  # errors are over the elements that are finite on both sides
+    exact: float | None = None  # share of identical elements
+    max_abs: float | None = None  # errors consider elements that are finite on both sides
     mean_abs: float | None = None
-    relative: float | None = None  # size of the error over size of the baseline's output (root of squares)
+    relative: float | None = None  # norm of the error over norm of the baseline's output
     cosine: float | None = None
     snr_db: float | None = None
-    top1: float | None = None  # share of rows with the same largest class, where it looks like classes
-    non_finite: int = 0  # elements where one side has NaN or infinity and the other something else
-    problem: str = ""  # why figures are missing: another shape, missing on one side ...
+    top1: float | None = None  # share of rows with the same top class, if the output looks like classes
+    non_finite: int = 0  # elements with NaN or infinity on one side only
+    problem: str = ""  # why figures are missing: different shape, missing on one side ...
 
     @property
     def is_identical(self) -> bool:
@@ -87,7 +87,7 @@ class OutputSimilarity:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """A variant against the baseline: speed by level, then outputs."""
+    """Comparison of a variant with the baseline: speed by level, then outputs."""
 
     variant: str
     levels: tuple[LevelDifference, ...]
@@ -98,17 +98,17 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class GateOutcome:
-    """What became of one condition of --fail-if for one variant."""
+    """Outcome of one condition of --fail-if for one variant."""
 
-    text: str  # as it was written, such as "p99 > +5%"
+    text: str  # as written, such as "p99 > +5%"
     variant: str
     outcome: str  # PASSED, FAILED or INCONCLUSIVE
-    found: str  # the figure that decided, and where
+    found: str  # the deciding figure, and its level or output
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Answer):
-    """`problems` make it invalid; `notes` are only to be known."""
+    """A comparison of variants. `problems` make it invalid; `notes` are informational."""
 
     kind: ClassVar[str] = "comparison"
     schema: ClassVar[int] = 1
@@ -116,9 +116,9 @@ class Comparison(Answer):
 
     tool: str
     started_at: str
-    is_live: bool  # measured now and in turns, or read from saved results
-    confidence: float  # with which all intervals hold together
-    baseline: str  # name of the variant all others are compared with
+    is_live: bool  # measured in turns, not read from saved results
+    confidence: float  # with which all intervals hold jointly
+    baseline: str  # name of the variant that the others are compared with
     variants: tuple[Variant, ...]
     contrasts: tuple[Contrast, ...]
     gates: tuple[GateOutcome, ...] = ()

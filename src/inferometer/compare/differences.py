@@ -1,18 +1,18 @@
-"""How far two variants differ, from figures taken in turns.
+"""Differences between two variants, from figures measured in turns.
 
-Both variants were measured in every round, in the one order and then in the other, so noise of the machine affects
-both equally. In each round the logarithm of the ratio of their figures is taken; the interval comes from the
-spread of those over the rounds. Five choices:
+Both variants are measured in every round, in alternating order, so that noise of the machine affects both equally.
+Each round gives the logarithm of the ratio of their figures; the interval follows from the spread of these over the
+rounds. Five choices:
 
-* A drift of the machine adds to one order what it takes from the other. The half difference of both orders is
-  that drift, and is taken out.
-* A stall of the machine spoils a round whole. So the mean is trimmed, a fifth at either end, and the interval is the
-  one that belongs to a trimmed mean (Yuen 1974: the spread of the values with those ends pulled in).
-* Neighbouring rounds may resemble each other; then they tell less than their number says, and the interval widens.
-* The change itself is that of the figures over all rounds, which is what tables and charts show; the interval is
-  widened to reach it, so that no claim contradicts them.
-* With many figures, one of them shows a difference by chance. So every interval is wide enough for all of them
-  to hold together (Bonferroni): the share of wrong ones is divided among them.
+* A drift of the machine raises the ratio in one order and lowers it in the other. Half the difference between the
+  orders is that drift, and is removed.
+* A stall of the machine spoils a whole round. So the mean is trimmed, by a fifth at either end, with the interval of
+  a trimmed mean (Yuen 1974: the spread of the winsorized values).
+* Neighbouring rounds may be correlated and then carry less information; the interval is widened accordingly.
+* The reported change is that of the figures over all rounds, as in tables and charts; the interval is widened to
+  include it, so that no claim contradicts them.
+* With many figures, some show a difference by chance. So every interval is wide enough for all of them to hold
+  jointly (Bonferroni correction).
 """
 
 import math
@@ -39,19 +39,19 @@ from inferometer.stats.measurement import Estimate, Level
 from inferometer.stats.series import joined
 from inferometer.stats.verdict import NOT_SHOWN, SHOWN, rule_either_way
 
-CONFIDENCE = 0.98  # of all intervals of a comparison together
-TRIMMED = 0.2  # share cut off at either end
+CONFIDENCE = 0.98  # of all intervals of a comparison jointly
+TRIMMED = 0.2  # share trimmed at either end
 TRIMMED_FROM = 10
 _ENDLESS = 20.0
-FEWEST = 4  # pairs without which nothing is said
+FEWEST = 4  # pairs needed for an interval
 
 Logs = NDArray[np.float64]
 
 
 def paired_percent(base: Sequence[float], other: Sequence[float], looks: int) -> Estimate:
-    """The difference in percent; pair n was measured in the one order where n is even, in the other where it is odd.
+    """Return the difference in percent. Even pairs were measured in one order, odd pairs in the other.
 
-    `looks` is the number of intervals that shall hold together.
+    `looks` is the number of intervals that must hold jointly.
     """
     ratios = np.log(np.asarray(other, dtype=np.float64) / np.asarray(base, dtype=np.float64))
     count = len(ratios)
@@ -80,29 +80,29 @@ def _trimmed_mean(values: Logs) -> float:
 
 
 def _likeness(ratios: Logs) -> float:
-    """How much wider the interval must be as neighbouring pairs resemble each other."""
+    """Return the factor that widens the interval for correlated neighbouring pairs."""
     deviations = ratios - ratios.mean()
     alike = allowed(correlation([deviations], lost=0))
     return math.sqrt((1 + alike) / (1 - alike))
 
 
 def _cut(count: int) -> int:
-    """How many to leave out at either end; of few, every one is needed."""
+    """Return how many values to trim at either end; none if there are few."""
     return int(TRIMMED * count) if count >= TRIMMED_FROM else 0
 
 
 def _percent(ratio: float) -> float:
-    """Of the logarithm of a ratio; where an interval has no end to speak of, one that can be written."""
+    """Convert the logarithm of a ratio to percent, capped so that an unbounded interval stays finite."""
     return math.expm1(min(ratio, _ENDLESS)) * 100
 
 
 def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
-    """The difference in percent of two figures that were measured apart, from their own 95 % intervals."""
+    """Return the difference in percent of two separately measured figures, from their own 95 % intervals."""
     found = relative_difference(base, other)
     value = found.value * 100
     if found.low is None or found.high is None or found.low <= -1 or math.isinf(found.high):
         return Estimate(value)
-    # How many sections the intervals came from is not in the file; eight are the fewest.
+    # The file does not record how many sections an interval is based on; eight is the minimum.
     wider = student_t(1 - (1 - CONFIDENCE) / looks / 2, 7) / student_t(0.975, 7)
     centre, low, high = (math.log1p(part) for part in (found.value, found.low, found.high))
     return Estimate(
@@ -110,17 +110,17 @@ def unpaired_percent(base: Estimate, other: Estimate, looks: int) -> Estimate:
     )
 
 
-# --- of turns and of saved results, with their verdicts
+# --- differences of turns and of saved results, with verdicts
 
 
 def headline_metrics(chosen: int | None, more: Sequence[int] = ()) -> tuple[Metric, ...]:
-    """The headline figures, with the percentiles that were asked for among them."""
+    """Return the headline figures, including the requested percentiles."""
     wanted = sorted({*PERCENTILES, *more, *(() if chosen is None else (chosen,))})
     return tuple(row for name in (THROUGHPUT, *(f"p{p}" for p in wanted)) if (row := named(name)) is not None)
 
 
 def difference_verdict(metric: Metric, percent: Estimate) -> str:
-    """What the interval shows: a direction, that no difference matters, or nothing."""
+    """Return what the interval shows: a direction, no relevant difference, or nothing conclusive."""
     ruling = rule_either_way(percent).ruling
     if ruling != SHOWN or percent.low is None:
         return NO_DIFFERENCE if ruling == NOT_SHOWN else INCONCLUSIVE
@@ -130,7 +130,7 @@ def difference_verdict(metric: Metric, percent: Estimate) -> str:
 def of_turns(
     base: TurnSeries, other: TurnSeries, wanted: Sequence[Metric], looks: int
 ) -> tuple[Difference, ...]:
-    """Of two candidates that took turns; `looks` is how many intervals shall hold together."""
+    """Return the differences of two candidates that took turns; `looks` intervals must hold jointly."""
     rounds = min(len(base.windows), len(other.windows))
     return tuple(_of_turns(metric, base, other, rounds, looks) for metric in wanted)
 
@@ -148,9 +148,9 @@ def _of_turns(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int, 
 
 
 def with_measured(percent: Estimate, change: float) -> Estimate:
-    """The change that both figures show, as every table and chart has them, with an interval that reaches it.
+    """Return the measured change, as in every table and chart, with an interval that includes it.
 
-    Stalls of the machine pull the figures of a whole run away from what most rounds show. Then the rounds alone must
+    Stalls of the machine pull the figures of a whole run away from those of most rounds. The rounds alone must then
     not claim a difference that the figures contradict.
     """
     if percent.low is None or percent.high is None:
@@ -159,9 +159,9 @@ def with_measured(percent: Estimate, change: float) -> Estimate:
 
 
 def _blocks(metric: Metric, base: TurnSeries, other: TurnSeries, rounds: int) -> list[range]:
-    """Rounds taken together until each block has requests enough for the figure; the last ones join the last block.
+    """Group rounds into blocks with enough requests for the figure; leftover rounds join the last block.
 
-    An odd number of rounds in each keeps the blocks' order alternating.
+    An odd number of rounds per block keeps the order of blocks alternating.
     """
     for size in range(1, rounds // FEWEST + 1, 2):
         blocks = [range(start, start + size) for start in range(0, rounds - size + 1, size)]
@@ -183,7 +183,7 @@ def _figure(metric: Metric, series: TurnSeries, rounds: range) -> float:
 
 
 def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -> tuple[Difference, ...]:
-    """Of two levels that were measured apart, from the intervals they have."""
+    """Return the differences of two separately measured levels, from their intervals."""
     if base.measurement is None or other.measurement is None:
         return ()
     found = []
@@ -200,20 +200,20 @@ def of_levels(base: Level, other: Level, wanted: Sequence[Metric], looks: int) -
 
 
 def speedup(row: Difference) -> Estimate:
-    """How many times as fast as the baseline: above 1 is faster, of a rate as of a time."""
+    """Return the speedup over the baseline, for rates and times alike; above 1 is faster."""
     sign = 1 if row.metric == THROUGHPUT else -1
     ends = [_times(part, sign) for part in (row.percent.value, *(row.percent.limits or ()))]
     return Estimate(ends[0], *sorted(ends[1:]))
 
 
 def _times(percent: float, sign: int) -> float:
-    """Of a difference in percent; where an interval has no end to speak of, one that can be drawn."""
+    """Convert a difference in percent to a factor, capped so that an unbounded interval stays finite."""
     ratio = math.log(max(1 + percent / 100, math.exp(-_ENDLESS)))
     return math.exp(sign * min(ratio, _ENDLESS))
 
 
 def overall(levels: Sequence[LevelDifference]) -> str:
-    """One word for a variant: what its figures show at any level."""
+    """Return the overall verdict for a variant from its figures at all levels."""
     found = {difference.verdict for level in levels for difference in level.differences}
     shown = found & {FASTER, SLOWER}
     if len(shown) == 2:
@@ -225,6 +225,6 @@ def overall(levels: Sequence[LevelDifference]) -> str:
 
 
 def headline(level: LevelDifference) -> Difference | None:
-    """The figure that speaks for a level: throughput, or by rate the first percentile."""
+    """Return the main figure of a level: throughput, or the first percentile at a rate."""
     rows = [row for row in level.differences if (row.metric == THROUGHPUT) == (level.mode == "concurrency")]
     return rows[0] if rows else None

@@ -1,4 +1,4 @@
-"""When a comparison counts as a regression, such as `p99 > +5%, throughput < -3%, snr < 40`."""
+"""Conditions that count as a regression, such as `p99 > +5%, throughput < -3%, snr < 40`."""
 
 import math
 import re
@@ -36,7 +36,7 @@ KNOWN = ", ".join((THROUGHPUT, "p50", "p95", "p99", ERRORS, *(metric.short for m
 
 
 def _metric(name: str) -> Metric | None:
-    """A figure that variants are compared by: throughput, a whole percentile of the latency, errors, of outputs."""
+    """Return a comparable figure: throughput, an integer latency percentile, errors, or a figure of outputs."""
     found = named(name)
     if found is None or found.source is Source.OUTPUT or name in (THROUGHPUT, ERRORS):
         return found
@@ -45,10 +45,10 @@ def _metric(name: str) -> Metric | None:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition under which a variant fails: a difference in percent, or a figure of its outputs or errors."""
+    """A condition that fails a variant: a difference in percent, or a limit for its outputs or errors."""
 
     metric: Metric
-    is_above: bool  # fails above the limit; else below it
+    is_above: bool  # fails above the limit, otherwise below it
     limit: float  # percent for speed, a share for errors
     text: str
 
@@ -61,12 +61,12 @@ class Gate:
 
 
 def _is_speed(metric: Metric) -> bool:
-    """Judged by its difference from the baseline's."""
+    """Whether the figure is judged by its difference from the baseline."""
     return metric.short == THROUGHPUT or metric.percentile is not None
 
 
 def parse_gates(text: str) -> tuple[Gate, ...]:
-    """Conditions separated by commas; any of them fails the variant."""
+    """Parse conditions separated by commas; any of them fails the variant."""
     gates = []
     position = 0
     for part in text.split(","):
@@ -77,7 +77,7 @@ def parse_gates(text: str) -> tuple[Gate, ...]:
 
 def _gate(part: str, whole: str, position: int) -> Gate:
     found = _WORDS.fullmatch(part)
-    assert found is not None  # every text fits: what is wrong with it is said below
+    assert found is not None  # matches any text; errors are raised below
     name, sign, limit = found["name"].lower(), found["sign"], found["limit"]
 
     def refuse(what: str, group: str, remedy: str) -> UsageError:
@@ -88,22 +88,22 @@ def _gate(part: str, whole: str, position: int) -> Gate:
         raise refuse("a condition is missing", "name", "write conditions like 'p99 > +5%, snr < 40'")
     metric = _metric(name)
     if metric is None:
-        raise refuse(f"'{found['name']}' is no figure of a comparison", "name", f"take one of {KNOWN}")
+        raise refuse(f"'{found['name']}' is not a figure of a comparison", "name", f"use one of {KNOWN}")
     if sign.rstrip("=") not in ("<", ">"):
-        raise refuse(f"after '{found['name']}' comes < or >", "sign", "write it like 'p99 > +5%'")
+        raise refuse(f"'{found['name']}' must be followed by < or >", "sign", "write it like 'p99 > +5%'")
     number, is_percent = limit.removesuffix("%").strip(), limit.endswith("%")
     if not _NUMBER.fullmatch(number):
-        raise refuse(f"'{limit}' is no number", "limit", "write it like +5%, -3% or 40")
+        raise refuse(f"'{limit}' is not a number", "limit", "write it like +5%, -3% or 40")
     is_speed = _is_speed(metric)
     if is_speed and not is_percent:
-        what = f"'{name}' is compared with the baseline's, so '{limit}' needs a %"
+        what = f"'{name}' is compared with the baseline, so '{limit}' needs a %"
         raise refuse(what, "limit", f"write {limit}%")
     if metric.is_share and not is_percent:
         raise refuse(f"'{name}' is a share, so '{limit}' needs a %", "limit", f"write {limit}%")
     if name in (ERRORS, "top1", "exact") and not 0 <= float(number) <= 100:
         raise refuse(f"'{name}' is a share, never '{limit}'", "limit", "write one from 0% to 100%")
     if is_percent and not is_speed and not metric.is_share:
-        raise refuse(f"'{name}' has no percent", "limit", f"write {number}")
+        raise refuse(f"'{name}' does not take a percentage", "limit", f"write {number}")
     value = float(number) / 100 if is_percent and not is_speed else float(number)
     return Gate(metric, sign.startswith(">"), value, " ".join(part.split()))
 
@@ -111,7 +111,7 @@ def _gate(part: str, whole: str, position: int) -> Gate:
 def judge(
     gates: Sequence[Gate], contrasts: Sequence[Contrast], variants: Sequence[Variant]
 ) -> tuple[GateOutcome, ...]:
-    """Every condition for every variant but the baseline."""
+    """Judge every condition for every variant except the baseline."""
     known = {variant.name: variant for variant in variants}
     found = []
     for contrast in contrasts:
@@ -124,7 +124,7 @@ def judge(
 
 
 def _findings(gate: Gate, contrast: Contrast, variant: Variant) -> Iterator[tuple[str, str]]:
-    """(outcome, why) at every level, or of every output."""
+    """Yield (outcome, reason) for every level or output."""
     if gate.name == ERRORS:
         part = variant.result.failed_share
         yield FAILED if gate.is_beyond(part) else PASSED, f"{share(part)} of the requests failed"
@@ -165,7 +165,7 @@ def _of_output(gate: Gate, output: OutputSimilarity) -> Iterator[tuple[str, str]
 
 
 def _figure(value: float) -> str:
-    """A cosine needs all its digits, a difference may be tiny."""
+    """Format a figure of outputs: a cosine needs all digits, a difference may be tiny."""
     return small(value) if abs(value) < 0.001 else plain_number(value)
 
 
@@ -178,7 +178,7 @@ _LIMITED = (*CLIENT_LIMITS, Note.NOT_OFFERED)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a comparison is judged by."""
+    """Conditions and limits for judging a comparison."""
 
     gates: tuple[Gate, ...] = ()
     max_error_rate: float = 0.0
@@ -189,7 +189,7 @@ class Terms:
 
 
 def conclude(found: Comparison, terms: Terms) -> Comparison:
-    """The comparison with its gates judged."""
+    """Return the comparison with its conditions judged."""
     is_judged_by_errors = any(gate.name == ERRORS for gate in terms.gates)
     most = math.inf if is_judged_by_errors else terms.max_error_rate
     problems = tuple(problem for variant in found.variants for problem in _problems(variant, most))
@@ -207,10 +207,10 @@ def conclude(found: Comparison, terms: Terms) -> Comparison:
 
 
 def _without_trust(outcomes: Sequence[GateOutcome], gates: Sequence[Gate]) -> tuple[GateOutcome, ...]:
-    """A client at its limit hides differences: what it shows counts, what it does not show proves nothing."""
+    """Turn passes into inconclusive outcomes if the client was the limit: it hides differences."""
     speed = {gate.text for gate in gates if _is_speed(gate.metric)}
     return tuple(
-        replace(row, outcome=INCONCLUSIVE, found=f"{row.found}; but the client was the limit")
+        replace(row, outcome=INCONCLUSIVE, found=f"{row.found}, but the client was the limit")
         if row.outcome == PASSED and row.text in speed
         else row
         for row in outcomes

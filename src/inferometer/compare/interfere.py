@@ -1,7 +1,7 @@
-"""Models that share a server: each alone and all together, in turns, and what the others cost it.
+"""Interference among models that share a server: each is measured alone and all together, in turns.
 
-A round has a turn for each model alone and one for all together; every other round goes backwards, so that a drift of
-the machine affects all turns equally. Nothing of a turn is left in the server when the next one begins.
+A round has a turn for each model alone and one for all together; every other round is reversed, so that a drift of
+the machine affects all turns equally. The server is idle when a turn begins.
 """
 
 import itertools
@@ -57,27 +57,27 @@ from inferometer.stats.watcher import Watcher, completed
 from inferometer.stats.windows import Window, join_windows
 
 ROUNDS = 40
-SHORTEST_TURN_NS = 300 * NS_PER_MS  # to aim at
-FEWEST_ANSWERS = 2  # of each model, at first look
-FAILING_NS = NS_PER_S  # a first look of this length in which all requests of a model fail is the last
+SHORTEST_TURN_NS = 300 * NS_PER_MS  # target
+FEWEST_ANSWERS = 2  # of each model, in the pilot run
+FAILING_NS = NS_PER_S  # give up after a pilot run of this length in which all requests of a model fail
 LEAST_TURN_NS = 100 * NS_PER_MS
 LONGEST_TURN_NS = 60 * NS_PER_S
-WAITING = 0.1  # cores more that models wait for: they contend for cores
-MOST = 0.5  # of what a request takes longer: the part that says where it is lost
+WAITING = 0.1  # additional cores waited for from which on models contend for cores
+MOST = 0.5  # share of the slowdown that identifies its cause
 BUSY_GPU = 0.8
 BUSY_GPU_MEMORY = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class InterfereRequest:
-    """Models, and the load of each."""
+    """Models and their common load."""
 
     models: tuple[ModelAtServer, ...]
     options: Options
 
 
 def check_interfere(request: InterfereRequest) -> None:
-    """Refuses what has no meaning here."""
+    """Raise for options that are not supported."""
     options = request.options
     for name, remedy in INTERFERE_REFUSED.items():
         if name in options.given:
@@ -86,22 +86,22 @@ def check_interfere(request: InterfereRequest) -> None:
         span = getattr(options, name)
         if span is not None and (span.listed or span.end not in (None, span.start)):
             raise UsageError(
-                f"{option_name(name)} gives several levels, and every model is loaded with one",
-                remedy="give one value",
+                f"{option_name(name)} gives several levels, but every model is loaded at one",
+                remedy="give a single value",
             )
 
 
 @dataclass(slots=True)
 class _Turns:
-    """The turns of one arrangement: a model alone, or all of them."""
+    """The turns of one arrangement: a model alone, or all together."""
 
-    loaded: tuple[int, ...]  # the models that are loaded in them
+    loaded: tuple[int, ...]  # indices of the loaded models
     windows: list[tuple[Window, ...]] = field(default_factory=list)  # of each turn, all classes
     hosts: list[HostUse] = field(default_factory=list)
 
 
 def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
-    """Measure each alone and all together, in turns."""
+    """Measure each model alone and all together, in turns."""
     check_interfere(request)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     setups = [prepare(options_of(request.options, model), command="compare") for model in request.models]
@@ -139,7 +139,7 @@ def interfere(request: InterfereRequest, watcher: Watcher) -> Interference:
 
 @dataclass(slots=True)
 class _Quiet:
-    """Turns are no levels: only the request to stop is passed on."""
+    """Watcher of turns, which are not levels: passes on only the request to stop."""
 
     watcher: Watcher
 
@@ -169,7 +169,7 @@ class _Session:
         return class_level_settings(self.setups, self.names, self.turn_ns)
 
     def measure(self, duration_ns: int, watcher: Watcher) -> list[str]:
-        """All rounds, after a first turn of all together that warms up; what went wrong, if anything did."""
+        """Measure all rounds after a warm-up turn of all models; return the problems."""
         shortest_ns = self.turn_ns
         look = self._first_look(watcher)
         if problem := self._trouble(look, self.together):
@@ -182,7 +182,7 @@ class _Session:
                 problem = self._turn(turns)
                 if watcher.is_interrupted() or problem:
                     self._drop_half_round(number)
-                    return [problem or "it was stopped early; the whole rounds until then are compared"]
+                    return [problem or "it was stopped early; only the completed rounds are compared"]
             told = tuple(
                 (name, _per_s(self.together.windows[-1], place)) for place, name in enumerate(self.names)
             )
@@ -190,7 +190,7 @@ class _Session:
         return []
 
     def _first_look(self, watcher: Watcher) -> Level:
-        """It gets longer until all have given a few answers, or seem not to."""
+        """Run a pilot, extending it until every model has given a few answers or seems unable to."""
         while True:
             level, _ = self._measured(self.together, awaits_answers=False)
             found = [row.measurement for row in level.classes]
@@ -202,7 +202,7 @@ class _Session:
             self.turn_ns *= 4
 
     def _size_turns(self, look: Level, shortest_ns: int, duration_ns: int, watcher: Watcher) -> None:
-        """Long enough for the slowest; if that takes much longer than was asked for, it is said."""
+        """Size the turns for the slowest model; notify the watcher if that takes much longer than requested."""
         looks = [PilotRun.of(row.measurement) for row in look.classes if row.measurement is not None]
         slowest = max(range(len(looks)), key=lambda number: looks[number].least_turn_ns)
         self.turn_ns = max(shortest_ns, looks[slowest].least_turn_ns)
@@ -215,7 +215,7 @@ class _Session:
             del turns.windows[number:], turns.hosts[number:]
 
     def _turn(self, turns: _Turns) -> str:
-        """Measure it; why it cannot be used, if it cannot."""
+        """Measure one turn; return why it cannot be used, or an empty string."""
         level, windows = self._measured(turns, awaits_answers=True)
         if problem := self._trouble(level, turns):
             return problem
@@ -232,14 +232,14 @@ class _Session:
         point = replace(self.point, plan=joint, asked_per_s=None, classes=classes)
         settings = replace(self._settings, awaits_answers=awaits_answers)
         level, windows = measure_level_windows(self.instrument, settings, point)
-        try:  # nothing of it is left in the server when the next one begins
+        try:  # the server is idle when the next turn begins
             self.instrument.load.apply(Closed(0))
         except LocalError as error:
             level = replace(level, remarks=(*level.remarks, Remark(Note.WORKER_LOST, str(error))))
         return level, windows
 
     def _trouble(self, level: Level, turns: _Turns) -> str:
-        """Why the turn cannot be used, if it cannot."""
+        """Return why the turn cannot be used, or an empty string."""
         if level.has_remark(Note.WORKER_LOST):
             return next(remark.text for remark in level.remarks if remark.note is Note.WORKER_LOST)
         for number in turns.loaded:
@@ -272,7 +272,7 @@ class _Session:
         )
 
     def models(self) -> tuple[SharedModel, ...]:
-        """All of them, each with what it contends for."""
+        """Return all models, each with the resource it contends for."""
         found = [self._model(number) for number in range(len(self.setups))]
         seen = evidence(found, _use(self.together.hosts))
         rows = []
@@ -283,7 +283,7 @@ class _Session:
         return tuple(rows)
 
     def _series(self, number: int, turns: _Turns) -> TurnSeries:
-        """The turns of one model."""
+        """Return the turns of one model."""
         settings = self._settings.classes[number].level
         series = TurnSeries(Candidate(self.names[number], self.instrument, settings))
         series.windows = [tuple(window.classes[number] for window in turn) for turn in turns.windows]
@@ -308,11 +308,11 @@ def _per_s(turn: Sequence[Window], number: int) -> float:
     return sum(window.count for window in windows) * NS_PER_S / sum(window.duration_ns for window in windows)
 
 
-# --- where it is lost
+# --- causes
 
 
 def _server_times(setup: Setup, series: TurnSeries) -> ServerTimes | None:
-    """Over all turns: the counters also hold what the others did in between, so turns are added up."""
+    """Return the server's times, summed turn by turn: between turns, the counters include other requests."""
     total, is_known = Counters(), False
     for window in itertools.chain.from_iterable(series.windows):
         if window.before is not None and window.after is not None:
@@ -325,7 +325,7 @@ def _server_times(setup: Setup, series: TurnSeries) -> ServerTimes | None:
 
 
 def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
-    """Over turns of about the same length."""
+    """Average the use of the machine over turns of about the same length."""
     seconds = sum(use.seconds for use in hosts)
     if not seconds:
         return None
@@ -353,21 +353,21 @@ def _use(hosts: Sequence[HostUse]) -> SharedUse | None:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen while all models were loaded together, beside the figures of one of them.
+    """Observations while all models were loaded together, in addition to a model's own figures.
 
-    The excesses are cores beyond what the same requests took while each model was alone; None where that is unknown.
+    The excesses are cores beyond those used by the same requests alone; None if unknown.
     """
 
     use: SharedUse | None
-    more_work: float | None = None  # that the servers used
-    more_waiting: float | None = None  # that the servers waited for
-    more_client_waiting: float | None = None  # that this tool waited for
-    shares_server: bool = True  # another model is at the same address
-    extra: float = 0.0  # requests in flight, of all models, beyond those that the same throughput takes alone
+    more_work: float | None = None  # cores used by the servers
+    more_waiting: float | None = None  # cores the servers waited for
+    more_client_waiting: float | None = None  # cores this tool waited for
+    shares_server: bool = True  # another model has the same address
+    extra: float = 0.0  # requests in flight beyond those needed for the same throughput alone
 
 
 def evidence(models: Sequence[SharedModel], use: SharedUse | None) -> Evidence:
-    """What the turns with all models loaded show about all of them."""
+    """Gather the observations from the turns with all models loaded."""
     return Evidence(
         use,
         more_work=_excess(models, use, "server_cores"),
@@ -382,7 +382,7 @@ def _excess(
     use: SharedUse | None,
     name: Literal["server_cores", "waiting", "client_waiting"],
 ) -> float | None:
-    """Cores beyond what the same requests took alone: other programs make a model wait then as well."""
+    """Return the cores beyond those of the same requests alone, when other programs also cause waits."""
     seen: float | None = None if use is None else getattr(use, name)
     if seen is None:
         return None
@@ -396,17 +396,17 @@ def _excess(
 
 
 def _extra(found: SharedModel) -> float:
-    """Requests of a model in flight longer than alone, on average (Little's law): comparable with waits for cores."""
+    """Return the average of additional requests in flight (Little's law), which is comparable with waits for cores."""
     slower_ns = found.together.service.mean_ns - found.alone.service.mean_ns
     return slower_ns * found.together.infer_per_s.value / found.together.batch / NS_PER_S
 
 
 def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
-    """What a model contends for with the others, and the figures that show it.
+    """Return the resource that a model contends for, and the figures that show it.
 
     A resource is the cause only if the models themselves ran short of it: run-queue waits, CPU time or queueing must
-    account for most of what a request takes longer. A machine that other programs keep busy proves nothing, since it
-    was as busy while the model was alone.
+    account for most of the slowdown per request. A machine that other programs keep busy proves nothing, since it
+    was equally busy while the model was alone.
     """
     if not found.is_slowed:
         return NOTHING, "no figure is worse than alone"
@@ -422,14 +422,17 @@ def contention(found: SharedModel, seen: Evidence) -> tuple[str, str]:
         largest = max(parts, key=lambda name: parts[name])
         words = f"of {words} {_part_words(largest, parts[largest])}"
         if largest == "queue" and queue_ns >= MOST * slower_ns and compute_ns < queue_ns / 2:
-            return QUEUE, f"{words}: requests wait for a free instance while each takes as long as before"
+            return (
+                QUEUE,
+                f"{words}: requests wait for a free instance, while each execution takes as long as before",
+            )
     resource, reason = _by_machine(replace(seen, extra=max(seen.extra, _extra(found))))
     if resource != UNKNOWN:
         return resource, f"{words}; {reason}"
     if largest == "rest" and seen.shares_server:
-        return FRONT, f"{words}: neither queue nor compute, so the server's front end or the network"
+        return FRONT, f"{words}: neither queue nor compute, so it is the server's front end or the network"
     if seen.use is None or seen.use.server_cores is None:
-        return UNKNOWN, f"{words}; the server's machine could not be watched"
+        return UNKNOWN, f"{words}; the server's machine could not be observed"
     return HIDDEN, f"{words}, while the servers neither waited for cores nor worked more: a lock or a queue"
 
 
@@ -443,7 +446,7 @@ def _part_words(part: str, ns: int) -> str:
 
 
 def _by_machine(seen: Evidence) -> tuple[str, str]:
-    """What the models ran out of on this machine."""
+    """Return the resource of this machine that the models ran out of."""
     together = seen.use
     if together is None:
         return UNKNOWN, ""
@@ -456,14 +459,14 @@ def _by_machine(seen: Evidence) -> tuple[str, str]:
         return GPU, f"the GPU was busy for {share(together.gpu_share)} of the time"
     least = max(WAITING, MOST * seen.extra)
     if seen.more_client_waiting is not None and seen.more_client_waiting >= least:
-        return CLIENT, f"this tool waited for {quantity(seen.more_client_waiting)} cores more than alone"
+        return CLIENT, f"this tool waited for {quantity(seen.more_client_waiting)} more cores than alone"
     if seen.more_waiting is not None and seen.more_waiting >= least:
-        return CORES, f"models waited for {quantity(seen.more_waiting)} cores more than alone"
+        return CORES, f"models waited for {quantity(seen.more_waiting)} more cores than alone"
     is_full = together.busy >= FULL * together.cores
     if is_full and (together.server_cores or 0.0) >= MOST * together.busy:
         busy, cores = quantity(together.server_cores or 0.0), together.cores
-        return CORES, f"the servers used {busy} of {cores} cores, and no core was free"
+        return CORES, f"the servers used {busy} of {cores} cores, and none was free"
     if seen.more_work is not None and seen.more_work >= least:
         more = quantity(seen.more_work)
-        return BANDWIDTH, f"the same requests took {more} cores more: caches or memory bandwidth are shared"
+        return BANDWIDTH, f"the same requests took {more} more cores: caches or memory bandwidth are shared"
     return UNKNOWN, ""

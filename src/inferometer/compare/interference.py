@@ -1,4 +1,4 @@
-"""What models that share a machine cost each other, as one value and one file."""
+"""The mutual slowdown of models that share a machine, as one value and one file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ CORES, GPU, BANDWIDTH, QUEUE, FRONT, NOTHING, UNKNOWN, HIDDEN, CLIENT = (
     "something unseen",
     "this tool",
 )
-"""What models contend for. HIDDEN is a lock or queue that no resource shows, CLIENT that this tool was starved."""
+"""Resources that models contend for. HIDDEN: a lock or queue not visible in any resource; CLIENT: this tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
-    """What the server said of the requests of a model, on average; None where it does not count them."""
+    """The server's average times for a model's requests; None if it does not count them."""
 
     requests: int
     queue_ns: int
@@ -35,21 +35,21 @@ class ServerTimes:
 
 @dataclass(frozen=True, slots=True)
 class SharedUse:
-    """Of the machine, while one model was loaded alone, or all together. None is what could not be seen."""
+    """Use of the machine while one model was loaded alone, or all together. None: could not be observed."""
 
     cores: int
     busy: float  # cores
     server_cores: float | None
-    waiting: float  # cores that the servers' threads would have used and did not get
-    gpu_share: float | None = None  # of the busiest GPU
-    gpu_memory_share: float | None = None  # of the time, reading or writing its memory
-    others: float | None = None  # cores that other programs kept busy
-    client_waiting: float = 0.0  # cores that this tool would have used and did not get
+    waiting: float  # cores that the servers' threads waited for
+    gpu_share: float | None = None  # utilization of the busiest GPU
+    gpu_memory_share: float | None = None  # share of time in which its memory was read or written
+    others: float | None = None  # cores used by other programs
+    client_waiting: float = 0.0  # cores that this tool waited for
 
 
 @dataclass(frozen=True, slots=True)
 class SharedModel:
-    """One model: alone, with the others, and the difference that this makes."""
+    """A model's figures alone, with the others, and the difference."""
 
     name: str
     model: str
@@ -60,16 +60,16 @@ class SharedModel:
     use: SharedUse | None  # of the machine, alone
     server_alone: ServerTimes | None
     server_together: ServerTimes | None
-    contends_for: str  # one of those above
+    contends_for: str  # one of the resources above
     reason: str  # the figures that show it
 
     @property
     def is_slowed(self) -> bool:
-        """Sharing costs it something, by any figure."""
+        """Whether any figure shows that sharing slows the model."""
         return any(row.verdict == SLOWER for row in self.differences)
 
     def ruling(self, mode: str) -> Ruling:
-        """Whether sharing costs it something: of a load by rate, throughput is given and percentiles decide."""
+        """Return whether sharing slows the model; at a rate, the percentiles decide, since throughput is given."""
         if self.is_slowed:
             return SHOWN
         first = self.headline(mode)
@@ -79,14 +79,14 @@ class SharedModel:
         return loses_below if loses_below == NOT_SHOWN else INCONCLUSIVE
 
     def headline(self, mode: str) -> Difference | None:
-        """The figure that speaks for the model."""
+        """Return the main figure of the model."""
         rows = [row for row in self.differences if (row.metric == THROUGHPUT) == (mode == "concurrency")]
         return rows[0] if rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class Interference(Answer):
-    """`problems` say why it is not whole."""
+    """The interference among models; `problems` explain why it is incomplete."""
 
     kind: ClassVar[str] = "interference"
     schema: ClassVar[int] = 1
@@ -95,10 +95,10 @@ class Interference(Answer):
     tool: str
     started_at: str
     mode: str  # concurrency or request_rate
-    value: float  # the load of each
-    seconds: float  # for which each was measured alone, and all together
+    value: float  # the load of each model
+    seconds: float  # of measurement for each model alone, and for all together
     rounds: int
-    confidence: float  # with which all intervals hold together
+    confidence: float  # with which all intervals hold jointly
     host: Mapping[str, Any]
     models: tuple[SharedModel, ...]
     use: SharedUse | None  # of the machine, all together
@@ -107,7 +107,7 @@ class Interference(Answer):
 
     @property
     def busy_machine(self) -> str:
-        """That other programs kept the machine busy; nothing where they did not."""
+        """A sentence saying that other programs kept the machine busy; empty if they did not."""
         others = None if self.use is None else self.use.others
         if self.use is None or others is None or others < CROWDED * self.use.cores:
             return ""
@@ -115,7 +115,7 @@ class Interference(Answer):
 
     @property
     def ruling(self) -> Ruling:
-        """Of all models together: one that is slowed is enough, and one that is inconclusive leaves it open."""
+        """The overall ruling: one slowed model is enough; otherwise one inconclusive model leaves it open."""
         found = [row.ruling(self.mode) for row in self.models]
         return min(found, key=(SHOWN, INCONCLUSIVE, NOT_SHOWN).index, default=INCONCLUSIVE)
 

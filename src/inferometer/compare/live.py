@@ -1,4 +1,4 @@
-"""Variants at live servers: prepared, measured in turns, their outputs compared."""
+"""Comparison of live servers: variants are prepared, measured in turns, and their outputs compared."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -44,12 +44,12 @@ DURATION_S = 10.0
 OUTPUTS = 20
 
 MeasuredPoints = Sequence[tuple[LoadPoint, tuple[TurnSeries, ...]]]
-"""Every load with what each candidate did at it."""
+"""All loads, each with the turns of all candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAtServer:
-    """A variant before it is measured: a model at a server."""
+    """A variant to measure: a model on a server."""
 
     name: str
     model: str
@@ -57,29 +57,30 @@ class ModelAtServer:
 
 
 def variants_of(models: Sequence[str], urls: Sequence[str]) -> tuple[ModelAtServer, ...]:
-    """Several models at one server, one model at several servers, or MODEL@URL for each; without any model, the only
-    one of each server, or its page."""
+    """Return the variants: several models on one server, one model on several servers, or MODEL@URL for each.
+
+    Without a model, the only one of each server is used, or its page."""
     if len(models) > 1 and len(urls) > 1:
         raise UsageError(
-            f"{len(models)} models and {len(urls)} addresses can be paired in several ways",
+            f"{len(models)} models and {len(urls)} addresses are ambiguous",
             remedy="write each variant as -m MODEL@URL",
         )
     pairs: list[tuple[str, str | None]] = []
     for model in models or ("",):
         name, at, url = model.partition("@")
         if at and urls:
-            raise UsageError(f"'-m {model}' has an address, and -u gives another", remedy="leave out -u")
+            raise UsageError(f"'-m {model}' contains an address, but -u gives another", remedy="leave out -u")
         pairs += [(name, url)] if at else [(name, url) for url in urls] or [(name, None)]
     if len(pairs) < 2:
         raise UsageError(
-            "a comparison needs two variants or more",
+            "a comparison needs at least two variants",
             remedy="give -m several times, -u several times, or two result files",
         )
     return tuple(ModelAtServer(label, *pair) for label, pair in zip(_labels(pairs), pairs, strict=True))
 
 
 def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
-    """As short as they can be told apart by; a variant that is there twice is numbered."""
+    """Return the shortest names that distinguish the variants; duplicates are numbered."""
     models, urls = ({pair[side] for pair in pairs} for side in (0, 1))
     if len(models) == len(pairs) or len(urls) == 1:
         plain = [model for model, _ in pairs]
@@ -91,7 +92,7 @@ def _labels(pairs: Sequence[tuple[str, str | None]]) -> list[str]:
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """The same names, those that come again with a number."""
+    """Add a number to repeated names."""
     return [
         f"{name} ({names[: place + 1].count(name)})" if name in names[:place] else name
         for place, name in enumerate(names)
@@ -100,27 +101,28 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What is to be compared: variants, the load for all of them, and how it is judged."""
+    """A comparison to run: variants, their common load, and the conditions."""
 
     models: tuple[ModelAtServer, ...]
-    options: Options  # its model and address are those of the variants
+    options: Options  # the variants replace its model and address
     terms: Terms = field(default_factory=Terms)
     outputs: int = OUTPUTS  # requests whose outputs are compared
 
 
 def check_request(request: CompareRequest) -> None:
-    """Refuses what has no meaning in a comparison."""
+    """Raise for options that a comparison does not support."""
     for name, remedy in COMPARE_REFUSED.items():
         if name in request.options.given:
-            raise UsageError(f"{option_name(name)} has no place in a comparison", remedy=remedy)
+            raise UsageError(f"{option_name(name)} is not supported in a comparison", remedy=remedy)
     if request.options.workers == "auto":
         raise UsageError(
-            "--workers auto has no place in a comparison", remedy="give a number, the same for all variants"
+            "--workers auto is not supported in a comparison",
+            remedy="give a number, the same for all variants",
         )
     if request.options.duration_s is None and not request.options.request_count:
         raise UsageError(
             "a comparison is measured in rounds, not in windows",
-            remedy="say how long with --duration TIME, or how many requests with --request-count",
+            remedy="set the time with --duration TIME, or the number of requests with --request-count",
         )
 
 
@@ -154,15 +156,15 @@ def compare_live(request: CompareRequest, watcher: Watcher) -> Comparison:
 
 
 def options_of(options: Options, model: ModelAtServer) -> Options:
-    """The load of all variants, for this one."""
+    """Return the common options with the model and address of this variant."""
     return changed(options, model=model.model, url=options.url if model.url is None else model.url)
 
 
 @contextmanager
 def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher) -> Iterator[list[Candidate]]:
-    """All workers at once; those whose turn it is not have nothing to send."""
+    """Yield candidates with all workers started; workers idle when it is not their turn."""
 
-    # Single turns are no levels: only how they go on is passed on, and the request to stop.
+    # Turns are not levels: the watcher sees only their progress, and can stop the run.
     def told(name: str) -> Watcher:
         progressed = partial(watcher.turn_progressed, name)
         return completed(SimpleNamespace(is_interrupted=watcher.is_interrupted, progressed=progressed))
@@ -239,10 +241,10 @@ def _contrasts(
 
 def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilarity, ...], str]:
     if not count:
-        return (), "no outputs were asked for"
+        return (), "comparing outputs was disabled"
     try:
         steps = inputs(base, count)
-        theirs = as_inputs_of(other, steps)  # before anything is fetched
+        theirs = as_inputs_of(other, steps)  # before fetching anything
         return similarities(fetch(base, steps), fetch(other, theirs)), ""
     except NotComparableError as error:
         return (), str(error)
@@ -250,5 +252,5 @@ def _outputs(base: Setup, other: Setup, count: int) -> tuple[tuple[OutputSimilar
 
 def _notes(setups: Sequence[Setup], watcher: Watcher) -> tuple[str, ...]:
     said = dict.fromkeys(warning for setup in setups for warning in setup.warnings)
-    stopped = ("the comparison was stopped early; the whole rounds until then are compared",)
+    stopped = ("the comparison was stopped early; only the completed rounds are compared",)
     return (*said, *(stopped if watcher.is_interrupted() else ()))

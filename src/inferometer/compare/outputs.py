@@ -1,4 +1,4 @@
-"""The outputs of variants for the same inputs: fetched from the servers, and how similar they are."""
+"""Outputs of variants for the same inputs: fetched from the servers and compared."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from inferometer.services.kind import Answering
 
 FLOATS = ("FP16", "BF16", "FP32", "FP64")
 _CLASS_NAMES = ("logit", "prob", "score", "class", "label", "softmax")
-_SUM_SLACK = 0.01  # by which the probabilities of a row may miss 1: those of FP16 do
+_SUM_SLACK = 0.01  # tolerance for the sum of a row's probabilities, needed for FP16
 
 Reply = Mapping[str, Tensor]
 """The outputs of one request by name."""
@@ -28,21 +28,21 @@ Numbers = NDArray[np.float64]
 
 
 class NotComparableError(Exception):
-    """Why there are no outputs to compare, in words."""
+    """The outputs cannot be compared; the message explains why."""
 
 
 def inputs(setup: Setup, count: int) -> Sequence[Step]:
-    """The first requests of the dataset."""
+    """Return the first requests of the dataset."""
     model = setup.model
     if model.any_sequence:
-        raise NotComparableError("outputs of sequence models depend on what came before")
+        raise NotComparableError("outputs of sequence models depend on earlier requests")
     if model.is_decoupled:
         raise NotComparableError("a decoupled model answers with streams")
     return batch(build(model, setup.options.data), model, setup.level_settings.batch)[:count]
 
 
 def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
-    """What comes back for each; one at a time, with no other load on the server."""
+    """Return the reply to each request, sent one at a time without other load."""
     service = setup.service
     if not isinstance(service, Answering):
         kind = setup.options.service_kind
@@ -51,19 +51,21 @@ def fetch(setup: Setup, steps: Sequence[Step]) -> list[Reply]:
         requests = setup.service.traffic(setup.model, steps).requests
         replies: list[Reply] = [service.infer(request) for request in requests]
     except InferometerError as error:
-        raise NotComparableError(f"the outputs of '{setup.model.name}' could not be had: {error}") from error
+        raise NotComparableError(
+            f"the outputs of '{setup.model.name}' could not be fetched: {error}"
+        ) from error
     if setup.model.max_batch_size and setup.level_settings.batch == 1:
         return [{name: _without_batch(tensor) for name, tensor in reply.items()} for reply in replies]
     return replies
 
 
 def _without_batch(tensor: Tensor) -> Tensor:
-    """A model without batching, which a variant may be, has no such dimension."""
+    """Remove a batch dimension of 1, since a variant may be a model without batching."""
     return replace(tensor, shape=tensor.shape[1:]) if tensor.shape[:1] == (1,) else tensor
 
 
 def as_inputs_of(setup: Setup, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The same values as another variant's inputs: in its shapes, and rounded to its floats."""
+    """Convert inputs to those of another variant: its shapes and float types."""
     own = inputs(setup, len(steps))
     if len(own) < len(steps):
         raise NotComparableError(f"'{setup.model.name}' has {len(own)} different requests, not {len(steps)}")
@@ -75,29 +77,29 @@ def _converted(step: Step, like: Step) -> Step:
     wanted = {tensor.name for tensor in like}
     if given.keys() != wanted:
         names = [", ".join(sorted(side)) for side in (given, wanted)]
-        raise NotComparableError(f"the inputs have other names: {names[0]}, and {names[1]}")
+        raise NotComparableError(f"the inputs have different names: {names[0]} and {names[1]}")
     return tuple(_as(given[tensor.name], tensor) for tensor in like)
 
 
 def _as(given: Tensor, like: Tensor) -> Tensor:
     if given.elements != like.elements:
         shapes = ["x".join(map(str, tensor.shape)) for tensor in (given, like)]
-        raise NotComparableError(f"input '{given.name}' has shape {shapes[0]}, and {shapes[1]}")
+        raise NotComparableError(f"input '{given.name}' has shape {shapes[0]} and {shapes[1]}")
     if given.datatype == like.datatype:
         return replace(like, data=given.data)
     if given.datatype not in FLOATS or like.datatype not in FLOATS:
-        raise NotComparableError(f"input '{given.name}' is {given.datatype}, and {like.datatype}")
+        raise NotComparableError(f"input '{given.name}' is {given.datatype} and {like.datatype}")
     try:
         return replace(like, data=encode_fractions(like.datatype, values(given.datatype, given.data)))
     except ElementError as error:
         raise NotComparableError(f"input '{given.name}' in {like.datatype}: {error}") from error
 
 
-# --- how similar they are: tensors in, figures out
+# --- similarity
 
 
 def similarities(base: Sequence[Reply], other: Sequence[Reply]) -> tuple[OutputSimilarity, ...]:
-    """Of every output that either has; reply n of both is to the same input."""
+    """Return the similarity of every output of either variant; replies are paired by input."""
     names = dict.fromkeys(name for reply in (*base, *other) for name in reply)
     return tuple(_similarity(name, base, other) for name in sorted(names))
 
@@ -167,7 +169,7 @@ def _of_numbers(output: OutputSimilarity, pairs: Sequence[tuple[Tensor, Tensor]]
 
 
 def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: bool) -> OutputSimilarity:
-    # The largest value comes near 1, so that no square overflows or vanishes; by a power of two nothing is rounded.
+    # Scale the largest value to about 1, so that squares neither overflow nor underflow; a power of two is exact.
     largest = max(float(np.abs(a).max()), float(np.abs(b).max()))
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
     a, b = a / scale, b / scale
@@ -185,7 +187,7 @@ def _with_errors(found: OutputSimilarity, a: Numbers, b: Numbers, *, is_float: b
 
 
 def _finite(value: float) -> float | None:
-    """Two finite doubles can be further apart than a double can say."""
+    """Return None for an infinite value: the difference of two finite doubles can overflow."""
     return value if math.isfinite(value) else None
 
 
@@ -194,7 +196,7 @@ def _raw(tensor: Tensor) -> NDArray[Any]:
 
 
 def _top1(name: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> float | None:
-    """Share of rows with the same largest element, if the rows look like classes: by name, or as they sum to 1."""
+    """Return the share of rows with the same largest element, if the rows look like classes (by name or sum of 1)."""
     if any(not one.shape or one.shape[-1] < 2 for one, _ in pairs):
         return None
     rows = [

@@ -1,4 +1,4 @@
-"""Whether a new run is worse than the last good ones: what `inferometer gate` finds, as one value and one file."""
+"""The result of `inferometer gate`, a regression check against the latest good runs, as one value and one file."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -35,53 +35,51 @@ from inferometer.stats.trend import LEAST, TrendPoint
 from inferometer.stats.verdict import SHOWN, percent_words
 from inferometer.stats.verdict import rule as decide
 
-ANY = "worse at all"  # the rule where no condition is given
+ANY = "worse at all"  # the rule if no condition is given
 AGAIN = "measure once more to be sure"
 STEADIER = "more good runs, longer runs or a quieter machine would help"
-MATTERS_PERCENT = 20.0  # the smallest change that a gate must be able to fail, unless the user says otherwise
-MATTERS_TAIL_PERCENT = 50.0  # the same of high percentiles, which differ more from run to run
+MATTERS_PERCENT = 20.0  # default for the smallest change that a gate must be able to detect
+MATTERS_TAIL_PERCENT = 50.0  # the same for high percentiles, which vary more between runs
 TAIL = 90
-LEVEL_FAILURES = (
-    FALSE_FAILURES / 2
-)  # share of gates that fail by the level of the history although nothing changed
-SUSPECTED = 0.03  # the same of those that are inconclusive
-GOOD = 20  # of the last good runs, that are compared with
+LEVEL_FAILURES = FALSE_FAILURES / 2  # false-positive rate of the check by level of the history
+SUSPECTED = 0.03  # the same for inconclusive gates
+GOOD = 20  # latest good runs to compare with
 FAILED_TAG, SUSPECTED_TAG, ACCEPTED_TAG = "gate:failed", "gate:suspected", "gate:accepted"
 
 
 @dataclass(frozen=True, slots=True)
 class FigureJudgement:
-    """One figure at one load."""
+    """Judgement of one figure at one load."""
 
     figure: str
     mode: str
     value: float
     outcome: str  # PASSED, FAILED or INCONCLUSIVE
-    found: str  # why, in words
-    rule: str  # that was applied: "worse at all", or a condition such as "p99 > +5%"
-    percent: Estimate | None  # the change; positive is more, whether that is good or bad
-    visible_percent: float | None  # the smallest change for the worse with which one run fails
+    found: str  # the reason in words
+    rule: str  # the applied rule: "worse at all", or a condition such as "p99 > +5%"
+    percent: Estimate | None  # the change; positive means more, whether that is better or worse
+    visible_percent: float | None  # the smallest deterioration with which a single run fails
     good: tuple[TrendPoint, ...]
-    left_out: tuple[str, ...]  # runs of the history that were worse, and were not accepted
+    left_out: tuple[str, ...]  # excluded runs of the history: worse and not accepted
     new: tuple[TrendPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RegressionCheck(Answer):
-    """`problems` make it invalid; `notes` are only to be known."""
+    """A regression check. `problems` make it invalid; `notes` are informational."""
 
     kind: ClassVar[str] = "gate"
     schema: ClassVar[int] = 1
     remedy: ClassVar[str] = "run the gate again"
 
     tool: str
-    started_at: str  # of the last new run
+    started_at: str  # of the latest new run
     command: str
     model: str
     host_class: str
     new_ids: tuple[str, ...]
-    good_ids: tuple[str, ...]  # that any of the figures was compared with
-    false_failures: float  # how often it fails although nothing changed, over all figures
+    good_ids: tuple[str, ...]  # runs that any figure was compared with
+    false_failures: float  # false-positive rate over all figures
     judgements: tuple[FigureJudgement, ...]
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -102,20 +100,20 @@ class RegressionCheck(Answer):
 
     @property
     def is_suspicious(self) -> bool:
-        """Worse than usual, and one more run would settle it."""
+        """Whether it is worse than usual and one more run would be conclusive."""
         return self.outcome == UNDECIDED and any(row.found.endswith(AGAIN) for row in self.judgements)
 
 
 @dataclass(frozen=True, slots=True)
 class RunsToJudge:
-    """New runs and those before them, as histories of the same figures and loads."""
+    """New and earlier runs, as histories of the same figures and loads."""
 
     command: str
     model: str
     host_class: str
     new: tuple[FigureHistory, ...]
     past: tuple[FigureHistory, ...]
-    accepted_id: str = ""  # of the run from which on figures are the new normal
+    accepted_id: str = ""  # id of the run that set the current baseline
 
 
 def judged(
@@ -127,7 +125,7 @@ def judged(
     notes: Sequence[str] = (),
     problems: Sequence[str] = (),
 ) -> RegressionCheck:
-    """Every figure of the new runs; with conditions, the figures that they name."""
+    """Judge every figure of the new runs, or only those that conditions name."""
     past = {_key(row): row for row in runs.past}
     pairs = [
         (row, gate)
@@ -153,14 +151,14 @@ def judged(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What all figures of a check are judged by."""
+    """Common terms for judging all figures of a check."""
 
     accepted_id: str
-    looks: int  # figures and loads that share the rate of false failures
+    looks: int  # figures and loads that share the false-positive rate
     matters_percent: float | None
 
     def matters(self, figure: str) -> float:
-        """The smallest change of a figure that a gate must be able to fail."""
+        """Return the smallest change of a figure that the gate must be able to detect."""
         if self.matters_percent is not None:
             return self.matters_percent
         metric = named(figure)
@@ -195,7 +193,7 @@ def _judgement(
     )
     if expected is None:
         return replace(
-            row, found=f"{FEWEST_GOOD} good runs are needed to judge one, and there are {len(good)}"
+            row, found=f"{FEWEST_GOOD} good runs are needed to judge one, but there are only {len(good)}"
         )
     is_above = not new.is_higher_better if gate is None else gate.is_above
     sign = 1 if is_above else -1
@@ -216,7 +214,7 @@ def _judgement(
 def _by_level(
     row: FigureJudgement, past: Sequence[TrendPoint], sign: int, limit: float, terms: _Terms
 ) -> FigureJudgement:
-    """A change too small for one run to show, or one that earlier runs of the history share, is seen in its level."""
+    """Detect a change that is too small for one run to show, or shared by earlier runs, as a shift of the level."""
     rate = LEVEL_FAILURES / terms.looks
     points = (*past, *row.new)
     shift = level_shift([math.log(point.value) for point in points], len(row.new), sign=sign, rate=rate)
@@ -237,11 +235,11 @@ def _by_level(
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Of new runs against what was expected of them."""
+    """Change of new runs relative to the expectation."""
 
     expected: Expectation
     new: tuple[TrendPoint, ...]
-    sign: int  # 1 where more than the limit fails, -1 where less does
+    sign: int  # 1 if exceeding the limit fails, -1 if falling below it does
     limit: float  # percent
     matters: float  # percent beyond the limit
 
@@ -259,7 +257,7 @@ class _Change:
         return (math.log(point.value) - self.expected.middle for point in self.new)
 
     def outcome(self, *, is_any: bool) -> tuple[str, str]:
-        """And what is to be said about it. `is_any`: there is no limit, any real change for the worse fails."""
+        """Return the outcome and the reason. `is_any`: without a limit, any real deterioration fails."""
         limit = math.log1p(max(self.limit, -99.9) / 100)
         beyond = [self.sign * (size - limit) for size in self._sizes()]
         is_single = len(beyond) == 1
@@ -267,17 +265,17 @@ class _Change:
         if is_worth and min(beyond) > (self.expected.decisive if is_single else self.expected.unusual):
             return FAILED, ""
         if is_worth and is_single and beyond[0] > self.expected.unusual:
-            return INCONCLUSIVE, f"suspicious, but a single run can be so by chance; {AGAIN}"
+            return INCONCLUSIVE, f"suspicious, but a single run can look so by chance; {AGAIN}"
         if not is_any:
             is_inside = sum(beyond) / len(beyond) < -self.expected.margin(len(beyond))
             return (PASSED, "") if is_inside else (INCONCLUSIVE, INSIDE)
         return self._power(is_worth=is_worth)
 
     def _power(self, *, is_worth: bool) -> tuple[str, str]:
-        """Passed only where a change that matters would have been seen."""
+        """Return PASSED only if a relevant change would have been detected."""
         visible = self.visible_percent
         found = decide(self.percent, matters=self.matters, is_above=self.sign > 0, detectable=visible)
-        # One usual run among several clears the others: chance spoils single runs.
+        # One normal run among several clears the others: single runs can be bad by chance.
         is_each_worse = min(self.sign * size for size in self._sizes()) > self.expected.unusual / 2
         if found.ruling == SHOWN and is_worth and is_each_worse:
             return INCONCLUSIVE, f"suspicious; {AGAIN}"
@@ -288,7 +286,7 @@ class _Change:
 
 
 def _beyond(runs: int, visible_percent: float) -> str:
-    """The rule that was broken."""
+    """Describe the rule that was violated."""
     return (
         f"a run fails from {visible_percent:+,.1f} % on"
         if runs == 1

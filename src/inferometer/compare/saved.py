@@ -1,4 +1,4 @@
-"""Results that were saved with --json, compared with the first of them."""
+"""Comparison of saved results with the first of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,25 +13,25 @@ from inferometer.stats.measurement import Level
 from inferometer.stats.result import Result
 
 _NOT_IN_TURNS = (
-    "these results were measured apart: what changed on the machine in between counts as a difference "
-    "(measured live, variants take turns)"
+    "these results were measured at different times: changes of the machine in between count as differences "
+    "(in a live comparison, variants take turns)"
 )
 
 
 def compare_saved(
     results: Sequence[tuple[str, Result]], terms: Terms, *, is_forced: bool = False
 ) -> Comparison:
-    """(name, result) of each; the first is the baseline. Unlike ones are refused unless forced."""
+    """Compare (name, result) pairs; the first is the baseline. Different setups are refused unless forced."""
     if len(results) < 2:
-        raise UsageError("a comparison needs two results or more", remedy="give the files of two runs")
+        raise UsageError("a comparison needs at least two results", remedy="give the files of two runs")
     (_, base), *others = results
     notes = [_NOT_IN_TURNS]
     for name, other in others:
         differing = unlike(base, other)
         if differing and not is_forced:
             raise UnlikeError(
-                f"'{name}' was measured otherwise than '{results[0][0]}': {'; '.join(differing)}",
-                remedy="measure both alike, or say --force",
+                f"'{name}' was measured differently from '{results[0][0]}': {'; '.join(differing)}",
+                remedy="measure both in the same way, or use --force",
             )
         notes += [f"{name}: {difference}" for difference in differing]
     matched = [_matched(base, other) for _, other in others]
@@ -48,7 +48,7 @@ def compare_saved(
         levels = tuple(
             LevelDifference(one.mode, one.value, of_levels(one, two, wanted, looks)) for one, two in pairs
         )
-        note = "saved results hold no outputs"
+        note = "saved results do not contain outputs"
         contrasts.append(Contrast(name, levels, overall(levels), outputs_note=note))
     found = Comparison(
         tool=f"inferometer {inferometer.__version__}",
@@ -97,11 +97,11 @@ _PAYLOAD = {
     "pool": "number of different requests",
 }
 _HOST = {"processor": "processor", "cores": "cores"}
-_MEMORY_SLACK = 0.1  # memory is not the same to the byte on machines of one class
+_MEMORY_SLACK = 0.1  # memory differs slightly between machines of one class
 
 
 def unlike(base: Result, other: Result) -> tuple[str, ...]:
-    """What differs, in words; nothing when they may be compared."""
+    """Describe the differences in setup; empty if the results may be compared."""
     return (
         *_differing(asdict(base.effective), asdict(other.effective), _LOAD, "load"),
         *_differing(_data(base), _data(other), _PAYLOAD, "payload"),
@@ -133,7 +133,7 @@ def _data(result: Result) -> Mapping[str, Any]:
 
 
 def _inputs(base: Result, other: Result) -> list[str]:
-    """Of models; datatypes may differ, as those of a variant in half precision do."""
+    """Compare the models' inputs; datatypes may differ, as in a half-precision variant."""
     one, two = (
         {str(row["name"]): tuple(row["shape"]) for row in result.model.get("inputs", ())}
         for result in (base, other)

@@ -1,4 +1,4 @@
-"""Variants measured in turns: A B, B A, A B, so that noise of the machine affects all equally."""
+"""Measurement in turns: A B, B A, A B, so that noise of the machine affects all variants equally."""
 
 import itertools
 import math
@@ -24,23 +24,23 @@ from inferometer.stats.stopping import Precision
 from inferometer.stats.watcher import Watcher
 from inferometer.stats.windows import Window, figures, join_windows
 
-ROUNDS = 100  # short ones: the closer two turns, the more similar the state of the machine in both
+ROUNDS = 100  # short rounds: the closer two turns, the more similar the machine's state
 FEWEST_ROUNDS = 10
-PERCENTILES = (50, 95, 99)  # compared whatever was asked for
-SHORTEST_TURN_NS = 100 * NS_PER_MS  # to aim at: a few times what changing over costs
-PATIENCE_NS = 10 * NS_PER_MS  # the end of a turn is seen after so long
-LEAST_PER_SLOT = 4  # requests in a turn
-ABOUT = 4  # factor up to which two speeds at first look, which may have met a stall, are about the same
-LONGER = 2  # times the time that was asked for: worth saying
-LONGEST_LOOK_NS = 60 * NS_PER_S  # in which something must be answered
-_OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # in a single one a short stall is enough
-# Of a single turn: it was never meant to be precise or stable by itself, and the whole level is judged anew.
+PERCENTILES = (50, 95, 99)  # always compared
+SHORTEST_TURN_NS = 100 * NS_PER_MS  # target: a few times the cost of switching
+PATIENCE_NS = 10 * NS_PER_MS  # delay until the end of a turn is noticed
+LEAST_PER_SLOT = 4  # requests per turn
+ABOUT = 4  # factor up to which two pilot speeds, possibly distorted by a stall, count as equal
+LONGER = 2  # times the requested time: worth a note
+LONGEST_LOOK_NS = 60 * NS_PER_S  # a pilot run without an answer in this time fails
+_OF_MOST_TURNS = (Note.OVERLOADED, Note.NOT_OFFERED)  # a short stall causes them in a single turn
+# Ignored for single turns, which need not be precise or stable; the whole level is judged again.
 _OF_A_TURN = (Note.NOT_PRECISE, Note.NOT_STABLE, *CLIENT_LIMITS, Note.HOST_BUSY)
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A variant with everything that is needed to measure it. `steps` is the number of its different requests."""
+    """A variant with everything needed to measure it. `steps` is the number of its distinct requests."""
 
     name: str
     instrument: Instrument
@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class TurnSeries:
-    """What one candidate did at one level, turn by turn."""
+    """The turns of one candidate at one level."""
 
     candidate: Candidate
     windows: list[tuple[Window, ...]] = field(default_factory=list)  # of each turn
@@ -64,7 +64,7 @@ class TurnSeries:
         return sum(window.count for window in self.windows[turn])
 
     def per_s(self, turn: int) -> float:
-        """Requests."""
+        """Return the requests per second of a turn."""
         windows = self.windows[turn]
         return self.requests(turn) * NS_PER_S / (windows[-1].end_ns - windows[0].start_ns)
 
@@ -73,26 +73,26 @@ class TurnSeries:
 
 
 def even_rounds(most: int) -> int:
-    """Up to so many, but never too few; an even number, so that both orders come as often."""
+    """Return an even number of rounds up to `most`, but at least the minimum: both orders are equally common."""
     return max(FEWEST_ROUNDS, most // 2 * 2)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """How long a comparison may take: time for each variant at each level, or a number of requests."""
+    """Budget of a comparison: time for each variant at each level, or a number of requests."""
 
     duration_ns: int
     request_count: int = 0
 
     @property
     def rounds(self) -> int:
-        """The most that make sense in that time."""
+        """The maximum number of rounds in that time."""
         return even_rounds(min(ROUNDS, self.duration_ns // SHORTEST_TURN_NS))
 
 
 @dataclass(frozen=True, slots=True)
 class PilotRun:
-    """What a candidate did in a first, short run that sizes the turns."""
+    """Figures of a short first run, which sizes the turns."""
 
     per_s: float  # requests
     latency_ns: float
@@ -103,33 +103,33 @@ class PilotRun:
 
     @property
     def least_turn_ns(self) -> int:
-        """For a few requests, and for replies to come back."""
+        """The time for a few requests and their replies."""
         return round(LEAST_PER_SLOT * max(self.latency_ns, NS_PER_S / self.per_s))
 
 
 def longer_words(seconds: float, asked_s: float, slowest: str, per_s: float) -> str:
-    """That it takes much longer than was asked for, and because of whom; nothing where it does not."""
+    """Explain why the comparison takes much longer than requested; empty if it does not."""
     if seconds < LONGER * asked_s:
         return ""
     return (
-        f"{slowest} answers {quantity(per_s)} requests/s: every turn needs a few, so that all turns of each take about "
+        f"{slowest} answers only {quantity(per_s)} requests/s; every turn needs a few, so all turns of each take about "
         f"{duration(seconds * NS_PER_S)} instead of {duration(asked_s * NS_PER_S)}"
     )
 
 
 def with_count(plan: Plan, count: int | None) -> Plan:
-    """The plan with so many requests, where it can have a number of them."""
+    """Return the plan limited to `count` requests, if it supports a count."""
     return plan._replace(count=count) if isinstance(plan, Closed | Open) else plan
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """Rounds, and what a turn is: a number of requests, or a time where requests are sent by rate."""
+    """Number of rounds, and the size of a turn: a number of requests, or a time at a rate."""
 
     rounds: int
     count: int | None = None
     turn_ns: int | None = None
-    awaits_answers: bool = True  # a time without any goes on: a stall must not end all turns
+    awaits_answers: bool = True  # extend a turn without answers, so that a stall does not end the comparison
 
     def level_settings(self, level_settings: LevelSettings) -> LevelSettings:
         return replace(
@@ -146,10 +146,10 @@ class RoundPlan:
 def round_plans(
     point: LoadPoint, budget: TimeBudget, looks: Sequence[PilotRun], steps: int
 ) -> tuple[RoundPlan, ...]:
-    """For each candidate, from what it did at first look: as many rounds as the time allows.
+    """Plan as many rounds as the time allows for each candidate, based on its pilot run.
 
-    A closed loop counts requests out: the time they take is then in proportion to the speed, wherever the last one
-    falls. Candidates about as fast as the baseline get the same number, so that even the ends of their turns match.
+    A closed loop has a fixed number of requests per turn, so that the time is proportional to the speed. Candidates
+    about as fast as the baseline get the same number, so that even the ends of their turns match.
     """
     if not isinstance(point.plan, Closed):
         return (_timed(budget, max(looks, key=lambda look: look.latency_ns)),) * len(looks)
@@ -167,21 +167,21 @@ def round_plans(
 
 
 def _timed(budget: TimeBudget, slowest: PilotRun) -> RoundPlan:
-    """By rate."""
+    """Return a plan with turns of a fixed time, for a load by rate."""
     least_ns = slowest.least_turn_ns
     rounds = even_rounds(min(budget.rounds, budget.duration_ns // least_ns))
     return RoundPlan(rounds, turn_ns=max(budget.duration_ns // rounds, least_ns))
 
 
 def _count(count: int, steps: int) -> int:
-    """Whole passes through the different requests where there is more than one, so that every turn sends the same."""
+    """Round up to whole passes through the distinct requests, so that every turn sends the same."""
     return math.ceil(count / steps) * steps if count > steps else count
 
 
 def measure_point(
     candidates: Sequence[Candidate], point: LoadPoint, budget: TimeBudget, watcher: Watcher
 ) -> tuple[TurnSeries, ...]:
-    """All turns at one level; the first look at each candidate warms it up and is not counted."""
+    """Measure all turns at one level; the pilot run of each candidate warms it up and is not counted."""
     watcher.level_started(point.mode, point.value)
     all_series = tuple(TurnSeries(candidate) for candidate in candidates)
     looks: list[PilotRun] = []
@@ -218,7 +218,7 @@ def _tell_the_time(
     budget: TimeBudget,
     watcher: Watcher,
 ) -> None:
-    """Where it takes much longer than was asked for."""
+    """Notify the watcher if the comparison takes much longer than requested."""
     if budget.request_count:
         return
     seconds, series, look = max(
@@ -235,7 +235,7 @@ def _seconds(plan: RoundPlan, look: PilotRun) -> float:
 
 
 def _drop_half_round(all_series: Sequence[TurnSeries], number: int) -> None:
-    """The round in which the user stopped was cut somewhere."""
+    """Drop the incomplete round in which the user stopped."""
     for series in all_series:
         del series.windows[number:], series.places[number:]
         series.remarks = [remark for remark in series.remarks if remark.note is not Note.NO_REPLY]
@@ -243,7 +243,7 @@ def _drop_half_round(all_series: Sequence[TurnSeries], number: int) -> None:
 
 
 def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> PilotRun:
-    """It gets longer until something was answered."""
+    """Run a pilot, extending it until something is answered."""
     turn_ns = budget.duration_ns // budget.rounds
     while True:
         look = TurnSeries(series.candidate)
@@ -255,7 +255,7 @@ def _first_look(series: TurnSeries, point: LoadPoint, budget: TimeBudget) -> Pil
         is_interrupted = series.candidate.instrument.watcher.is_interrupted()
         if is_failing or is_interrupted or turn_ns >= LONGEST_LOOK_NS:
             series.remarks, series.is_cut_short = look.remarks, True
-            if found is not None:  # the failures are what there is to report
+            if found is not None:  # report the failures
                 series.windows.append(look.windows[0])
                 series.places.append(0)
             return PilotRun(0.0, 0)
@@ -269,7 +269,7 @@ def _measure(series: TurnSeries, plan: RoundPlan, point: LoadPoint) -> Level:
     series.windows.append(windows)
     series.hosts.append(level.host)
     series.remarks += [remark for remark in level.remarks if remark.note not in _OF_A_TURN]
-    try:  # nothing of it is left in the server when the next one has its turn
+    try:  # nothing is left in the server for the next turn
         instrument.load.apply(Closed(0))
     except LocalError as error:
         series.remarks.append(Remark(Note.WORKER_LOST, str(error)))
@@ -279,7 +279,7 @@ def _measure(series: TurnSeries, plan: RoundPlan, point: LoadPoint) -> Level:
     return level
 
 
-# --- what came of it
+# --- results
 
 
 def turns(series: TurnSeries, start_ns: int) -> tuple[Turn, ...]:
@@ -302,7 +302,7 @@ def _percentiles(windows: Sequence[Window]) -> tuple[tuple[float, int], ...]:
 
 
 def _remarks(series: TurnSeries) -> list[Remark]:
-    """Each kind once."""
+    """Return each kind of remark once."""
     counts = Counter(remark.note for remark in series.remarks)
     first = {remark.note: remark for remark in reversed(series.remarks)}
     return [
@@ -313,7 +313,7 @@ def _remarks(series: TurnSeries) -> list[Remark]:
 
 
 def merged(series: TurnSeries, point: LoadPoint) -> Level:
-    """All turns of a candidate as one level, as if they had followed each other without a gap."""
+    """Merge all turns of a candidate into one level without gaps."""
     candidate, level_settings = series.candidate, series.candidate.level_settings
     windows = list(itertools.chain.from_iterable(series.windows))
     if not windows:
@@ -354,12 +354,12 @@ def merged(series: TurnSeries, point: LoadPoint) -> Level:
 
 
 def without_gaps(windows: Sequence[Window], *, is_alone: bool) -> list[Window]:
-    """The windows of turns as if they had followed each other."""
+    """Shift the windows of turns so that they follow each other."""
     shifted = []
     end_ns = windows[0].start_ns
     for window in windows:
         start_ns, end_ns = end_ns, end_ns + window.duration_ns
         shifted.append(replace(window, start_ns=start_ns, end_ns=end_ns))
-    if not is_alone:  # the counters also hold what the others did in between
+    if not is_alone:  # the counters include the other candidates' requests
         shifted[0] = replace(shifted[0], before=None)
     return shifted

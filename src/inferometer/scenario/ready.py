@@ -34,7 +34,7 @@ def listing() -> str:
         [
             *lines,
             "",
-            "To run one: inferometer measure URL MODEL --scenario NAME. -r sets the base rate, which `load` multiplies,",
+            "To run one: inferometer measure URL MODEL --scenario NAME. -r sets the rate that `load` multiplies,",
             "and -d the time of the whole scenario. To adapt one, copy it from",
             str(FOLDER),
         ]

@@ -101,7 +101,7 @@ def test_a_server_that_is_not_there_is_an_invalid_run():
 
 def test_unlike_runs_are_named(files, capsys):
     assert inferometer(["compare", files("base.json"), files("new.json", cores=64)]) == 3
-    assert "host: cores is 4 and 64; measure both alike, or say --force" in capsys.readouterr().err
+    assert "host: cores is 4 and 64; measure both in the same way, or use --force" in capsys.readouterr().err
 
 
 def test_all_reports_are_written(files, tmp_path, capsys):

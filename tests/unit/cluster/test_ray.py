@@ -42,7 +42,7 @@ KILLED = "The actor is dead because it was killed by `ray.kill`."
     [
         (ActorDiedError(PROCESS), "its process has ended"),
         (ActorDiedError(NODE), "its node was lost"),
-        (ActorDiedError(KILLED), "its process was ended"),
+        (ActorDiedError(KILLED), "its process was killed"),
         (ActorDiedError("something new"), "its process has ended"),
         (ActorUnavailableError("The actor 1f is unavailable: RpcError"), "it can no longer be reached"),
         (ValueError("\n  first line\nsecond"), "first line"),

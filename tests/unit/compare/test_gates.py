@@ -41,10 +41,10 @@ def test_conditions_are_read(text, expected):
     [
         ("sped < 4", 0, "'sped' is no figure"),
         ("p99 > +5%, sped < 4", 11, "'sped' is no figure"),
-        ("p99 5%", 4, "comes < or >"),
-        ("p99 > fast", 6, "'fast' is no number"),
+        ("p99 5%", 4, "must be followed by < or >"),
+        ("p99 > fast", 6, "'fast' is not a number"),
         ("p99 > 5", 6, "needs a %"),
-        ("snr < 40%", 6, "has no percent"),
+        ("snr < 40%", 6, "does not take a percentage"),
         ("errors > 1", 9, "'errors' is a share, so '1' needs a %; write 1%"),
         ("relative > 0.01", 11, "needs a %"),
         ("errors > -1%", 9, "'errors' is a share, never '-1%'; write one from 0% to 100%"),
@@ -52,7 +52,7 @@ def test_conditions_are_read(text, expected):
         ("p99 > 5%,", 9, "a condition is missing"),
         ("", 0, "a condition is missing"),
         ("p100 > 5%", 0, "'p100' is no figure"),
-        ("p99 > nan%", 6, "'nan%' is no number"),
+        ("p99 > nan%", 6, "'nan%' is not a number"),
     ],
 )
 def test_a_mistake_is_pointed_at(text, place, words):

@@ -1,4 +1,4 @@
-"""Who is compared with whom, and what has no place in a comparison."""
+"""Pairing of variants, and options that a comparison does not support."""
 
 import pytest
 
