@@ -59,7 +59,7 @@ def test_what_a_cluster_has_is_told_by_kinds_of_nodes() -> None:
     assert offered([plain, plain, {**plain, "GPU": 1.0}]) == (
         "the cluster has 2 nodes with CPU 4; 1 node with CPU 4, GPU 1"
     )
-    assert offered([]) == "the cluster has no node"
+    assert offered([]) == "the cluster has no nodes"
 
 
 def test_a_probe_of_this_machine_finds_this_package() -> None:

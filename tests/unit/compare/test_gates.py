@@ -39,8 +39,8 @@ def test_conditions_are_read(text, expected):
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("sped < 4", 0, "'sped' is no figure"),
-        ("p99 > +5%, sped < 4", 11, "'sped' is no figure"),
+        ("sped < 4", 0, "'sped' is not a figure"),
+        ("p99 > +5%, sped < 4", 11, "'sped' is not a figure"),
         ("p99 5%", 4, "must be followed by < or >"),
         ("p99 > fast", 6, "'fast' is not a number"),
         ("p99 > 5", 6, "needs a %"),
@@ -51,7 +51,7 @@ def test_conditions_are_read(text, expected):
         ("top1 < 150%", 7, "never '150%'"),
         ("p99 > 5%,", 9, "a condition is missing"),
         ("", 0, "a condition is missing"),
-        ("p100 > 5%", 0, "'p100' is no figure"),
+        ("p100 > 5%", 0, "'p100' is not a figure"),
         ("p99 > nan%", 6, "'nan%' is not a number"),
     ],
 )

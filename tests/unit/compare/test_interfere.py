@@ -79,7 +79,7 @@ CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
         (COMPUTE, seen(**CROWDED), HIDDEN, "a lock or a queue"),
         (COMPUTE, seen(**CROWDED, waiting=0.04), HIDDEN, "a lock or a queue"),
         (shared((0, 5e6), (0, 5e6)), seen(shares_server=False), HIDDEN, "a lock or a queue"),
-        (COMPUTE, Evidence(None), UNKNOWN, "could not be watched"),
+        (COMPUTE, Evidence(None), UNKNOWN, "could not be observed"),
     ],
 )
 def test_what_they_contend_for(found, evidence, resource, words):

@@ -72,7 +72,7 @@ def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
         (
             {"a": {"model": "m", "rate": 1}},
             {"request_rate": Range(5)},
-            "is the load of classes that name no model",
+            "sets the load of classes that name no model",
         ),
         ({"a": {"rate": 1}}, {"request_rate": Range.of([1, 2])}, "gives several levels"),
         ({"a": {"model": "m", "rate": 1}}, {"request_count": 5}, "--requests is not supported with --scenario"),

@@ -37,19 +37,19 @@ def test_a_scenario_is_read():
         ("rate: 30", "rate: -1", "classes.a.rate: Input should be greater than 0"),
         ("rate: 30", "rate: 30, concurrency: 1", "classes.a: has concurrency and rate, but a class has only one load"),
         ("rate: 30", "rat: 30", "classes.a.rat is not a known key; did you mean 'rate'?"),
-        ("for: 5s", "for: soon", "phases.0.for: 'soon' is no time"),
+        ("for: 5s", "for: soon", "phases.0.for: 'soon' is not a time"),
         ("for: 5s", "fro: 5s", "did you mean 'for'?"),
-        ("load: 0.5..2", "load: much", "phases.1.load: 'much' is no factor"),
+        ("load: 0.5..2", "load: much", "phases.1.load: 'much' is not a factor"),
         ("name: ramp", "name: peak", "two phases are named 'peak'"),
         ("{b: {concurrency: 4}}", "{c: {load: 2}}", "phases.2.classes names 'c', which is not a class"),
         (
             "{b: {concurrency: 4}}",
             "{b: {rate: 4}}",
-            "phases.2.classes.b changes what the class does not have",
+            "phases.2.classes.b changes a load that the class does not have",
         ),
         ("{b: {concurrency: 4}}", "{b: {}}", "phases.2.classes.b: needs exactly one of load, rate and concurrency"),
         ("server:", "servers:", "servers is not a known key; did you mean 'server'?"),
-        ("rate: 30", "rate: 30, speed: 2", "classes.a: speed is for replay"),
+        ("rate: 30", "rate: 30, speed: 2", "classes.a: speed requires replay"),
     ],
 )
 def test_a_mistake_is_named_by_its_path(before, after, said):

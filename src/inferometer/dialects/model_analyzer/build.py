@@ -1,4 +1,4 @@
-"""From the configuration of a command to what the tuner is to do."""
+"""Conversion of a command's configuration to settings of the tuner."""
 
 import json
 import os
@@ -52,17 +52,17 @@ _PROMPT_FIELDS = {
     "output-tokens-stddev": "output_deviation",
     "extra-inputs": "extra",
 }
-"""Flags that are fields of `Prompts`."""
+"""Flags that correspond to fields of `Prompts`."""
 
 _ENDPOINTS = {"chat": "v1/chat/completions", "completions": "v1/completions"}
-REQUEST_TIMEOUT_S = 60.0  # of the built-in load generator, where none is given
+REQUEST_TIMEOUT_S = 60.0  # default of the built-in load generator
 _FLAGS = "perf_analyzer_flags"
 _LOADS = ("concurrency-range", "request-rate-range", "request-intervals", "batch-size")
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileJob:
-    """A whole `profile`: the search, and what is written about it."""
+    """A `profile` command: the search and its reports."""
 
     config: Config
     settings: TuneSettings
@@ -71,7 +71,7 @@ class ProfileJob:
 
 
 def profile_job(config: Config, program: Program) -> ProfileJob:
-    """Checks everything that can be checked without touching the disk or a server."""
+    """Make the job, checking everything that needs neither disk nor server."""
     models = config.profile_models
     if not models:
         raise UsageError(
@@ -132,13 +132,13 @@ def _is_by_rate(config: Config, models: Sequence[ModelEntry]) -> bool:
 
 
 def _flag(config: Config, models: Sequence[ModelEntry], name: str) -> str | None:
-    """A flag of the load generator, of the first model that has it."""
+    """Return a flag of the load generator from the first model that has it."""
     found = (dict(config.flags(model)).get(name) for model in models)
     return next((str(value) for value in found if value is not None), None)
 
 
 def analyzed(config: Config, measured: Sequence[str]) -> tuple[Sequence[str], Mapping[str, Goal]]:
-    """The models to report on: those named, else all that were measured; and the goals that were given this time.
+    """Return the models to report on, those named or else all measured ones, and the given goals.
 
     Models that were loaded together are joined with commas.
     """
@@ -169,7 +169,7 @@ def _model(config: Config, model: ModelEntry, *, by_rate: bool) -> ModelSettings
     concurrency, rates = rules.loads_of(config, model)
     loads = rates if by_rate else concurrency
     for name in ("request-rate-range", "concurrency-range"):
-        if name in flags:  # overrides the tuner's own; a range is all its loads
+        if name in flags:  # overrides the tuner's own; a range gives all its loads
             loads = ints(f"{where}.{name}", flags[name])
             break
     batches = model.own.get("parameters", {}).get("batch_sizes", config.batch_sizes)
@@ -210,12 +210,12 @@ def _member(model: ModelEntry) -> ModelSettings:
 def _options(
     config: Config, model: ModelEntry, flags: Mapping[str, Any], constraints: Sequence[Constraint]
 ) -> Options:
-    """What the built-in load generator is to send."""
+    """Return the options of the built-in load generator."""
     protocol = str(flags.get("protocol", config.client_protocol))
     if config.has("perf_analyzer_path"):
         return changed(Options(), model=model.name, protocol=protocol.lower())
     handed = {name: row for name, row in flags.items() if name not in (*_LOADS, *SET_BY_TUNER, "protocol")}
-    # Without it, a page of metrics and its interval would be refused.
+    # Without it, --metrics-url and --metrics-interval would be refused.
     handed.setdefault("collect-metrics", True)
     try:
         found = _parsed(model, protocol, handed.items())
@@ -228,7 +228,7 @@ def _options(
         asynchronous=not found.synchronous,
         max_outstanding=(found.max_threads or RATE_THREADS) if found.synchronous else None,
         percentile=found.percentile if found.percentile is not None or not limited else 99,
-        # Of one request, so that a measurement ends even if no request is ever answered.
+        # Per request, so that a measurement ends even if nothing is answered.
         request_timeout_s=float(config.perf_analyzer_timeout) if has_timeout else REQUEST_TIMEOUT_S,
         collect_metrics=True,
         metrics_interval_ms=found.metrics_interval_ms
@@ -240,7 +240,7 @@ def _options(
 def text_options(
     options: Options, flags: Mapping[str, Any], path: str, *, has_data: bool
 ) -> tuple[Options, Prompts | None]:
-    """The options of a model that makes text, and its prompts where the data is not given."""
+    """Return the options of a model that generates text, and its prompts if no data is given."""
     is_streamed = flags.get("streaming", True)
     if flags.get("service-kind") == "openai":
         options = _at_openai(options, flags, path)
@@ -253,12 +253,12 @@ def text_options(
         return options, None
     given = {field: flags[name] for name, field in _PROMPT_FIELDS.items() if name in flags}
     prompts = Prompts(**given, is_streamed=is_streamed)
-    is_alike = not prompts.output_deviation  # else every prompt has a length of its own
+    is_alike = not prompts.output_deviation  # otherwise every answer has its own length
     return changed(options, output_tokens=prompts.output_tokens if is_alike else None), prompts
 
 
 def _check_own_data(options: Options, flags: Mapping[str, Any], path: str) -> None:
-    """What is sent to a Triton stands in its data, and nowhere else."""
+    """Raise for flags of generated prompts if the input data defines the requests."""
     for name in ("extra-inputs", "output-tokens-stddev"):
         if name in flags and not (name == "extra-inputs" and options.service_kind == "openai"):
             raise UsageError(
@@ -300,9 +300,9 @@ def _check_triton(options: Options, flags: Mapping[str, Any], path: str, *, is_s
 
 
 def _parsed(model: ModelEntry, protocol: str, flags: Iterable[tuple[str, Any]]) -> Options:
-    """The load generator's options, out of its flags."""
+    """Parse the load generator's options from its flags."""
     found = parse_classic(["-m", model.name, "-i", protocol, *words(flags)])
-    assert not isinstance(found, Ask)  # no flag asks for the help
+    assert not isinstance(found, Ask)  # no flag requests help
     return found
 
 
@@ -338,7 +338,7 @@ def _launch(config: Config, program: Program, models: Sequence[ModelEntry]) -> L
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(config.gpus)
     access = [row for row in config.flags(models[0]) if row[0].startswith("ssl-") or row[0] == "http-header"]
     options = _parsed(models[0], config.client_protocol, access)
-    # As given; else the one on the PATH, as the classic tool does; else the embedded one.
+    # As given; else the one on the PATH, like the classic tool; else the embedded one.
     given = config.triton_server_path
     return LaunchSettings(
         mode=mode,

@@ -1,7 +1,6 @@
-"""What a checkpoint folder holds: the journal of all searches, and the classic checkpoints beside it.
+"""The checkpoint folder: the journal of all searches, and classic checkpoints next to it.
 
-A classic checkpoint is `<n>.ckpt`, one JSON object: read for its measurements, written so that the classic tool can
-read it.
+A classic checkpoint is `<n>.ckpt`, one JSON object. It is read for its measurements, and written for the classic tool.
 """
 
 import json
@@ -28,16 +27,16 @@ from inferometer.tune.study import Study
 from inferometer.tune.trial import ClientLoad, Figures, Trial, TrialPart
 from inferometer.tune.variant import ModelVariant, VariantNames
 
-MARK = "Inferometer.journal"  # in files we wrote: the journal beside them has it all
+MARK = "Inferometer.journal"  # in files we wrote, whose content the journal also has
 
 
 Sent = Mapping[str, tuple[str, Mapping[str, list[str]]]]
-"""By model, the protocol and the flags of the load generator that say what was sent."""
+"""By model, the protocol and the load generator's flags that determine the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint holds; `is_ours` when the journal beside it has the same."""
+    """The content of a checkpoint; `is_ours` if the journal next to it has the same."""
 
     path: Path
     variants: tuple[ModelVariant, ...]
@@ -67,7 +66,7 @@ def newest(folder: Path) -> Checkpoint | None:
 
 
 def read(path: Path) -> Checkpoint:
-    """Unknown keys are ignored; a file that is not a checkpoint is refused by name."""
+    """Read a checkpoint, ignoring unknown keys; the error for an invalid file names it."""
     text = read_file(path, ANSWER, "the checkpoint", remedy=_OTHER)
     try:
         return _checkpoint(path, json.loads(text))
@@ -140,7 +139,7 @@ _FILES = ("model.py", "model.onnx", "model.plan", "model.pt", "model.savedmodel"
 
 
 def _without_completed(config: model_config.Fields) -> model_config.Fields:
-    """Without what a server fills in by itself, so that a configuration equals the file it came from."""
+    """Remove defaults filled in by a server, so that a configuration equals its file."""
     kept = {name: value for name, value in config.items() if _COMPLETED.get(name) != value}
     if kept.get("default_model_filename") in _FILES:
         del kept["default_model_filename"]
@@ -195,14 +194,14 @@ def _figures(rows: Iterable[Sequence[Any]]) -> Figures:
 
 # --- writing
 
-# The classic tool refuses a whole checkpoint for one figure it does not know.
+# The classic tool rejects a checkpoint with an unknown figure.
 _OURS = ("perf_latency_p50", "perf_server_batch", "perf_error_rate", "cpu_utilization")
 
 
 def document(
     variants: Sequence[ModelVariant], trials: Sequence[Trial], *, seed: int | None
 ) -> dict[str, Any]:
-    """Measured trials as the classic tool lays them out."""
+    """Return measured trials in the classic tool's layout."""
     by_name = {variant.name: variant for variant in variants}
     results: dict[str, dict[str, Any]] = {}
     for trial in trials:
@@ -318,20 +317,20 @@ def _rows(figures: Figures) -> list[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Everything, of all models; `studies` is what is known about each search besides its trials."""
+    """The content of the folder, for all models; `studies` has the searches without their trials."""
 
     variants: tuple[ModelVariant, ...] = ()
     trials: tuple[Trial, ...] = ()
     studies: Mapping[str, Study] = field(default_factory=dict)
 
     def study(self, models: str) -> Study:
-        """Of one model, or of several joined with commas."""
+        """Return the study of one model, or of several joined with commas."""
         goals = tuple(Goal(name) for name in models.split(","))
         return self.whole(self.studies.get(models) or Study("", "online", "", goals))
 
     def whole(self, study: Study) -> Study:
-        """The study with all measurements of its models, each content once; those of a former configuration, or of
-        which something else was sent, are left out."""
+        """Return the study with all measurements of its models, without duplicates and without those of a former
+        configuration or of other data."""
         by_name = {row.name: row for row in (*self.variants, *study.variants)}
         kept = list(study.trials)
         seen = {trial.key for trial in kept if trial.is_measured}
@@ -354,7 +353,7 @@ def _is_current(trial: Trial, variants: Mapping[str, ModelVariant], sent: str | 
 
 
 def read_folder(folder: Path) -> Stored:
-    """The journal of a checkpoint folder; where that has no measurement, its newest classic checkpoint."""
+    """Read the journal of a checkpoint folder or, if it has no measurements, the newest classic checkpoint."""
     if (folder / JOURNAL).exists():
         with journals.read(folder / JOURNAL) as journal:
             if journal.has_measured:
@@ -375,7 +374,7 @@ def read_journal(journal: Journal) -> Stored:
 
 
 def remember(journal: Journal, studies: Sequence[Study]) -> None:
-    """What reports need besides the trials."""
+    """Record what reports need in addition to the trials."""
     for study in studies:
         journal.remember(f"study {study.name}", plain(replace(study, trials=(), variants=())))
     names = [*(journal.recall("studies") or ()), *(study.name for study in studies)]
@@ -383,11 +382,10 @@ def remember(journal: Journal, studies: Sequence[Study]) -> None:
 
 
 def take_over(journal: Journal, found: Checkpoint, mark: Callable[[Sent], str]) -> int:
-    """Measurements of a classic checkpoint the journal does not have yet; how many there were.
+    """Import measurements of a classic checkpoint that the journal lacks; return their number.
 
-    `mark` stands in their keys for what was sent, so that only the same data makes them measurements of this run.
-    Names stay where they are free. A name that stands for something else here is given anew; a model's own
-    configuration that is no longer its own is left out.
+    `mark` represents their data in the keys, so that only equal data makes them measurements of this run. Names that
+    are free are kept; a name taken by another variant is replaced. A model's outdated own configuration is skipped.
     """
     names = VariantNames.of(journal.variants())
     renamed: dict[str, ModelVariant] = {}

@@ -1,4 +1,4 @@
-"""Words over YAML over defaults: the configuration of a command, read value by value."""
+"""The configuration of a command: the command line overrides YAML, which overrides defaults."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,17 @@ from inferometer.dialects.model_analyzer.config import (
 from inferometer.stats.figures import OLD_LATENCY
 
 ANALYZE = "analyze"
-OLD_MODELS = "analysis_models"  # of the older tool, for `analyze` alone
+OLD_MODELS = "analysis_models"  # of the older tool, for `analyze` only
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One of the two programs that have these commands."""
+    """One of the two programs with these commands."""
 
     name: str
-    mark: str  # before its lines
-    search: str  # the default one
-    is_classic: bool = False  # has `-m` before the command, and the classic ports where none are given
+    mark: str  # prefix of its lines
+    search: str  # default search mode
+    is_classic: bool = False  # has `-m` before the command, and the classic default ports
     commands: tuple[str, ...] = ("profile", "analyze", "report")
 
 
@@ -42,7 +42,7 @@ OURS = Program("inferometer", "inferometer", "smart")
 
 
 def parser(program: Program) -> argparse.ArgumentParser:
-    """Of the whole program: global options, then a command with its own."""
+    """Return the parser of the program: global options, then a command with its own."""
     top = argparse.ArgumentParser(prog=program.name, description="Find the best configuration of a model.")
     if program.is_classic:
         _add_mode(top, "-m", "--mode")
@@ -86,7 +86,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, program: Program) 
             option(OLD_MODELS), metavar="VALUE", dest=OLD_MODELS,
             help="models to report on: names with commas between them; the older name of --profile-models",
         )  # fmt: skip
-    if name == REPORT:  # as the classic tool spells it there
+    if name == REPORT:  # the classic tool's spelling
         command.add_argument(
             "--always_report-gpu-metrics",
             action="store_const", const=True, dest="always_report_gpu_metrics", help=argparse.SUPPRESS,
@@ -114,7 +114,7 @@ def _default(name: str, program: Program) -> str:
 
 
 def read_command(argv: Sequence[str], program: Program) -> Config | None:
-    """None when no command was given: then the help is wanted. Bad usage ends the program as argparse does."""
+    """Read the configuration; None if no command was given, for help. Usage errors exit like argparse."""
     found = vars(parser(program).parse_args(list(argv)))
     command = found["command"]
     if command is None:
@@ -144,8 +144,8 @@ def read_command(argv: Sequence[str], program: Program) -> Config | None:
 def _with_old_models(
     lines: Mapping[str, Any], found: Mapping[str, Any], words: dict[str, Any]
 ) -> Mapping[str, Any]:
-    """The file's lines, where `analysis_models` names the models of `analyze`. The older tool kept it apart from the
-    `profile_models` of the same file, so it overrides them."""
+    """Return the file's settings with the models of `analysis_models` for `analyze`. In the older tool it overrides
+    the `profile_models` of the same file."""
     rest = {name: value for name, value in lines.items() if name != OLD_MODELS}
     if found["command"] != ANALYZE:
         return rest
@@ -170,7 +170,7 @@ def _mentions(value: Any, name: str) -> bool:
 
 
 def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the YAML file sets; a key without a value is not set."""
+    """Return the settings of the YAML file, without keys that have no value."""
     if "config_file" not in words:
         return {}
     path = Path(words["config_file"])
@@ -190,7 +190,7 @@ def _read_file(words: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class UnknownKeys(UsageError):
-    """Keys of a YAML file that mean nothing, each to be named on its own line."""
+    """Unknown keys of a YAML file; each is reported on its own line."""
 
     def __init__(self, path: Path, keys: Sequence[str]) -> None:
         super().__init__(

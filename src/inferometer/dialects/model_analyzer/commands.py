@@ -1,4 +1,4 @@
-"""What `model-analyzer` and `inferometer profile | analyze | report` do."""
+"""Implementation of `model-analyzer` and `inferometer profile | analyze | report`."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ Profile = Callable[..., Iterator[Study]]
 
 
 def run(config: Config, program: Program, *, profile: Profile | None = None) -> int:
-    """The command that was asked for."""
+    """Run the command."""
     console = Console(program.mark, is_quiet=config.is_quiet, is_verbose=config.is_verbose)
     for line in config.lines():
         console.debug(line)
@@ -82,7 +82,7 @@ def run_profile(config: Config, program: Program, console: Console, *, profile: 
 
 
 def _checked_gpus(job: ProfileJob, console: Console) -> list[str]:
-    """One line per GPU; figures of other GPUs than those of the checkpoint would not compare."""
+    """Print one line per GPU; raise if they differ from the checkpoint's, as figures would not be comparable."""
     present = session.known_gpus(job.settings, open_nvml())
     for number, (uuid, row) in enumerate(present.items()):
         console.info(f"Using GPU {number} {row['name']} with UUID {uuid}")
@@ -103,7 +103,7 @@ def check_gpus(before: Sequence[str] | None, now: Sequence[str], folder: object)
 
 
 def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpus: Sequence[str]) -> Stored:
-    """What earlier runs left: the journal, and measurements of a classic checkpoint beside it."""
+    """Return the results of earlier runs: the journal, and measurements of a classic checkpoint next to it."""
     with journals.opened(job.config.journal) as journal:
         had_measured = journal.has_measured
         if earlier is not None:
@@ -118,7 +118,7 @@ def _recalled(job: ProfileJob, console: Console, earlier: Checkpoint | None, gpu
 
 
 def _mark_of_sent(job: ProfileJob) -> Callable[[Sent], str]:
-    """To tell which measurements can stand for those of this run: where the same was sent, its own fingerprint."""
+    """Return a function that marks measurements by their data; equal data gets this run's own fingerprint."""
     protocol = job.settings.launch.control.protocol
     asked = session.sent_options(job.settings)
     flags = {model: data_flags(rows) for model, rows in job.config.flags_by_model.items()}
@@ -169,7 +169,7 @@ def _print_all(files: outputs.ReportFiles, console: Console) -> None:
 
 
 def run_analyze(config: Config, program: Program, console: Console) -> int:
-    """The reports of `profile` from what the journal or a checkpoint holds: no server, no measurement."""
+    """Rebuild the reports of `profile` from the journal or a checkpoint, without a server."""
     folder = config.checkpoint_directory
     known = checkpoint.read_folder(folder)
     measured = list(dict.fromkeys(trial.models for trial in known.trials if trial.is_measured))

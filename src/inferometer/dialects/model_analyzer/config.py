@@ -1,6 +1,6 @@
-"""Every option and YAML key: a field each, with its type, reader, default and help.
+"""All options and YAML keys: one field each, with its type, reader, default and help.
 
-The parser, its help, the reader of the YAML file and the values that the commands work with are made from these fields.
+The parser, its help, the reader of the YAML file and the values for the commands are derived from these fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,14 +69,14 @@ SERVER_FIELDS = ("model_name", "gpu_uuid", "gpu_used_memory", "gpu_utilization",
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model and the settings given for it alone; `where` is its dotted path."""
+    """A model with its own settings; `where` is its dotted path."""
 
     name: str
     where: str
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def path(self, key: str) -> str:
-        """The dotted path of a key; one the model does not have is taken whole from the top level."""
+        """Return the dotted path of a key, in the model or, if it has none, at the top level."""
         return f"{self.where}.{key}" if key in self.own else key
 
 
@@ -109,8 +109,8 @@ MODEL_KEYS: Mapping[str, Read] = {
 
 
 def models(path: str, value: Any) -> tuple[ModelEntry, ...]:
-    """`profile_models` and the like: comma text, a list of names and one-entry mappings, or a mapping of names to
-    settings."""
+    """Read `profile_models` and the like: names with commas, a list of names and one-entry mappings, or a mapping of
+    names to settings."""
     if isinstance(value, str):
         pairs = [(name.strip(), None) for name in value.split(",") if name.strip()]
     elif isinstance(value, Mapping):
@@ -146,7 +146,7 @@ def _model(path: str, name: Any, own: Any) -> ModelEntry:
 # --- all keys
 
 
-# In the help, a group begins with this key.
+# The first key of each group in the help.
 GROUPS = {
     "config_file": "Files and folders",
     "batch_sizes": "Load and search",
@@ -158,18 +158,18 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """How a field of `Config` is written and read; `is_word` when it can stand on the command line too."""
+    """How a field of `Config` is written and read; `is_word` if it is also a command-line option."""
 
     read: Read
     help: str = ""
-    shown: str = ""  # the default in the help, where it is not the value itself
+    shown: str = ""  # the default in the help, if it differs from the value
     short: str = ""
-    kind: type[Any] = str  # of its word on the command line; bool is a switch
+    kind: type[Any] = str  # type on the command line; bool is a switch
     choices: tuple[str, ...] = ()
     commands: tuple[str, ...] = (PROFILE,)
     is_word: bool = True
-    mode: str = ""  # the only launch mode it has an effect in
-    is_of_program: bool = False  # it has an effect on another load generator only
+    mode: str = ""  # the only launch mode in which it has an effect
+    is_of_program: bool = False  # affects only external load generators
 
 
 def _key(read: Read, help: str, *, default: Any = None, **rest: Any) -> Any:
@@ -197,7 +197,7 @@ def _yaml(read: Read, **rest: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything a command can be told; `given` are the keys that the user set, in either place."""
+    """All settings of a command; `given` are the keys that the user set, on the command line or in YAML."""
 
     command: str = PROFILE
     mode: str = "online"
@@ -336,7 +336,7 @@ class Config:
         return any(name in self.given for name in names)
 
     def lines(self) -> Iterator[str]:
-        """Every setting of the command as it is in effect; what may be a secret is left out."""
+        """Yield the effective settings of the command, without possible secrets."""
         for name in keys_of(self.command):
             yield f"{name}: {_shown(name, getattr(self, name))}"
 
@@ -345,7 +345,7 @@ class Config:
         return self.checkpoint_directory / JOURNAL
 
     def goal(self, model: ModelEntry) -> Goal:
-        """What is wanted of a model."""
+        """Return the objectives and constraints of a model."""
         limits: tuple[Constraint, ...] = model.own.get("constraints", self.constraints) or ()
         if self.latency_budget is not None:
             limits = with_limit(limits, Constraint(LATENCY_P99, high=self.latency_budget))
@@ -355,7 +355,7 @@ class Config:
         return Goal(model.name, objectives, limits, float(model.own.get("weighting", 1)))
 
     def flags(self, model: ModelEntry) -> Flags:
-        """Of the load generator."""
+        """Return the load generator's flags for a model."""
         found: Flags = model.own.get("perf_analyzer_flags", self.perf_analyzer_flags)
         return found
 
@@ -369,18 +369,18 @@ DEFAULTS = Config()
 
 
 def keys_of(command: str) -> list[str]:
-    """`analyze` has those of `profile`."""
+    """Return the keys of a command; `analyze` has those of `profile`."""
     owner = REPORT if command == REPORT else PROFILE
     return [name for name, key in KEYS.items() if owner in key.commands]
 
 
 def option(name: str) -> str:
-    """As it is written on the command line."""
+    """Return the command-line spelling of a key."""
     return "--" + name.replace("_", "-")
 
 
 def called(name: str) -> str:
-    """A key in a message: as an option, if it is one, and as in the file."""
+    """Return a key's name for messages: as an option, if it is one, and as in the file."""
     return f"{option(name)} ({name})" if KEYS[name].is_word else name
 
 

@@ -1,4 +1,4 @@
-"""How the tuner's commands speak: console lines, Ctrl-C, and what is written while a search goes on."""
+"""Console output of the tuner's commands, Ctrl-C, and the files written during a search."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ INTERRUPTS = 3
 
 
 class Console:
-    """Lines on stdout, each with the program's mark."""
+    """Printer of lines on stdout, each with the program's mark."""
 
     def __init__(self, mark: str, *, is_quiet: bool = False, is_verbose: bool = False) -> None:
         self._mark = mark
@@ -58,9 +58,9 @@ class Console:
 
 
 class SearchInterrupts:
-    """Ctrl-C: the first two let the running measurement end, the third ends at once; so do SIGTERM and SIGHUP.
+    """Handler of Ctrl-C: the first two let the measurement finish, the third exits at once; so do SIGTERM and SIGHUP.
 
-    Every signal counts, as in the classic tool, however close to the last one.
+    As in the classic tool, every signal counts, however close to the previous one.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -79,7 +79,7 @@ class SearchInterrupts:
 
 
 class SearchConsole(Watcher):
-    """Tells how a search goes on, and writes what belongs to each step: folders, checkpoint, failures."""
+    """Reports the progress of a search and writes the files of each step: folders, checkpoint, failures."""
 
     def __init__(
         self, job: ProfileJob, console: Console, interrupts: SearchInterrupts, known: Stored
@@ -140,10 +140,10 @@ class SearchConsole(Watcher):
     def is_interrupted(self) -> bool:
         return self._interrupts.count > 0
 
-    # --- what is written during the search
+    # --- files written during the search
 
     def _make_output(self) -> None:
-        """Only now: the server is up, so nothing is made for a search that could not start."""
+        """Create the output folder once the server is up, so that a search that cannot start leaves nothing."""
         if self._is_made:
             return
         self._is_made = True
@@ -151,7 +151,7 @@ class SearchConsole(Watcher):
         if output.exists():
             self._console.warn(f'Overriding the output model repo path "{output}"')
         with writing(output):
-            # A link stays, and what it leads to is replaced.
+            # Keep a link and replace its target.
             folder = output.resolve() if output.is_symlink() else output
             if folder.exists():
                 shutil.rmtree(folder)
@@ -169,7 +169,7 @@ class SearchConsole(Watcher):
                 self._console.info(f"  {text}")
 
     def save(self) -> None:
-        """The classic checkpoint, beside the journal."""
+        """Write the classic checkpoint, next to the journal."""
         if self._checkpoint is None:
             self._checkpoint = checkpoint.next_path(self._job.config.checkpoint_directory)
         seed = self._job.settings.search.seed
@@ -191,18 +191,18 @@ class SearchConsole(Watcher):
 
 @dataclass(slots=True)
 class VariantFolders:
-    """Writes each variant once: the first of a model as a copy of the model's folder, the others as links to it."""
+    """Writer of variants, each once: the first of a model copies the model's folder, the others link to it."""
 
     output: Path
     repositories: Sequence[Path] = ()
-    are_models: bool = False  # loaded from here under their own names, else in place of their model
+    are_models: bool = False  # loaded from here by their own names, otherwise in place of their model
     _written: dict[str, str] = field(default_factory=dict)  # name -> key of the content
     _first: dict[str, Path] = field(default_factory=dict)  # by model
 
     def write(self, variant: ModelVariant) -> None:
         for member in variant.composing:
             self.write(member)
-            self._write(member, member.model)  # what the members are now, under their own names
+            self._write(member, member.model)  # the current members, by their own names
         self._write(variant, variant.name)
 
     def _write(self, variant: ModelVariant, name: str) -> None:

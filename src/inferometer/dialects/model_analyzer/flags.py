@@ -1,4 +1,4 @@
-"""Flags that are handed on: to the load generator, to the server, and to `docker run`."""
+"""Flags passed on to the load generator, to the server, and to `docker run`."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from inferometer.tune.settings import LENGTHS
 
 Flags = tuple[tuple[str, Any], ...]
 
-# In the order in which they are written on a command line.
+# In command-line order.
 LOAD_FLAGS = (
     "service-kind", "model-signature-name", "async", "sync", "measurement-interval", "concurrency-range",
     "request-rate-range", "request-distribution", "request-intervals", "binary-search", "num-of-sequences",
@@ -47,15 +47,15 @@ SHORT = {
     "latency-report-file": "-f", "http-header": "-H", "verbose": "-v",
 }  # fmt: skip
 
-# What is sent: measurements with other values of these cannot stand for each other.
+# Flags that determine the data: measurements with different values are not interchangeable.
 DATA_FLAGS = (
     "service-kind", "model-signature-name", "streaming", "input-data", "shared-memory", "shape",
     "num-of-sequences", "sequence-length", "sequence-id-range", "string-length", "string-data",
     "grpc-compression-algorithm", "request-distribution", "model-version",
 )  # fmt: skip
 
-# Options of the load generator that the tuner sets itself, and how the user tells the tuner instead. The classic tool
-# passes them on with a warning, so a file that has them must not be refused.
+# Options of the load generator that the tuner sets itself, and the settings to use instead. The classic tool passes
+# them on with a warning, so files that contain them must be accepted.
 SET_BY_TUNER = {
     "model-name": "profile_models names the models",
     "latency-report-file": "the tables are below export_path",
@@ -105,7 +105,7 @@ OWN_SERVER_FLAGS = (
 
 
 def load_flags(path: str, value: Any) -> Flags:
-    """`perf_analyzer_flags`: known names, in the fixed order."""
+    """Read `perf_analyzer_flags`: known names, in the fixed order."""
     found = {name: row for name, row in mapping(path, value).items() if row is not None}
     for name, row in found.items():
         if name not in LOAD_FLAGS:
@@ -128,7 +128,7 @@ def _check_value(path: str, name: str, value: Any) -> None:
 
 
 def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
-    """The same as words of a command line; a switch that is off is left out."""
+    """Return flags as words of a command line; a switch that is off is omitted."""
     found: list[str] = []
     for name, value in flags:
         option = SHORT.get(name, f"--{name}")
@@ -141,7 +141,7 @@ def words(flags: Iterable[tuple[str, Any]]) -> list[str]:
 
 
 def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
-    """Those that say what is sent, in one spelling."""
+    """Return the flags that determine the data, in one spelling."""
     return {
         name: [str(row) for row in (value if isinstance(value, list) else [value])]
         for name, value in flags
@@ -150,7 +150,7 @@ def data_flags(flags: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
-    """`triton_server_flags`: dashed or underscored names the server knows."""
+    """Read `triton_server_flags`: names known to the server, with dashes or underscores."""
     found = texts_by_name(path, value)
     for name in found:
         if name.replace("_", "-") not in SERVER_FLAGS:
@@ -165,7 +165,7 @@ def server_flags(path: str, value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _tokenizer(path: str, value: Any) -> str:
-    """A file or folder of this machine."""
+    """Read the path of a local file or folder."""
     found = text(path, value)
     if not Path(found).exists():
         raise UsageError(
@@ -176,7 +176,7 @@ def _tokenizer(path: str, value: Any) -> str:
 
 
 def _extra_inputs(path: str, value: Any) -> tuple[tuple[str, Any], ...]:
-    """As a mapping, or as the words that GenAI-Perf takes: NAME:VALUE, or an object in JSON; or a list of them."""
+    """Read a mapping, or GenAI-Perf's notation: NAME:VALUE, a JSON object, or a list of them."""
     if isinstance(value, list):
         return tuple(pair for row in value for pair in _extra_inputs(path, row))
     found = _read_json(value) if isinstance(value, str) else value
@@ -189,7 +189,7 @@ def _extra_inputs(path: str, value: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _read_json(word: str) -> Any:
-    """The value, or the word where it is none."""
+    """Return the JSON value, or the word itself if it is not JSON."""
     try:
         return decode_json(word)
     except ValueError:
@@ -197,7 +197,7 @@ def _read_json(word: str) -> Any:
 
 
 def _is_json(value: object) -> bool:
-    """YAML also has dates."""
+    """Whether a value is JSON: YAML also has dates."""
     try:
         json.dumps(value)
     except TypeError:
@@ -224,7 +224,7 @@ GENAI_FLAGS: Mapping[str, Read] = {
     "output-tokens-stddev": number(),
     "extra-inputs": _extra_inputs,
 }
-# As later versions of GenAI-Perf call them.
+# Names in later versions of GenAI-Perf.
 _NEWER = {
     "output-tokens-mean": "expected-output-tokens",
     "osl": "expected-output-tokens",
@@ -248,7 +248,7 @@ _REFUSED = {
 
 
 def genai_flags(path: str, value: Any) -> Mapping[str, Any]:
-    """Values by the name that the contract gives a flag."""
+    """Read the flags of GenAI-Perf; return values by their canonical names."""
     found: dict[str, Any] = {}
     for name, row in mapping(path, value).items():
         if name in _REFUSED:
@@ -336,7 +336,7 @@ _OURS = {
 
 
 def docker_args(path: str, value: Any) -> tuple[str, ...]:
-    """`triton_docker_args`, in the user's order; what the tool does itself is refused, with what to use instead."""
+    """Read `triton_docker_args`, in the user's order; arguments that the tool sets itself are refused."""
     return tuple(
         word for name, row in mapping(path, value).items() for word in _docker_words(path, name, row)
     )

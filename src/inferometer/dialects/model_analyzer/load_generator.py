@@ -1,4 +1,4 @@
-"""A load generator that is a program of its own: started with the classic options, its CSV read back."""
+"""External load generators: programs started with the classic options, whose CSV is read."""
 
 import contextlib
 import csv
@@ -59,16 +59,16 @@ _GPU_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """A program that sends the load, with the configuration it is started with."""
+    """A program that sends the load, with its configuration."""
 
     path: str
     config: Config
-    library: Path | None = None  # of Triton, which it loads itself: launch mode c_api has no server
+    library: Path | None = None  # of Triton, which it loads itself in launch mode c_api
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_generator(config: Config, launch: LaunchSettings) -> LoadGenerator | None:
-    """The one that was asked for; None is the built-in one."""
+    """Return the requested load generator; None for the built-in one."""
     name = config.perf_analyzer_path
     if name is None:
         return None
@@ -88,7 +88,7 @@ def find_generator(config: Config, launch: LaunchSettings) -> LoadGenerator | No
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The program on one model of a trial."""
+    """A run of the program for one model of a trial."""
 
     variant: ModelVariant
     load: ClientLoad
@@ -96,7 +96,7 @@ class _Run:
 
 
 def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
-    """The measurement window, which grows with every further start."""
+    """Return the flags of the measurement window, which grows with every restart."""
     mode = str(flags.get("measurement-mode", "count_windows"))
     is_time = mode == "time_windows"
     name, first, step = (
@@ -107,7 +107,7 @@ def window_flags(flags: Mapping[str, object], start: int) -> dict[str, object]:
 
 
 def command(generator: LoadGenerator, run: _Run, deployment: Deployment, start: int) -> list[str]:
-    """An argument vector: short options, then long ones in their fixed order; the user's flags win."""
+    """Return the arguments: short options, then long ones in fixed order; the user's flags take precedence."""
     config, load, model = generator.config, run.load, run.variant.model
     flags = dict(config.flags_by_model.get(model, ()))
     given: dict[str, object] = {
@@ -129,7 +129,7 @@ def command(generator: LoadGenerator, run: _Run, deployment: Deployment, start: 
 
 
 def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object]:
-    """The server to ask, or what to load where there is none."""
+    """Return the flags of the server to use, or of the models to load without one."""
     config, addresses = generator.config, deployment.addresses
     if generator.library is not None:
         return {
@@ -151,7 +151,7 @@ def _where(generator: LoadGenerator, deployment: Deployment) -> dict[str, object
 
 
 def read_table(text: str) -> tuple[Figures, tuple[tuple[str, Figures], ...]]:
-    """Figures of the last row, and those of each GPU; a column that is missing is left out."""
+    """Read the figures of the last row and of each GPU; missing columns are skipped."""
     rows = list(csv.DictReader(io.StringIO(text)))
     if not rows:
         raise TrialError("the load generator wrote a table without rows")
@@ -181,7 +181,7 @@ def _gpus(row: Mapping[str, str]) -> Iterator[tuple[str, Figures]]:
 
 
 def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
-    """Of what is sent to these models, as far as it is not the default."""
+    """Return a fingerprint of the non-default data sent to these models."""
     flags = generator.config.flags_by_model
     rows = [(model, found) for model in models if (found := data_flags(flags.get(model, ())))]
     if generator.library is not None:
@@ -191,7 +191,7 @@ def fingerprint(generator: LoadGenerator, models: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class ErrorLog:
-    """Why measurements failed; the first failure of a run replaces the file of an earlier one."""
+    """Log of failed measurements; the first failure of a run replaces the file of an earlier run."""
 
     path: Path
     count: int = 0
@@ -206,7 +206,7 @@ class ErrorLog:
 
 @dataclass(slots=True)
 class ProgramMeter:
-    """Starts the program for every trial; several models get a process each, at the same time."""
+    """Runs the program for every trial; several models get one process each, in parallel."""
 
     generator: LoadGenerator
     error_log: ErrorLog
@@ -233,7 +233,7 @@ class ProgramMeter:
         raise TrialError(f"{self.generator.path}: {shown}")
 
     def _start(self, runs: Sequence[_Run], deployment: Deployment, start: int) -> list[tuple[str, str]]:
-        """Why runs gave no figures, each with what the program printed."""
+        """Start the program for all runs; return why runs gave no figures, with the program's output."""
         commands = [command(self.generator, run, deployment, start) for run in runs]
         try:
             for words_ in commands:
@@ -273,7 +273,7 @@ class ProgramMeter:
         return reason, output
 
     def _wait(self, process: "subprocess.Popen[bytes]", deadline: float) -> tuple[str, str | None]:
-        """Its output, and why it was stopped, if it was."""
+        """Wait for the program; return its output, and why it was stopped, if it was."""
         import psutil
 
         watched: psutil.Process | None = None
@@ -318,9 +318,9 @@ class ProgramMeter:
         pass
 
     def close(self) -> None:
-        """No process outlives the trial that started it."""
+        """Kill all processes of the trial."""
         for process in self._running:
-            with process:  # which waits for it, and closes its output
+            with process:  # waits for it and closes its output
                 process.kill()
         self._running.clear()
 

@@ -1,4 +1,4 @@
-"""The script `model-analyzer`, and `inferometer profile | analyze | report`, which are its commands under our name."""
+"""The script `model-analyzer`, and the same commands as `inferometer profile | analyze | report`."""
 
 import sys
 import traceback
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> int:
-    """`profile` stands in for the real search in tests."""
+    """Run the script; tests replace the search with `profile`."""
     collect_rarely()
     limit_threads()
     from inferometer.dialects.model_analyzer.command_line import CLASSIC, UnknownKeys, parser, read_command
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None, *, profile: "Profile | None" = None) -> 
 
 
 def our_command(name: str, argv: list[str], *, profile: "Profile | None" = None) -> int:
-    """`inferometer profile`, `analyze` or `report`."""
+    """Run `inferometer profile`, `analyze` or `report`."""
     from inferometer.dialects.model_analyzer.command_line import OURS, read_command
 
     program = replace(OURS, commands=(name,))

@@ -32,10 +32,10 @@ ALL_FORMATS = ("pdf", "html", "md")
 
 @dataclass(slots=True)
 class ReportFiles:
-    """Writes files as they come; pages for PDF and drawings for PNG wait for `print_all`, which prints all of them in
-    one browser: starting it is the slow part.
+    """Writer of report files. Pages for PDF and drawings for PNG wait for `print_all`, which renders all of them in
+    one browser, since starting it is slow.
 
-    Files that cannot be written are in `outputs`, which says so when it is settled.
+    `outputs` collects the files that cannot be written and reports them when settled.
     """
 
     written: list[Path] = field(default_factory=list)
@@ -53,11 +53,11 @@ class ReportFiles:
         self.written.append(path)
 
     def later(self, path: Path, content: str | Drawing) -> None:
-        """A page that becomes a PDF, or a drawing that becomes a PNG."""
+        """Queue a page for PDF, or a drawing for PNG."""
         self._jobs.append((path, content))
 
     def print_all(self) -> str | None:
-        """None when all went well; without a browser, drawings stay SVG and reports stay pages."""
+        """Render the queue; return a warning if there is no browser, when drawings stay SVG and reports HTML."""
         jobs, self._jobs = self._jobs, []
         if not jobs:
             return None
@@ -85,7 +85,7 @@ def _printed(tab: Tab, page: Path, content: str | Drawing) -> bytes:
 def write_tables(
     config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn
 ) -> tuple[tables.Sheet, ...]:
-    """The three tables, of which the first is written even if it is empty."""
+    """Write the three tables, the first one even if empty."""
     inference = tables.inference(studies, config.inference_output_fields, has_tokens=config.model_type == LLM)
     gpu = tables.gpu(studies, config.gpu_output_fields, always=config.always_report_gpu_metrics)
     server = tables.server(studies, config.server_output_fields)
@@ -103,7 +103,7 @@ def write_tables(
 
 
 def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles, warn: Warn) -> None:
-    """Plots, reports, the study and the recommended configuration of each model."""
+    """Write plots, reports, the study and the recommended configuration of each model."""
     for study in studies:
         warning = shortage(study, config.num_configs_per_model)
         if warning is not None:
@@ -122,7 +122,7 @@ def write_summaries(config: Config, studies: Sequence[Study], files: ReportFiles
 
 
 def summary(config: Config, study: Study) -> Document:
-    """The study's document under the classic title."""
+    """Return the study's document with the classic title."""
     document = study_document(
         study,
         config.num_configs_per_model,
@@ -138,10 +138,10 @@ def title(study: Study) -> str:
 
 
 def shortage(study: Study, top: int) -> str | None:
-    """The warning when there are fewer good variants than asked for."""
+    """Return the warning if there are fewer good variants than requested."""
     passing = [row for row in study.ranked if row.does_pass]
     if not study.ranked or len(passing) >= top:
-        return None  # of a study without measurements the sentence says it
+        return None  # the verdict of an empty study says it
     if not passing:
         return (
             f"Requested top {top} configs, but none satisfied constraints. "
@@ -154,7 +154,7 @@ def shortage(study: Study, top: int) -> str | None:
 
 
 def _write_recommended(study: Study, folder: Path, files: ReportFiles) -> None:
-    """`config.pbtxt` of the best variant; of several models in a folder each."""
+    """Write the `config.pbtxt` of the best variant; several models get a folder each."""
     found = recommend(study)
     if found is None:
         return
@@ -197,7 +197,7 @@ def write_detailed(
     plots: Sequence[Plot] | None = None,
     formats: Sequence[str] = ALL_FORMATS,
 ) -> None:
-    """Report and pictures of one variant."""
+    """Write the report and plots of one variant."""
     export, with_gpus = config.export_path, config.always_report_gpu_metrics
     plots = config.plots if plots is None else plots
     ranked = detailed.find(study, name)
@@ -223,7 +223,7 @@ def write_detailed(
 
 
 def _write(document: Document, stem: Path, formats: Sequence[str], files: ReportFiles) -> None:
-    """The page is written with the PDF too, so that there is a report where no browser is installed."""
+    """Write a report; PDF also gets an HTML page, in case no browser is installed."""
     if {"pdf", "html"} & set(formats):
         page = render(document)
         files.write(stem.with_suffix(".html"), page)
@@ -234,7 +234,7 @@ def _write(document: Document, stem: Path, formats: Sequence[str], files: Report
 
 
 def best_names(study: Study, top: int) -> tuple[str, ...]:
-    """Variants that get a detailed report: the best ones, not when models were loaded together."""
+    """Return the variants with a detailed report: the best ones; none if models were loaded together."""
     if len(study.models) > 1:
         return ()
     return tuple(row.name for row in facts.selected(study, top)[:top])

@@ -1,4 +1,4 @@
-"""The classic tool's plots as SVG: a metric over another with a line per variant, and the latency breakdown. Pure."""
+"""The classic tool's plots as SVG: one metric over another with a line per variant, and the latency breakdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _AXIS = ChartAxis("")
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """SVG, and its size in pixels."""
+    """An SVG with its size in pixels."""
 
     svg: str
     width: int
@@ -37,7 +37,7 @@ class Drawing:
 
 
 def short_name(name: str) -> str:
-    """Long names keep their front and their number."""
+    """Shorten a long name, keeping its start and its number."""
     if len(name) <= LONGEST:
         return name
     front, mark, number = name.rpartition("config_")
@@ -48,7 +48,7 @@ def short_name(name: str) -> str:
 
 
 def plot(study: Study, rows: Sequence[RankedVariant], wanted: Plot) -> Drawing | None:
-    """One line with round marks per variant; None where there is nothing to draw."""
+    """Draw one line with markers per variant; None if there is nothing to draw."""
     width, height = 640, 480
     lines = [(row.name, line(row.trials, wanted.x, wanted.y, monotonic=wanted.monotonic)) for row in rows]
     lines = [(name, points) for name, points in lines if points]
@@ -83,7 +83,7 @@ def _targets(study: Study, tag: str) -> tuple[float, ...]:
 
 
 def latency_breakdown(ranked: RankedVariant) -> Drawing | None:
-    """The server's parts stacked for each load, the throughput as a line on an axis of its own."""
+    """Draw the server's latency parts stacked per load, with throughput as a line on a second axis."""
     width, height = 1200, 800
     trials = by_load(ranked)
     stacks = [[trial.combined(tag) or 0.0 for tag, _, _ in PARTS] for trial in trials]
@@ -138,7 +138,7 @@ def _drawing(width: int, height: int, title: str, shapes: Sequence[Markup]) -> D
 
 
 def _frame(height: int, across: Scale, up: Scale, x_label: str, y_label: str) -> Iterator[Markup]:
-    """Grid and axes, with their texts."""
+    """Yield the grid and labelled axes."""
     for tick in across.ticks:
         place = across.place(tick)
         yield _vertical(place, up, _PALE)
@@ -154,7 +154,7 @@ def _frame(height: int, across: Scale, up: Scale, x_label: str, y_label: str) ->
 
 
 def _legend(right: float, bottom: float, rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
-    """Names with their colours, left of and above this corner."""
+    """Yield the legend, to the left of and above this corner."""
     width, height = 30 + 7.2 * max(len(name) for name, _ in rows), 18.0 * len(rows)
     x, y = right - width - 6, bottom - height - 10
     yield _shape(
@@ -183,7 +183,7 @@ def _horizontal(across: Scale, y: float, colour: str, **style: str) -> Markup:
 
 
 def _upright(x: float, up: Scale, words: str, *, size: int, degrees: int) -> Markup:
-    """The title of a vertical axis."""
+    """Return the title of a vertical axis."""
     y = (up.start + up.end) / 2
     return _text(x, y, words, size=size, anchor="middle", transform=f"rotate({degrees} {x:.0f} {y:.1f})")
 
@@ -194,7 +194,7 @@ def _text(x: float, y: float, words: str, *, size: int = 12, anchor: str = "star
 
 
 def _shape(name: str, *children: str, **attributes: object) -> Markup:
-    """An element; a float is rounded to a tenth of a pixel."""
+    """Return an element; floats are rounded to a tenth of a pixel."""
     written = {
         key.replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
         for key, value in attributes.items()

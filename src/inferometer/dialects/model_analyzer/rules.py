@@ -1,4 +1,4 @@
-"""What a command refuses before anything starts: keys that do not go together, then folders, models and ports."""
+"""Checks before a command starts: incompatible keys, then folders, models and ports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ _MODE = called("run_config_search_mode")
 
 
 def check_keys(config: Config) -> None:
-    """Refuses what does not fit together; the message names both keys."""
+    """Raise for incompatible keys; the message names both."""
     _check_bounds(config)
     _check_loads(config)
     _check_search(config)
@@ -40,7 +40,7 @@ def check_keys(config: Config) -> None:
 
 
 def is_on(config: Config, name: str) -> bool:
-    """Given, and not a switch that was given as false."""
+    """Whether a key is given, and not a switch set to false."""
     return config.has(name) and getattr(config, name) is not False
 
 
@@ -88,7 +88,7 @@ def _check_loads(config: Config) -> None:
 
 
 def loads_of(config: Config, model: ModelEntry) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Concurrencies and request rates listed for a model, its own or inherited."""
+    """Return the concurrencies and request rates listed for a model, its own or inherited."""
     own = model.own.get("parameters", {})
     rates = own.get("request_rate", config.request_rate)
     inherited = None if "request_rate" in own else config.concurrency
@@ -196,7 +196,7 @@ def _check_llm(config: Config) -> None:
 
 
 def warnings(config: Config) -> Iterator[str]:
-    """What is accepted but has no effect here."""
+    """Yield a warning for each accepted setting without effect."""
     mode = config.triton_launch_mode
     if config.has_old_names:
         yield f"{OLD_LATENCY} is deprecated: write {LATENCY_P99}"
@@ -242,7 +242,7 @@ def _owned(where: str, flags: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
-    """Metrics of tokens that are wanted and will have no value."""
+    """Yield a warning for each token metric in use that will have no value."""
     goal = config.goal(model)
     wanted = [
         tag for tag in (*dict(goal.objectives), *(row.tag for row in goal.constraints)) if tag in TOKEN_TAGS
@@ -262,7 +262,7 @@ def _token_warnings(config: Config, model: ModelEntry) -> Iterator[str]:
 
 
 def check_profile(config: Config, settings: TuneSettings) -> tuple[str, ...]:
-    """Warnings; what cannot work is refused."""
+    """Return warnings; raise for settings that cannot work."""
     launch = settings.launch
     for folder in launch.repositories:
         if not folder.is_dir():
@@ -275,14 +275,14 @@ def check_profile(config: Config, settings: TuneSettings) -> tuple[str, ...]:
     check_folder(config.checkpoint_directory, "--checkpoint-directory")
     _check_output(config)
     found = tuple(text for model in settings.models for text in _check_members(config, settings, model))
-    open_deployment(launch)  # not started: only its program is looked for
+    open_deployment(launch)  # does not start it, only looks for its program
     if launch.mode in ("local", "docker"):
         _check_ports(settings)
     return found
 
 
 def check_folder(path: Path, option: str) -> None:
-    """Refuses a folder that could not be made later."""
+    """Raise if a folder could not be created later."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"{option} '{path}' is a file", remedy="give a folder")
     parent = path.absolute().parent
@@ -349,7 +349,7 @@ def _check_ports(settings: TuneSettings) -> None:
 
 
 def check_report(config: Config) -> Mapping[str, tuple[Plot, ...] | None]:
-    """The variants to report on, each with the plots given for it alone."""
+    """Return the variants to report on, each with its own plots."""
     if not config.report_model_configs:
         raise UsageError(
             "report_model_configs is not specified: no variant to report on",

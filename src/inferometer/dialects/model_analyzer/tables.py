@@ -1,4 +1,4 @@
-"""The three tables of a search: every measurement, the GPUs, the empty server. Pure."""
+"""The three tables of a search: all measurements, the GPUs, the idle server."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ PARAMETER = "backend_parameter/"
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table with its ready texts; `missing` are columns nothing is known for."""
+    """A table with formatted cells; `missing` are columns without data."""
 
     title: str
     header: tuple[str, ...]
@@ -33,14 +33,14 @@ class Sheet:
     missing: tuple[str, ...] = ()
 
     def csv(self) -> str:
-        """With a blank line at the end."""
+        """Return the table as CSV, with a blank line at the end."""
         sink = io.StringIO()
         rows = [[spreadsheet_cell(text) for text in row] for row in (self.header, *self.rows)]
         csv.writer(sink, lineterminator="\n").writerows(rows)
         return sink.getvalue() + "\n"
 
     def text(self) -> str:
-        """In columns of fixed width."""
+        """Return the table in columns of fixed width."""
         widths = [max(map(len, column)) + 2 for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -51,7 +51,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One measurement, with the GPU the line is about."""
+    """One measurement, with the GPU of the row."""
 
     study: Study
     trial: Trial
@@ -86,13 +86,13 @@ def server(studies: Sequence[Study], fields: Sequence[str] | None = None) -> She
 
 
 def _ordered(studies: Sequence[Study]) -> Iterator[_Row]:
-    """Variants from best to worst; of each first what keeps the constraints, best first."""
+    """Yield variants from best to worst; within each, trials that meet the constraints come first."""
     for study in studies:
         yield from (_Row(study, trial) for ranked in study.ranked for trial in ranked.trials)
 
 
 def _by_load(given: Sequence[str] | None, classic: Sequence[str], rows: Sequence[_Row]) -> Sequence[str]:
-    """The classic columns have the request rate in place of the concurrency where that is the load."""
+    """Return the columns; the classic ones have the request rate instead of the concurrency if that is the load."""
     if given is not None:
         return given
     by_rate = any(row.trial.load.request_rate is not None for row in rows)
@@ -100,7 +100,7 @@ def _by_load(given: Sequence[str] | None, classic: Sequence[str], rows: Sequence
 
 
 def _sheet(title: str, fields: Sequence[str], rows: Sequence[_Row]) -> Sheet:
-    """Columns that mean nothing, or that no row has a value for, are left out."""
+    """Return a table without unknown columns and columns without values."""
     header: list[str] = []
     kept: list[list[str]] = []
     missing: list[str] = []
@@ -121,7 +121,7 @@ def _sheet(title: str, fields: Sequence[str], rows: Sequence[_Row]) -> Sheet:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A heading, and a row's text below it; None where nothing is known."""
+    """A heading, and a function for a row's cell; None if unknown."""
 
     header: str
     cell: Callable[[_Row], str | None]
@@ -158,7 +158,7 @@ def _parameter(row: _Row, name: str) -> str | None:
 
 
 def _loads(value: Callable[[ClientLoad], object]) -> Callable[[_Row], str | None]:
-    """A number of the load of each model; nothing where the load is of another kind."""
+    """Return a cell with a number of each model's load; None for another kind of load."""
 
     def cell(row: _Row) -> str | None:
         found = [value(load) for load in row.trial.loads]
@@ -168,7 +168,7 @@ def _loads(value: Callable[[ClientLoad], object]) -> Callable[[_Row], str | None
 
 
 def _each(text: Callable[[ModelVariant], str]) -> Callable[[_Row], str]:
-    """A fact about every variant; of an ensemble, about its members."""
+    """Return a cell with a fact about every variant, or about the members of an ensemble."""
     return lambda row: ",".join(text(part) for variant in row.variants for part in variant.working)
 
 

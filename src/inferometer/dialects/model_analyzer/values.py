@@ -1,6 +1,6 @@
-"""Values of options and YAML keys: what is accepted, and the sentence when it is not.
+"""Readers of options and YAML keys, with their error messages.
 
-A reader takes the dotted path of the value and the value itself, as YAML or the command line gives it.
+A reader takes the dotted path of the value and the value itself, from YAML or the command line.
 """
 
 import math
@@ -23,7 +23,7 @@ def wrong(path: str, value: object, allowed: str) -> UsageError:
 
 
 def whole(least: int) -> Read:
-    """Whole numbers from `least` on."""
+    """Return a reader of integers from `least` on."""
 
     def read(path: str, value: Any) -> int:
         found = _int(value)
@@ -46,7 +46,7 @@ def _int(value: Any) -> int | None:
 
 
 def number(*, above: bool = False) -> Read:
-    """Numbers from 0 on, or only `above` it."""
+    """Return a reader of numbers from 0 on, or only `above` 0."""
 
     def read(path: str, value: Any) -> float:
         found = maybe_number(value)
@@ -58,7 +58,7 @@ def number(*, above: bool = False) -> Read:
 
 
 def maybe_number(value: Any) -> float | None:
-    """A number, also one in quotes (YAML reads 1e3 as a text); None for anything else."""
+    """Return a number, even if quoted (YAML reads 1e3 as text); None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -99,7 +99,7 @@ def choice(*values: str) -> Read:
 
 
 def texts(path: str, value: Any) -> tuple[str, ...]:
-    """Comma text, or a list of scalars."""
+    """Read names with commas, or a list of scalars."""
     if isinstance(value, str):
         return tuple(part for word in value.split(",") if (part := word.strip()))
     if isinstance(value, list):
@@ -120,7 +120,7 @@ _INTS = "whole numbers above 0: one, several with commas, a list, start:end[:ste
 
 
 def ints(path: str, value: Any) -> tuple[int, ...]:
-    """All spellings of a list of whole numbers; the end of a range belongs to it."""
+    """Read a list of integers in any notation; the end of a range is included."""
     if isinstance(value, Mapping):
         return _range_of(path, value)
     if isinstance(value, str) and ":" in value:
@@ -173,7 +173,7 @@ def mapping(path: str, value: Any) -> Mapping[str, Any]:
 
 
 def only(names: Collection[str], path: str, value: Any, noun: str, remedy: str) -> Mapping[str, Any]:
-    """A mapping without other names than these."""
+    """Read a mapping with only these names."""
     found = mapping(path, value)
     for name in found:
         if name not in names:
@@ -195,19 +195,19 @@ def _scalar_text(path: str, value: Any) -> str:
 
 
 def gpu_names(path: str, value: Any) -> tuple[str, ...] | None:
-    """None is all of them."""
+    """Read GPU names; None means all."""
     found = texts(path, value)
     return None if found == ("all",) else tuple(row for row in found if row != "[]")
 
 
-# --- what is wanted of a model
+# --- objectives and constraints
 
 
 Weights = tuple[tuple[str, float], ...]
 
 
 def weights(path: str, value: Any) -> Weights:
-    """`objectives`: a list of metrics, or weights by metric."""
+    """Read `objectives`: a list of metrics, or weights by metric."""
     if isinstance(value, Mapping):
         return scoring.objectives({tag: _weight(f"{path}.{tag}", row) for tag, row in value.items()}, path)
     return scoring.objectives(texts(path, value), path)
@@ -221,12 +221,12 @@ def _weight(path: str, value: Any) -> float:
 
 
 def limits(path: str, value: Any) -> tuple[scoring.Constraint, ...]:
-    """`constraints`: the lowest and the highest value by metric."""
+    """Read `constraints`: the lowest and highest value by metric."""
     return scoring.constraints({tag: _bounds(row) for tag, row in mapping(path, value).items()}, path)
 
 
 def _bounds(row: Any) -> Any:
-    """With numbers in quotes as numbers; what is no number stays, to be named."""
+    """Convert quoted numbers; other values stay, for the error message."""
     if not isinstance(row, Mapping):
         return row
     return {name: row[name] if (found := maybe_number(row[name])) is None else found for name in row}
@@ -247,7 +247,7 @@ _LOADS = ("batch_size", "concurrency", "request_rate")
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One picture: a metric over another, a line per variant."""
+    """A plot of one metric over another, with a line per variant."""
 
     name: str
     title: str
@@ -257,7 +257,7 @@ class Plot:
 
 
 def plot_list(path: str, value: Any) -> tuple[Plot, ...]:
-    """By name, or a list of such mappings."""
+    """Read plots by name, or a list of such mappings."""
     rows = [(path, value)]
     if isinstance(value, list):
         rows = [(f"{path}[{place}]", row) for place, row in enumerate(value)]
@@ -288,7 +288,7 @@ def _plot(path: str, name: str, value: Any) -> Plot:
 
 
 def named_variants(path: str, value: Any) -> Mapping[str, tuple[Plot, ...] | None]:
-    """`report_model_configs`: names, or names with plots of their own."""
+    """Read `report_model_configs`: names, or names with their own plots."""
     if not isinstance(value, Mapping):
         return dict.fromkeys(some_texts(path, value))
     found: dict[str, tuple[Plot, ...] | None] = {}

@@ -1,1 +1,1 @@
-"""The script `perf_analyzer`: its command line, its report and its exit codes, to the letter."""
+"""The script `perf_analyzer`: exactly the classic command line, report and exit codes."""

@@ -1,4 +1,4 @@
-"""The script `perf_analyzer`: the classic dialect, to the letter, on our engine."""
+"""The script `perf_analyzer`: exactly the classic dialect, on our engine."""
 
 import signal
 import sys
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from inferometer.stats.result import Result
 
 VERSION = "2.51.0"  # of the dialect
-MOST_SAID = 1000  # characters of what a server says of a failure; it may be a page
+MOST_SAID = 1000  # characters of a server's error message, which may be a whole page
 
-# What the classic tool says in words of its own, or not at all.
+# Remarks that the classic tool words differently or does not print.
 _NOT_SHOWN = (
     Note.NOT_STABLE,
     Note.NOT_PRECISE,
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         return FAILURE
     except BrokenPipeError:
         return drop_output()
-    except KeyboardInterrupt as interrupt:  # before the load, or after it
+    except KeyboardInterrupt as interrupt:  # before or after the load
         _say(f"{received(*interrupt.args or (signal.SIGINT,))}\n")
         to_stderr("Received exit signal.")
         return interrupted_code() if was_hung_up() else OK
@@ -139,7 +139,7 @@ def metrics_warnings(first: "Sample") -> tuple[str, ...]:
 
 
 class _Printer(Watcher):
-    """Prints each level as the classic tool does; its figures are printed with the result, to which they belong."""
+    """Prints each level as the classic tool does; its figures follow with the result."""
 
     def __init__(self, options: "Options", interrupts: Interrupts, *, has_header: bool) -> None:
         self._options = options
@@ -148,7 +148,7 @@ class _Printer(Watcher):
         self._announced = ("", 0.0)
 
     def level_started(self, mode: str, value: float) -> None:
-        """Told of the warm-up too, which the classic tool announces by concurrency alone."""
+        """Print the header of a level; the classic tool announces the warm-up only for concurrency."""
         from inferometer.dialects.perf_analyzer.report import level_header
 
         is_again, self._announced = self._announced == (mode, value), (mode, value)
@@ -166,10 +166,10 @@ class _Printer(Watcher):
 
 
 def _complaints(level: "Level", options: "Options") -> list[str]:
-    """What the classic tool says on stderr about a level."""
+    """Return the classic tool's stderr lines about a level."""
     is_noted = any(remark.note is Note.NOT_STABLE for remark in level.remarks)
     lines = [
-        f"WARNING: {remark.text.replace(' %', '%')}; {remark.note.advice}"  # as this script writes percent
+        f"WARNING: {remark.text.replace(' %', '%')}; {remark.note.advice}"  # this script's notation of percent
         for remark in level.remarks
         if remark.note not in _NOT_SHOWN
     ]
@@ -192,7 +192,7 @@ def _complaints(level: "Level", options: "Options") -> list[str]:
 
 
 def _finish(result: "Result", setup: "Setup", outputs: Outputs, *, is_interrupted: bool) -> int:
-    """Summary, CSV, export and exit code."""
+    """Print the summary, write CSV and export, and return the exit code."""
     from inferometer.dialects.perf_analyzer import report as classic
     from inferometer.report.csv import floored_levels, write_csv
     from inferometer.report.export import write_export
@@ -230,7 +230,7 @@ def _exit_code(result: "Result", options: "Options", *, is_interrupted: bool) ->
         return OK
     if level.is_cut_short or any(remark.note is Note.WORKER_LOST for remark in result.remarks):
         return FAILURE
-    # Windows that must not be empty; a schedule may have pauses.
+    # These windows must not be empty, except in a schedule, which may have pauses.
     judged = () if has_schedule(result.effective) else level.windows[-3:]
     is_bare = level.measurement is None  # a whole plan is always stable
     if (is_bare or not level.is_stable) and not all(window.request_count for window in judged):
@@ -255,7 +255,7 @@ def _complain_of_failures(failed: "list[Measurement]", options: "Options") -> No
 
 
 def _words(example: str) -> str:
-    """The server's own sentence, out of the JSON it may have put it in; of a whole page, how it begins."""
+    """Extract the server's message, from JSON if necessary, and shorten a long one."""
     try:
         document = decode_json(example)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The options of the script `perf_analyzer`: the words it takes, what it refuses, and its usage text."""
+"""Options of the script `perf_analyzer`: parsing, refused combinations, and the usage text."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from inferometer.options.options import OPTIONS, Options
 from inferometer.services.kind import KINDS
 
 COMMAND = Command("perf_analyzer", "-m NAME [options]", "", shared=classic(OPTIONS), takes_last=True)
-_URL = "localhost:8000"  # of every kind over HTTP, where TorchServe itself listens on 8080
+_URL = "localhost:8000"  # for every kind over HTTP, although TorchServe listens on 8080
 _INDENT = " " * 8
 _WIDTH = 100
 
@@ -68,11 +68,11 @@ _KIND_RULES: KindRules = {
         *_others,
     ),
 }
-"""The service kinds about which the classic tool is stricter than we are."""
+"""Rules of service kinds for which the classic tool is stricter than our commands."""
 
 
 def _count_of_one(field: str) -> tuple[Rule, Rule]:
-    """A count is for one level, and covers it."""
+    """Return rules for a request count: only for a single level, and not below it."""
     name = field.replace("_", "-")
 
     def counts(given: Given) -> int:
@@ -94,7 +94,7 @@ _COUNT_RULES = (*_count_of_one("concurrency"), *_count_of_one("request_rate"))
 
 
 def parse_classic(argv: Sequence[str]) -> Options | Ask:
-    """The options of the script."""
+    """Parse the command line of the script."""
     given = read(argv, COMMAND)
     if isinstance(given, Ask):
         return given
@@ -106,18 +106,18 @@ def parse_classic(argv: Sequence[str]) -> Options | Ask:
 
 
 def most_outstanding(options: Options) -> int | None:
-    """Synchronous callers wait for their answer, so by rate no more can be outstanding than there are of them."""
+    """Return the limit of outstanding requests at a rate: synchronous callers wait for their answers."""
     from inferometer.measure.points import RATE_THREADS, load_mode
 
     if options.asynchronous:
         return None
     if load_mode(options) in ("replay", "shape_load") and not options.synchronous:
-        return options.max_threads  # the classic tool has no such load, so nobody counts on its four callers
+        return options.max_threads  # not in the classic tool, so its default of four callers does not apply
     return options.max_threads or RATE_THREADS
 
 
 def classic_usage() -> str:
-    """Every option with its meaning, as plain text."""
+    """Return the usage text with all options."""
     blocks = [f"Usage: {COMMAND.program} {COMMAND.usage}\n"]
     for title, options in COMMAND.groups:
         blocks.append(f"{title}:\n" + "\n".join(_entry(option) for option in options) + "\n")

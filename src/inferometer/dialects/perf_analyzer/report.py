@@ -1,6 +1,6 @@
-"""The report of the classic tool, byte for byte; what we add stands behind the lines that scripts read.
+"""The classic tool's report, byte for byte; our additions follow the lines that scripts parse.
 
-Every function gives whole lines, each with its line end.
+Every function returns complete lines with line ends.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ _NO_INSTABILITY = (
 
 
 def data_line(effective: Effective) -> str:
-    """What was read from JSON input data; nothing for generated data."""
+    """Return the line about JSON input data; empty for generated data."""
     if not effective.data_given:
         return ""
     streams = effective.data_streams
@@ -104,7 +104,7 @@ def _stabilization(effective: Effective) -> Iterator[str]:
         return
     mode = effective.measurement_mode
     yield f'  Using "{mode}" mode for stabilization'
-    # Scripts know `p95latency`: the missing blank is part of the dialect.
+    # Scripts expect `p95latency`: the missing space is part of the dialect.
     percentile = effective.percentile
     measure = "average " if percentile is None else f"p{percentile}"
     compared = "throughput" if effective.asynchronous else "latency and throughput"
@@ -116,7 +116,7 @@ def _stabilization(effective: Effective) -> Iterator[str]:
 
 
 def _limits(effective: Effective) -> Iterator[str]:
-    """An end of 1 is the classic tool's default and means no limit; 0 is an open end."""
+    """Yield the limits. An end of 1 is the classic tool's default and means no limit; 0 means open."""
     for name, text in (
         ("concurrency", "  Concurrency limit: {} concurrent requests"),
         ("request_rate", "  Request Rate limit: {} requests per seconds"),
@@ -130,19 +130,19 @@ def _limits(effective: Effective) -> Iterator[str]:
 
 
 def has_header(result: Result) -> bool:
-    """Only levels of a range are announced."""
+    """Whether levels are announced: only those of a range."""
     return result.effective.mode in ("concurrency", "request_rate")
 
 
 def level_header(mode: str, value: float) -> str:
-    """The line printed when the load is applied, before anything is measured."""
+    """Return the line printed when the load starts, before measuring."""
     if mode == "concurrency":
         return f"Request concurrency: {classic_level(mode, value)}\n"
     return f"Request Rate: {classic_level(mode, value)} inference requests per seconds\n"
 
 
 def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str:
-    """One window, as -v shows it."""
+    """Return the line of one window, as shown with -v."""
     if window.request_count == 0:
         return (
             f"  Pass [{number}] cb::Error: No valid requests recorded within time interval. "
@@ -156,9 +156,9 @@ def pass_line(number: int, window: WindowFigures, percentile: int | None) -> str
 
 
 def level_block(result: Result, level: Level) -> str:
-    """Client and Server block of one level; nothing where no request finished, nor for periodic concurrency.
+    """Return the Client and Server blocks of a level; empty if no request finished, and for periodic concurrency.
 
-    A level that ends a search by its latency is not shown, unless there is no other.
+    A level that ends a search by its latency is shown only if there is no other.
     """
     measurement = level.measurement
     if measurement is None or is_periodic(result.effective):
@@ -190,7 +190,7 @@ def _client(result: Result, level: Level, measurement: Measurement) -> Iterator[
 
 
 def _figures(result: Result, measurement: Measurement) -> Iterator[str]:
-    """What only good requests have."""
+    """Yield the figures of successful requests."""
     percentile, latency = result.effective.percentile, measurement.latency
     yield f"    Throughput: {decimal(measurement.infer_per_s.value)} infer/sec"
     if result.model.get("is_decoupled") and measurement.streaming is not None:
@@ -242,7 +242,7 @@ def _transport(result: Result, measurement: Measurement) -> str:
 
 
 def _added(result: Result, level: Level, measurement: Measurement) -> Iterator[str]:
-    """Our own lines, each only when it has something to say."""
+    """Yield our additional lines, each only if it applies."""
     latency, service = measurement.latency.mean_ns, measurement.service.mean_ns
     if level.mode == "request_rate" and abs(latency - service) > SERVICE_DIFFERENCE * latency:
         yield f"    Avg service time: {whole_us(service)} usec"
@@ -313,7 +313,7 @@ def _server(model: ModelStatistics, cached: bool, depth: int) -> Iterator[str]:
 
 
 def _metrics(metrics: ServerMetrics) -> Iterator[str]:
-    """Only what the classic tool knows: the GPUs."""
+    """Yield the GPU metrics, the only ones the classic tool prints."""
     if len(metrics.gpus) > MOST_GPUS:
         yield (
             "Too many GPUs on system to print out individual Prometheus metrics, "
@@ -328,7 +328,7 @@ def _metrics(metrics: ServerMetrics) -> Iterator[str]:
 
 @frozen
 class ServerFigures:
-    """Averages per request in whole microseconds, each truncated by itself."""
+    """Averages per request in whole microseconds, each truncated separately."""
 
     latency: int
     overhead: int
@@ -343,11 +343,11 @@ class ServerFigures:
 
 
 def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
-    """The averages of one model; `cached` when any model of the whole family uses the response cache.
+    """Return the averages of one model; `cached` if any model of the family uses the response cache.
 
-    A model that works itself (also a BLS model, whose members run inside its own compute time) is described by its own
-    counters. An ensemble does no work: its queue and compute are the sums over the workers below it, each weighted by
-    how often it was called per call of the ensemble.
+    A model that computes itself (including a BLS model, whose members run within its compute time) has its own
+    counters. An ensemble does not compute: its queue and compute are sums over its members, each weighted by its
+    number of calls per call of the ensemble.
     """
     calls = model.counters.success_count
     rows = tuple(row.counters for row in model.workers)
@@ -357,7 +357,7 @@ def server_figures(model: ModelStatistics, cached: bool) -> ServerFigures:
         for row in rows:
             ns = sum(getattr(row, f"{part}_ns") for part in parts)
             count = sum(getattr(row, f"{part}_count") for part in counted or parts)
-            # One division at the end: a member called as often as its ensemble gives exactly its own average.
+            # Divide once, at the end: a member called as often as its ensemble then gives exactly its own average.
             found += ns * row.success_count // (count * calls * NS_PER_US) if count and calls else 0
         return found
 
@@ -404,7 +404,7 @@ def _server_times(model: ModelStatistics, row: ServerFigures, cached: bool) -> t
 
 
 def summary(result: Result) -> str:
-    """One line per reported level, in the order visited; nothing if there is none."""
+    """Return one line per reported level, in the order measured; empty if there is none."""
     levels = [
         (level, measurement)
         for level in result.levels
@@ -430,7 +430,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def token_lines(measurement: Measurement) -> Iterator[str]:
-    """Tokens and goodput, as lines added to the Client block."""
+    """Yield the lines about tokens and goodput of the Client block."""
     streaming, tokens, goodput = measurement.streaming, measurement.tokens, measurement.goodput
     if tokens is not None and streaming is not None:
         yield f"    Time to first token: {_times(streaming.first)}"
