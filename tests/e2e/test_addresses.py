@@ -225,7 +225,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("management", "{at} -m resnet --service-kind torchserve --body x", USAGE, "{at} is TorchServe's", "at {below:1}"),
     ("Triton", "{at}/v2/models/fake/stats", USAGE, "is not measured at '/v2/models/fake/stats'", "{at} fake"),
     ("Triton", "{at}/v2/models/fake/ready --service-kind triton", USAGE, "is not measured at", "{at} fake"),
-    ("Triton", "{at} --service-kind triton", USAGE, "No model is named", "-m"),
+    ("Triton", "{at} --service-kind triton", USAGE, "requires a model, but none is given", "-m"),
     ("Triton", "fake@{at}", USAGE, "has a user name or a password in it", "MODEL"),
     ("Triton with TLS", "grpcs://{at} -m fake -k", USAGE, "and gRPC is asked for", "https://{at} fake"),
     ("moved", "{at} -m fake", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there fake"),
@@ -339,7 +339,7 @@ def test_a_model_may_have_dots_in_its_name(words: str, shown: str, run: Callable
     ("name", "says"),
     [
         ("metrics", "{at} is a metrics port"),
-        ("OpenAI", "only Triton's models can be tuned; measure it as it is: inferometer measure {at} tiny"),
+        ("OpenAI", "only Triton models can be tuned; measure it as it is: inferometer measure {at} tiny"),
         ("a page", "and has no model 'tiny'; check the port and the path; or, for the page itself, type"),
     ],
 )  # fmt: skip

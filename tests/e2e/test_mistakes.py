@@ -13,13 +13,13 @@ MODEL = FakeModel("simple", inputs=(("INPUT0", "INT32", (2,)), ("IMAGE", "FP32",
 MISTAKES = (
     # (what is typed, what the sentence says, what it tells to do, the exit code)
     # --- the command and its words
-    ("mesure {url} simple", "no command 'mesure'", "'measure'", 2),
-    ("{url} simple", "no command", "inferometer measure {url} simple", 2),
-    ("measure", "No server and no model", "localhost:8000 MODEL", 2),
+    ("mesure {url} simple", "unknown command 'mesure'", "'measure'", 2),
+    ("{url} simple", "unknown command", "inferometer measure {url} simple", 2),
+    ("measure", "Neither a server nor a model", "localhost:8000 MODEL", 2),
     ("measure simple", "'simple' is not an address", "localhost:8000 simple", 2),
-    ("measure {url} simple other", "Two models", "give one", 2),
-    ("measure {url} 127.0.0.1:1 simple", "Two addresses", "give one", 2),
-    ("measure {url} simple -m other", "Two models", "give one", 2),
+    ("measure {url} simple other", "Two models", "give only one", 2),
+    ("measure {url} 127.0.0.1:1 simple", "Two addresses", "give only one", 2),
+    ("measure {url} simple -m other", "Two models", "give only one", 2),
     ("measure {url} simple --ulr x", "'--ulr'", "did you mean --url?", 2),
     ("measure {url} simple --rat 5 --rat 6", "Both --rate 5 and --rate 6", "give one of them", 2),
     ("measure {url} simple -i http --grpc", "Both --protocol http and --grpc", "give one of them", 2),
@@ -30,11 +30,11 @@ MISTAKES = (
     ("measure {url} simple --vus 3", "'--vus'", "it is -c here", 2),
     ("help slos", "slos", "slo", 2),
     # --- levels and times
-    ("measure {url} simple -c 4:1", "go down", "lowest first", 2),
+    ("measure {url} simple -c 4:1", "decreasing", "lowest first", 2),
     ("measure {url} simple -c 0", "'0'", "write -c 1", 2),
     ("measure {url} simple -c four", "four", "whole number", 2),
     ("measure {url} simple -c 1,,2", "1,,2", "whole number", 2),
-    ("measure {url} simple -c 1,2,1", "twice", "each once", 2),
+    ("measure {url} simple -c 1,2,1", "twice", "each level once", 2),
     ("measure {url} simple -c 1:8:x1", "no levels", "1:64:x2", 2),
     ("measure {url} simple -r 1:8:x1.0000001", "no levels", "a factor of 1.01 or more", 2),
     ("measure {url} simple -c 1:8:2:2", "1:8:2:2", "", 2),
@@ -75,7 +75,7 @@ MISTAKES = (
     ("measure {url} simple --shape IMAGE:0,4,4", "> 0", "", 2),
     ("measure {url} simple -b 0", "-b", "", 2),
     ("measure {url} simple -b 100", "max_batch_size is 8", "-b 8 or less", 2),
-    # --- promises and reports
+    # --- SLOs and reports
     ("measure {url} simple --slo latency<50", "50", "50ms", 2),
     ("measure {url} simple --slo speed<5ms", "speed", "", 2),
     ("find {url} simple", "--slo is required", "p99<50ms", 2),

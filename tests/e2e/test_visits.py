@@ -231,7 +231,7 @@ def test_a_function_that_workers_cannot_find_is_refused():
     for function, said in ((lambda number: None, "a lambda"), (local, "local")):
         with pytest.raises(UsageError, match=said) as caught:
             api.scenario({"server": "x", "classes": {"a": {"visit": function, "steps": ["m"], "rate": 1}}})
-        assert "top of a file" in caught.value.remedy
+        assert "top level of a file" in caught.value.remedy
 
 
 def test_servers_of_json_get_what_they_said():

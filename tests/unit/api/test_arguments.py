@@ -1,4 +1,4 @@
-"""The arguments of the Python functions: those of the table, typed for checkers, and refused in words."""
+"""Arguments of the Python functions: derived from the table, typed for checkers, with clear errors."""
 
 import ast
 import inspect
@@ -19,7 +19,7 @@ OWN_SEED = {"tune": {"data.seed"}}
 
 
 def fields(command):
-    """The options of our own commands that have an effect in this function."""
+    """Return the options of our own commands that this function supports."""
     rows = [row for _, members in MODERN for row in members if not row.is_deprecated and not row.instead]
     known = {row.field for row in rows if row.is_built} - ELSEWHERE - {"tls.verify_peer", "tls.verify_host"}
     return known - set(REFUSED[command])
@@ -47,7 +47,7 @@ def test_the_help_explains_every_argument(command):
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
-def test_what_type_checkers_see_is_not_stale(path):
+def test_the_stubs_are_up_to_date(path):
     assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(files()[path])), (
         "run python -m tools.build_api"
     )
@@ -78,7 +78,10 @@ def wrong(name, *args, **given):
         (wrong("measure", "m", headers={"a": 1}), "headers takes Mapping"),
         (wrong("measure", "m", shape={"a": "x"}), "shape takes Mapping"),
         (wrong("measure", "m", duration_s="soon"), "duration_s needs a duration"),
-        (wrong("measure", "m", json="r.json"), "'json' has no effect in api.measure; pass the returned object"),
+        (
+            wrong("measure", "m", json="r.json"),
+            "'json' has no effect in api.measure; pass the returned object",
+        ),
         (wrong("measure", "m", quiet=True), "follow the run with a watcher"),
         (
             wrong("measure", "m", max_threads=4),
@@ -114,14 +117,14 @@ def wrong(name, *args, **given):
         (wrong("diagnose", "m", rate=3), "give the levels with concurrency"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(call, words):
+def test_invalid_arguments_are_usage_errors(call, words):
     with pytest.raises(UsageError) as caught:
         call()
     assert words in str(caught.value)
     assert caught.value.remedy or any(part in words for part in ("A level", "must be", "the following modes"))
 
 
-def test_intervals_are_compared_without_a_concurrency_beside_them():
+def test_compare_accepts_request_intervals_without_a_concurrency():
     with pytest.raises(PeerError, match="cannot be reached"):
         api.compare("a", "b", urls=["localhost:1"], request_intervals=__file__)
 
@@ -157,5 +160,5 @@ def test_intervals_are_compared_without_a_concurrency_beside_them():
         ({"workers": "auto"}, "workers", "auto"),
     ],
 )
-def test_what_is_given_becomes_the_field_of_the_table(given, field, value):
+def test_arguments_set_the_fields_of_the_table(given, field, value):
     assert getattr(asked("measure", {"model": "m", **given}), field) == value

@@ -179,14 +179,14 @@ def test_options_that_cannot_be_measured(values: dict[str, Any], sentence: str):
         {"data": DataOptions(sources=("a.json", "b.json"), shapes={"x": (1,)})},
         {"workers": "auto", "service_kind": "auto"},
         {"service_kind": "http", "data": DataOptions(seed=3)},
-        {"streaming": False, "synchronous": True, "bodies": (), "slo": None},  # none of them is given
+        {"streaming": False, "synchronous": True, "bodies": (), "slo": None},  # counts as not given
     ],
 )
 def test_options_that_can_be_measured(values: dict[str, Any]):
     assert asked(**values).model == "m"
 
 
-def test_what_was_given_is_known_from_the_source():
+def test_given_options_are_recorded():
     found = asked(request_count=0, streaming=False, duration_s=None, data=DataOptions(seed=3))
     assert found.given == {"model", "request_count", "data.seed"}
     assert changed(found, request_count=None, batch=2).given == {"model", "batch", "data.seed"}
@@ -200,12 +200,12 @@ def test_what_was_given_is_known_from_the_source():
     }
 
 
-def test_None_takes_an_option_back():
+def test_None_unsets_an_option():
     found = asked(metrics_interval_ms=5, collect_metrics=True)
     assert changed(found, collect_metrics=None, metrics_interval_ms=None) == asked()
 
 
-def test_an_option_that_there_is_not_is_refused():
+def test_an_unknown_option_is_refused():
     with pytest.raises(TypeError, match="colour"):
         asked(colour="red")
 
@@ -226,7 +226,7 @@ SEQUENCE = replace(MODEL, is_sequence=True, max_batch_size=4)
         ),
     ],
 )
-def test_what_a_model_cannot_do(batch: int | None, model: ModelSpec, sentence: str):
+def test_unsupported_options_of_a_model(batch: int | None, model: ModelSpec, sentence: str):
     with pytest.raises(UsageError) as caught:
         check_model(replace(ASKED, batch=batch), model)
     assert sentence in str(caught.value)
@@ -249,14 +249,14 @@ def test_what_a_model_cannot_do(batch: int | None, model: ModelSpec, sentence: s
         ),
     ],
 )
-def test_what_sequences_cannot_do(options: Options, sentence: str):
+def test_unsupported_options_of_sequences(options: Options, sentence: str):
     with pytest.raises(UsageError) as caught:
         check_model(options, SEQUENCE)
     assert sentence in str(caught.value)
     check_model(options, MODEL)
 
 
-def test_what_a_model_can_do():
+def test_supported_options_of_a_model():
     check_model(ASKED, SEQUENCE)
     check_model(replace(ASKED, batch=1), MODEL)
     check_model(replace(ASKED, batch=8), replace(MODEL, max_batch_size=8))

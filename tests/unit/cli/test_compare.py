@@ -65,11 +65,11 @@ def files(tmp_path):
     ("new", "words", "code"),
     [
         ({}, [], 0),
-        ({"rate": 50.0}, [], 0),  # slower, but nobody asked to fail
+        ({"rate": 50.0}, [], 0),  # slower, but no condition is given
         ({}, ["--fail-if", "throughput < -10%"], 0),
         ({"rate": 50.0}, ["--fail-if", "throughput < -10%"], 1),
         ({"rate": 50.0}, ["--fail-if", "snr < 10", "--fail-if", "throughput < -10%"], 1),
-        ({}, ["--fail-if", "p99 > +5%"], 2),  # within ±10 % nobody can tell
+        ({}, ["--fail-if", "p99 > +5%"], 2),  # ±10 % is too wide to decide
         ({"failed": 5}, ["--fail-if", "p99 > +50%"], 3),
         ({"failed": 5}, ["--max-error-rate", "2%"], 0),
         ({"cores": 64}, [], 3),
@@ -91,15 +91,15 @@ def test_exit_codes(files, new, words, code, capsys):
 @pytest.mark.parametrize(
     "words", [[], ["-m", "a"], ["-m", "a", "-m", "b", "--force"], ["-m", "a", "-m", "b", "-p", "100"]]
 )
-def test_what_cannot_be_measured_is_a_mistake_in_usage(words):
+def test_an_impossible_measurement_is_a_usage_error(words):
     assert inferometer(["compare", *words]) == 64
 
 
-def test_a_server_that_is_not_there_is_an_invalid_run():
+def test_an_unreachable_server_makes_the_run_invalid():
     assert inferometer(["compare", "-m", "a", "-m", "b", "-u", "127.0.0.1:1"]) == 3
 
 
-def test_unlike_runs_are_named(files, capsys):
+def test_differences_between_runs_are_named(files, capsys):
     assert inferometer(["compare", files("base.json"), files("new.json", cores=64)]) == 3
     assert "host: cores is 4 and 64; measure both in the same way, or use --force" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Completion: the script of bash is run in bash; those of shells that may not be here are checked for their shape."""
+"""Completion scripts: bash's is run in bash; those of other shells are checked without running them."""
 
 import re
 import shlex
@@ -49,7 +49,7 @@ def bash(command: str, *words: str, folder: Path | None = None) -> str:
 
 
 def completed(path: Path, *words: str, folder: Path | None = None) -> set[str]:
-    """What bash offers for the last word."""
+    """Return bash's completions of the last word."""
     return set(bash(ASK, str(path), "inferometer", *words, folder=folder).split())
 
 
@@ -85,7 +85,7 @@ def test_bash_completes_choices_and_files(bash_script: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_told_of_every_option(shell: str, tmp_path: Path) -> None:
+def test_other_shells_complete_every_option(shell: str, tmp_path: Path) -> None:
     made = script(shell)
     if found := shutil.which(shell):
         (tmp_path / "script").write_text(made)
@@ -105,13 +105,13 @@ def test_other_shells_are_told_of_every_option(shell: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("words", [(), ("csh",)])
-def test_another_shell_is_refused(words: tuple[str, ...]) -> None:
+def test_an_unknown_shell_is_refused(words: tuple[str, ...]) -> None:
     ended = call_here(main.main, "completion", *words)
     assert (ended.code, ended.stdout) == (2, "")
     assert "give one of bash, zsh, fish" in ended.stderr
 
 
 def test_bash_completes_a_value_after_an_equals_sign(bash_script: Path) -> None:
-    """Bash takes the sign for a word of its own."""
+    """Bash treats the sign as a separate word."""
     assert completed(bash_script, "find", "--by", "=", "c") == {"concurrency"}
     assert completed(bash_script, "find", "--by", "=") == {"rate", "concurrency"}

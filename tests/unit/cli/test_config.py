@@ -1,4 +1,4 @@
-"""inferometer.yaml beside the command line, and --show-config."""
+"""inferometer.yaml combined with the command line, and --show-config."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ find:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a file of options that is trusted."""
+    """Return a working directory with a trusted options file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(STATE, str(tmp_path / "state"))
     (tmp_path / "inferometer.yaml").write_text(FILE)
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def given(*words: str) -> dict[str, Any]:
-    """What a command is given, from the file and the command line."""
+    """Return a command's options from the file and the command line."""
     name, *rest = words
     asked = read(rest, config.command_named(name))
     assert isinstance(asked, dict)
@@ -48,7 +48,7 @@ def inferometer(*words: str) -> Ended:
     return call_here(main.main, *words)
 
 
-def test_the_file_of_the_working_directory_is_read_and_said(
+def test_the_file_in_the_working_directory_is_read_and_announced(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = given("measure")
@@ -83,7 +83,7 @@ WINS = (
     (("measure", "--url", "b:2"), {"url": "b:2"}),
     (("measure", "-c", "8"), {"concurrency": Range(8)}),
     (("measure", "-H", "Y: z"), {"headers": (("Y", " z"),)}),  # a list is replaced
-    (("measure", "-r", "9"), {"request_rate": Range(9), "concurrency": None}),  # so is another load mode
+    (("measure", "-r", "9"), {"request_rate": Range(9), "concurrency": None}),  # and so is the load mode
     (("measure", "b:2"), {WORDS: ("b:2",), "url": None, "own.models": ("m",)}),
     (("measure", "other"), {WORDS: ("other",), "url": "a:1", "own.models": None}),
     (("measure", "b:2", "other"), {"url": None, "own.models": None}),
@@ -95,20 +95,22 @@ WINS = (
 
 
 @pytest.mark.parametrize(("words", "expected"), WINS)
-def test_the_command_line_wins(words: tuple[str, ...], expected: dict[str, Any], folder: Path) -> None:
+def test_the_command_line_overrides_the_file(
+    words: tuple[str, ...], expected: dict[str, Any], folder: Path
+) -> None:
     found = given(*words)
     assert {field: found.get(field) for field in expected} == expected
 
 
-def test_what_must_be_given_may_stand_in_the_file(folder: Path) -> None:
+def test_a_required_option_may_be_in_the_file(folder: Path) -> None:
     assert "--slo is required" in inferometer("find", "b:2", "m", "--config", "none").stderr
     assert "own.slo" in given("find")
     ended = inferometer("find", "127.0.0.1:1", "--dry-run")
-    assert ended.code == 3  # nobody listens there: it went as far as that
+    assert ended.code == 3  # no server listens there, so the options were accepted
     assert "cannot be reached" in ended.stderr
 
 
-def test_a_mistake_in_the_file_is_one_sentence(folder: Path) -> None:
+def test_a_mistake_in_the_file_is_reported_in_one_sentence(folder: Path) -> None:
     (folder / "inferometer.yaml").write_text("model: a\nconcurency: 4")
     ended = inferometer("measure")
     assert (ended.code, ended.stdout) == (2, "")
@@ -120,7 +122,7 @@ def test_a_mistake_in_the_file_is_one_sentence(folder: Path) -> None:
 # --- effective options
 
 
-def test_each_option_is_shown_with_where_it_came_from(folder: Path) -> None:
+def test_each_option_is_shown_with_its_origin(folder: Path) -> None:
     ended = inferometer("measure", "--show-config", "b:2", "-c", "4", "-vv")
     assert ended.code == 0
     lines = {line.split(":")[0]: re.sub(r" {2,}", " ", line) for line in ended.stdout.splitlines() if line}
@@ -166,21 +168,21 @@ SHOWN = (
 
 
 @pytest.mark.parametrize("words", SHOWN)
-def test_what_is_shown_asks_for_the_same(words: tuple[str, ...], folder: Path) -> None:
+def test_the_shown_options_are_equivalent(words: tuple[str, ...], folder: Path) -> None:
     name, *rest = words
     shown = inferometer(name, "--show-config", *rest)
     assert shown.code == 0, shown.stderr
     (folder / "shown.yaml").write_text(shown.stdout)
     expected, found = given(*words), given(name, "--config", "shown.yaml")
-    for alone in expected.pop(WORDS, ()):  # a word that stands alone is an option in the file
+    for alone in expected.pop(WORDS, ()):  # a positional word is an option in the file
         option = config.command_named(name).by_name["--url" if ":" in alone else "--model"]
         value = alone if option.combine is None else option.combine(expected.get(option.field), alone)
         expected[option.field] = value
-    expected.pop("headers", None)  # which are secrets
+    expected.pop("headers", None)  # secret
     assert found == expected
 
 
-def test_a_command_line_that_is_wrong_is_not_shown(folder: Path) -> None:
+def test_an_invalid_command_line_is_not_shown(folder: Path) -> None:
     ended = inferometer("measure", "--show-config", "-c", "0")
     assert (ended.code, ended.stdout) == (2, "")
 

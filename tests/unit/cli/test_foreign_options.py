@@ -1,4 +1,4 @@
-"""Every option that model-analyzer 1.58 and genai-perf 0.0.16 may pass on is one of ours."""
+"""All options that model-analyzer 1.58 and genai-perf 0.0.16 pass on are accepted."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ from inferometer.dialects.perf_analyzer.options import parse_classic
 from inferometer.options.options import Options
 from inferometer.options.values import Range
 
-FILE = sys.executable  # any that exists
+FILE = sys.executable  # any existing file
 
 ALL = f"""
 -m m -x 2 -b 4 -u h:1 -i grpc -f r.csv -H a:b -v -v --verbose-csv --async --streaming
@@ -33,7 +33,7 @@ def parsed(line: str) -> Options:
     return options
 
 
-def test_all_of_them_at_once() -> None:
+def test_all_foreign_options_at_once() -> None:
     options = parsed(
         ALL.replace("--concurrency-range 4", "--concurrency-range 4:8").replace("poisson", "constant")
     )
@@ -52,5 +52,5 @@ def test_all_of_them_at_once() -> None:
         "--async -i grpc --streaming --shape max_tokens:1 --shape text_input:1 --concurrency-range 1",
     ],
 )
-def test_lines_they_have_been_seen_to_write(line: str) -> None:
+def test_command_lines_seen_in_practice(line: str) -> None:
     assert parsed(f"-m m {line}").model == "m"

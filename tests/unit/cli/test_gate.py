@@ -1,4 +1,4 @@
-"""`inferometer gate` on planted stores: what it says, its exit code, and what it leaves in the store."""
+"""`inferometer gate` on planted stores: its verdict, its exit code, and its tags in the store."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def tags(folder: Path, run: Run) -> tuple[str, ...]:
     return Store(folder).get(run.id).tags
 
 
-def test_a_run_like_those_before_is_fine(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_like_the_earlier_ones_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = plant(folder)
     assert main(["gate", "-q"]) == FINE
     said = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_a_run_like_those_before_is_fine(folder: Path, capsys: pytest.CaptureFix
     assert tags(folder, runs[-1]) == ()
 
 
-def test_a_regression_fails_names_what_and_is_no_longer_a_good_run(
+def test_a_regression_fails_and_no_longer_counts_as_good(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = plant(folder, step=-0.12)
@@ -90,7 +90,7 @@ def test_an_improvement_passes_and_becomes_the_baseline(folder: Path) -> None:
     planted_history(folder, planted_figures(18, seed=1, step=0.15, at=12))
     figures = ["--figure", "throughput", "--figure", "p50"]
     assert main(["gate", "-q", *figures]) == FINE
-    planted_history(folder, planted_figures(1, seed=5), first=18)  # as slow as it was before
+    planted_history(folder, planted_figures(1, seed=5), first=18)  # as slow as before
     assert main(["gate", "-q", *figures]) == REGRESSION
 
 
@@ -130,7 +130,7 @@ def test_a_gate_without_the_power_to_fail_is_inconclusive(
 OLD_STEP: dict[str, Any] = {
     "step": -0.05,
     "at": 17,
-}  # of 21 runs: three are slower before the one that is judged
+}  # of 21 runs, the three before the judged one are slower
 
 
 def codes(figures: Callable[[int], list[float]], folder: Path) -> list[int]:
@@ -160,7 +160,7 @@ def test_a_drift_is_named_or_inconclusive(folder: Path) -> None:
 
 def test_unchanged_histories_do_not_fail(folder: Path) -> None:
     found = codes(lambda seed: noisy(21, seed=seed), folder)
-    assert found.count(REGRESSION) <= 1  # of all gates 1 % fail by chance
+    assert found.count(REGRESSION) <= 1  # 1 % of all gates fail by chance
     assert found.count(FINE) >= 17
 
 
@@ -183,12 +183,12 @@ def test_too_little_history_is_inconclusive(
         (-0.3, "p50 > +10%", REGRESSION),
     ],
 )
-def test_conditions_have_the_last_word(folder: Path, step: float, condition: str, code: int) -> None:
+def test_conditions_override_the_default_rule(folder: Path, step: float, condition: str, code: int) -> None:
     plant(folder, step=step)
     assert main(["gate", "-q", "--fail-if", condition]) == code
 
 
-def test_runs_that_were_measured_otherwise_do_not_count(folder: Path) -> None:
+def test_runs_measured_differently_do_not_count(folder: Path) -> None:
     plant(folder, good=6)
     for number, known in enumerate(({"host_class": "another"}, {"model": "other"}, {"command": "find"})):
         planted_history(folder, planted_figures(10, seed=number), first=50 * (number + 1), **known)
@@ -200,7 +200,7 @@ def test_runs_that_were_measured_otherwise_do_not_count(folder: Path) -> None:
     assert main(["gate", ids[0], "-q"]) == INCONCLUSIVE
 
 
-def test_by_rate_the_throughput_is_not_judged(folder: Path) -> None:
+def test_throughput_is_not_judged_at_a_rate(folder: Path) -> None:
     figures = planted_figures(12, seed=1)
     for number in range(12):
         row = {name: values[number : number + 1] for name, values in figures.items()}
@@ -243,7 +243,7 @@ def test_a_run_whose_requests_failed_is_invalid(folder: Path, capsys: pytest.Cap
     assert "of the requests failed" in capsys.readouterr().out
 
 
-def test_every_form_is_written_and_read_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_report_form_is_written_and_read_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plant(folder, step=-0.12)
     forms = [
         "--json",
@@ -309,8 +309,8 @@ def test_the_workflow_of_the_docs_has_only_commands_and_options_that_exist() -> 
         assert isinstance(read_words(shlex.split(words), command), dict)
 
 
-def test_the_workflow_passes_on_what_the_gate_says(folder: Path, tmp_path: Path) -> None:
-    """Its script, with a gate that is undecided once and then fails, or passes."""
+def test_the_workflow_passes_on_the_verdict(folder: Path, tmp_path: Path) -> None:
+    """Run its script with a gate that is inconclusive once and then fails or passes."""
     document = yaml.safe_load(WORKFLOW.read_text())
     (script,) = [
         step["run"] for step in document["jobs"]["gate"]["steps"] if step.get("name") == "Measure and judge"

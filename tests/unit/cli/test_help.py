@@ -1,4 +1,4 @@
-"""`inferometer help`: every page exists, is short, and names options that exist."""
+"""`inferometer help`: every page exists, is short, and names existing options."""
 
 import re
 
@@ -18,7 +18,7 @@ def inferometer(*words: str) -> Ended:
     return call_here(main.main, *words)
 
 
-def test_without_a_subject_it_is_the_overview() -> None:
+def test_without_a_subject_help_shows_the_overview() -> None:
     overview = inferometer("help")
     assert overview.code == 0
     assert overview.stdout == inferometer().stdout == inferometer("--help").stdout
@@ -27,11 +27,11 @@ def test_without_a_subject_it_is_the_overview() -> None:
 
 
 @pytest.mark.parametrize("name", main.OURS)
-def test_a_command_has_the_help_it_gives_itself(name: str) -> None:
+def test_help_on_a_command_equals_its_own_help(name: str) -> None:
     assert inferometer("help", name) == inferometer(name, "--help")
 
 
-def test_the_commands_about_the_program_have_help_too() -> None:
+def test_help_and_completion_have_help_too() -> None:
     assert inferometer("help", "help") == inferometer("help", "--help") == inferometer("help")
     assert inferometer("completion", "--help") == inferometer("help", "completion")
     assert inferometer("help", "completion").stdout.startswith("completion: ")
@@ -44,7 +44,7 @@ def test_there_are_a_dozen_topics() -> None:
 
 
 @pytest.mark.parametrize("name", topics())
-def test_a_page_is_short_and_true(name: str) -> None:
+def test_a_page_is_short_and_names_existing_options(name: str) -> None:
     ended = inferometer("help", name)
     assert ended.code == 0
     lines = ended.stdout.splitlines()

@@ -116,7 +116,7 @@ def test_defaults_shown_are_the_defaults():
         if name in known and option.default and option.values is not None:
             shown: Any = option.values.read(option.names[0], option.default)
             actual = getattr(parts[part], name)
-            if actual is not None:  # None: the run decides
+            if actual is not None:  # None: decided by the run
                 assert actual == ((shown,) if option.combine else shown), option.names
 
 
@@ -346,11 +346,11 @@ UNBUILT = [
 
 
 @pytest.mark.parametrize(("line", "sentence"), UNBUILT)
-def test_what_is_not_built_says_so(line: str, sentence: str):
+def test_unsupported_options_say_so(line: str, sentence: str):
     assert sentence in refusal(f"-m m {line}")
 
 
-def test_what_is_not_built_never_passes_silently():
+def test_unsupported_options_never_pass_silently():
     values = {
         "--request-parameter": "a:b:int",
         "--trace-level": "OFF",
@@ -395,15 +395,15 @@ def test_no_repr_shows_a_secret():
         ("-vh", Ask.HELP),
         ("-m m --hel", Ask.HELP),
         ("--version", Ask.VERSION),
-        ("--version -b 0", Ask.VERSION),  # as soon as it is met
+        ("--version -b 0", Ask.VERSION),  # takes effect immediately
     ],
 )
-def test_help_and_version_are_asked_for(line: str, ask: Ask):
+def test_help_and_version_are_recognized(line: str, ask: Ask):
     assert parse_classic(line.split()) is ask
     assert parse_measure(line.split()) is ask
 
 
-def test_a_mistake_before_version_is_met_first():
+def test_a_mistake_before_version_is_reported_first():
     assert "batch size" in refusal("-b 0 --version")
 
 
@@ -426,14 +426,14 @@ def test_measure_stops_by_precision_unless_asked_in_the_classic_way(line: str, d
     assert measure(f"-m m {line}").duration_s == duration_s
 
 
-def test_only_measure_gives_up_on_requests_by_itself():
+def test_only_measure_times_requests_out_by_default():
     assert measure("-m m").request_timeout_s == 60
     assert measure("-m m --request-timeout 0").request_timeout_s == 0
     assert parse("-m m").request_timeout_s == 0
 
 
 @given(st.lists(st.one_of(st.sampled_from(CONTRACT + OURS), st.text(max_size=6)), max_size=6))
-def test_any_words_give_options_or_a_sentence(words: list[str]):
+def test_any_words_give_options_or_a_usage_error(words: list[str]):
     with suppress(UsageError):
         parse_classic(words)
 
@@ -460,16 +460,16 @@ def test_the_help_of_measure_imports_little():
 
 
 @pytest.mark.parametrize(("words", "url"), [("", "localhost:8000"), ("-u there:8080", "there:8080")])
-def test_the_script_looks_for_torchserve_where_the_classic_tool_does(words: str, url: str) -> None:
+def test_the_script_uses_the_classic_port_for_torchserve(words: str, url: str) -> None:
     line = f"-m resnet --service-kind torchserve --input-data {__file__} {words}"
     assert parse(line).url == url
     asked = parse_measure(shlex.split(f"-m resnet --service-kind torchserve --input-data {__file__}"))
     assert isinstance(asked, Options)
-    assert not asked.url  # it is looked for at its own port, 8080
+    assert not asked.url  # defaults to its own port, 8080
 
 
-def test_blanks_around_a_header_value_are_the_classic_tools_own():
-    """It sends them over gRPC, where HTTP/2 forbids them."""
+def test_only_the_classic_script_keeps_spaces_around_a_header_value():
+    """It sends them over gRPC, although HTTP/2 forbids them."""
     line = "-m m -H 'a: b ' -H c:d"
     assert parse(line).headers == (("a", " b "), ("c", "d"))
     assert measure(line).headers == (("a", "b"), ("c", "d"))

@@ -1,4 +1,4 @@
-"""A file of options that is found, not named: what it may do by itself, and what trust allows."""
+"""Options files that are found, not named: what they may set without trust, and with it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SECRET = "hunter2-canary"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cloned repository, which is the working directory, with an empty state beside it."""
+    """Return a cloned repository as the working directory, with an empty state folder."""
     clone = tmp_path / "clone"
     clone.mkdir(mode=0o700)
     monkeypatch.chdir(clone)
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def evil() -> Iterator[ScriptedServer]:
-    """A host that the repository names."""
+    """Yield a host that the repository names."""
     with ScriptedServer(lambda request: answer(b"{}")) as server:
         yield server
 
@@ -85,7 +85,7 @@ ATTACKS = (
 
 @pytest.mark.parametrize("preview", [(), ("--dry-run",), ("--show-config",)])
 @pytest.mark.parametrize(("written", "reason"), ATTACKS)
-def test_a_found_file_can_do_no_harm(
+def test_an_untrusted_file_cannot_set_restricted_options(
     written: str, reason: str, preview: tuple[str, ...], folder: Path, evil: ScriptedServer
 ) -> None:
     (folder / "inferometer.yaml").write_text(written.replace("EVIL", evil.address))
@@ -126,7 +126,7 @@ def test_harmless_options_need_no_trust(folder: Path) -> None:
     assert inferometer("find", "localhost:1").code == 2  # names a host
 
 
-def test_a_trusted_file_works_until_it_or_a_file_behind_it_changes(folder: Path) -> None:
+def test_trust_ends_when_the_file_or_a_referenced_file_changes(folder: Path) -> None:
     with FakeTriton() as server:
         config = folder / "inferometer.yaml"
         config.write_text(f"url: {server.server.address}\nmodel: fake\nscenario: load.yaml\n")
@@ -150,7 +150,7 @@ def test_a_trusted_file_works_until_it_or_a_file_behind_it_changes(folder: Path)
             assert not is_read(), path
             path.write_text(before)
             assert is_read(), path
-        (folder / "other.py").write_text("")  # another module that the visit could import
+        (folder / "other.py").write_text("")  # a module that the visit could import
         assert not is_read()
         assert "changed since" in inferometer("trust", "--list").stdout
         assert inferometer("trust").code == 0
@@ -203,7 +203,7 @@ LEADING = (
 
 
 @pytest.mark.parametrize(("how", "files"), LEADING)
-def test_every_way_to_name_a_file_binds_trust_to_it(how: str, files: dict[str, str], folder: Path) -> None:
+def test_trust_covers_files_named_in_any_notation(how: str, files: dict[str, str], folder: Path) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -214,7 +214,7 @@ def test_every_way_to_name_a_file_binds_trust_to_it(how: str, files: dict[str, s
     assert not is_trusted(found), how
 
 
-def test_trust_is_for_the_file_and_not_for_links_to_it(folder: Path, tmp_path: Path) -> None:
+def test_trust_belongs_to_the_file_and_not_to_links(folder: Path, tmp_path: Path) -> None:
     (folder / "inferometer.yaml").write_text("scenario: load.yaml\nurl: localhost:1\n")
     assert inferometer("trust").code == 0
     other = tmp_path / "other"
@@ -226,7 +226,7 @@ def test_trust_is_for_the_file_and_not_for_links_to_it(folder: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("what", ["inferometer.yaml", "."])
-def test_what_others_can_write_is_not_trusted(what: str, folder: Path) -> None:
+def test_files_writable_by_others_are_not_trusted(what: str, folder: Path) -> None:
     (folder / "inferometer.yaml").write_text("url: localhost:1\n")
     (folder / "inferometer.yaml").chmod(0o600)
     assert inferometer("trust").code == 0
@@ -238,7 +238,7 @@ def test_what_others_can_write_is_not_trusted(what: str, folder: Path) -> None:
     assert "can be written by other users" in refused.stderr
 
 
-def test_the_state_is_private_and_only_counts_if_it_is(folder: Path) -> None:
+def test_the_state_file_must_be_private(folder: Path) -> None:
     (folder / "inferometer.yaml").write_text("url: localhost:1\n")
     inferometer("trust")
     state = state_path()
@@ -296,7 +296,7 @@ STRANGE = (
 
 @pytest.mark.parametrize(("make", "reason"), STRANGE)
 @pytest.mark.parametrize("words", [(), ("--config", "inferometer.yaml")])
-def test_what_is_not_a_small_file_is_one_sentence(
+def test_unusual_files_are_refused_in_one_sentence(
     make, reason: str, words: tuple[str, ...], folder: Path
 ) -> None:
     make(folder / "inferometer.yaml")
@@ -306,7 +306,7 @@ def test_what_is_not_a_small_file_is_one_sentence(
     assert len(ended.stderr.splitlines()) == 1
 
 
-# --- a dry run runs nothing, whoever named the file
+# --- a dry run executes nothing, even from a named file
 
 
 def test_a_dry_run_runs_no_visit_and_no_command(folder: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_dry_run_runs_no_generator(folder: Path) -> None:
     assert not (folder / "pwned").exists()
 
 
-# --- what is found beside the file
+# --- files next to the options file
 
 
 MODULES = ("numpy.py", "socket.py", "inferometer/__init__.py", "yaml.py", "sitecustomize.py")
@@ -347,11 +347,11 @@ def test_modules_in_the_working_directory_are_not_imported(module: str, folder: 
     done = subprocess.run(
         [*module_command("inferometer.load.worker"), "x"], capture_output=True, check=False, timeout=60
     )
-    assert b"inferometer" in done.stderr  # it got as far as our own code
+    assert b"inferometer" in done.stderr  # our own code was reached
     assert not (folder / "pwned").exists()
 
 
-def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
+def test_a_twin_written_elsewhere_is_not_checked(folder: Path) -> None:
     (folder / "twin.json").write_text("{}")
     ended = inferometer("twin", "check")
     assert ended.code == 2
@@ -359,7 +359,7 @@ def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
     assert "not named" not in inferometer("twin", "check", "-f", "twin.json").stderr
 
 
-# --- files whose names are ours
+# --- files with default names
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_a_twin_that_was_not_made_here_is_not_checked(folder: Path) -> None:
         (("tune", "localhost:1", "fake"), "inferometer-tune.sqlite", "--journal"),
     ],
 )
-def test_a_file_that_nobody_named_is_not_written_through_a_link(
+def test_an_unnamed_file_is_not_written_through_a_link(
     words: tuple[str, ...], name: str, option: str, folder: Path
 ) -> None:
     (folder / name).symlink_to("secret.txt")
@@ -392,8 +392,8 @@ def test_the_page_of_a_result_is_not_written_through_a_link(folder: Path) -> Non
     assert (folder / "r.html").is_symlink()
 
 
-def test_visits_are_read_from_their_source_alone(folder: Path) -> None:
-    """Python runs a compiled file that says so without looking at its source."""
+def test_visits_are_loaded_only_from_their_source(folder: Path) -> None:
+    """Python may run a compiled file without checking its source."""
     import py_compile
 
     from inferometer.load.visit_file import VisitFile

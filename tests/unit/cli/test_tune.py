@@ -38,7 +38,7 @@ def variant(model: str, *members: ModelVariant) -> ModelVariant:
     return ModelVariant(model, f"{model}_config_0", {}, {"max_batch_size": 4}, composing=members)
 
 
-def test_one_model_is_a_file_and_several_are_a_folder(tmp_path):
+def test_one_model_gives_a_file_and_several_a_folder(tmp_path):
     whole = variant("e", variant("a"), variant("b"))
     _write_configs(whole.with_members, tmp_path / "best")
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.pbtxt"))

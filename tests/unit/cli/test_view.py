@@ -1,4 +1,4 @@
-"""`inferometer view`: which files it writes, and what it refuses."""
+"""`inferometer view`: written files and refusals."""
 
 import pytest
 
@@ -21,20 +21,20 @@ def saved(tmp_path):
     [sample_result(), sample_diagnosis(), sample_comparison()],
     ids=["measure", "diagnose", "compare"],
 )
-def test_without_options_the_page_lies_beside_the_file(report, tmp_path, capsys):
+def test_without_options_the_page_is_next_to_the_file(report, tmp_path, capsys):
     write(report, tmp_path / "saved.json")
     assert main(["view", str(tmp_path / "saved.json")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'saved.html'}\n"
     assert (tmp_path / "saved.html").read_text() == to_html(report)
 
 
-def test_a_file_of_another_name_is_never_written_over(tmp_path):
+def test_the_page_never_overwrites_the_result(tmp_path):
     write(RESULT, tmp_path / "run.html")
     assert main(["view", str(tmp_path / "run.html")]) == 0
     assert (tmp_path / "run.html.html").read_text() == to_html(RESULT)
 
 
-def test_only_what_is_asked_for_is_written(saved, capsys):
+def test_only_requested_files_are_written(saved, capsys):
     page, text = saved.with_name("page.html"), saved.with_name("text.md")
     assert main(["view", str(saved), "--markdown", str(text)]) == 0
     assert text.read_text() == to_markdown(RESULT)
@@ -81,7 +81,7 @@ def test_quiet_prints_no_names(saved, capsys):
         (["why.json", "--junit", "-"], "why.json has no test cases"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_a_sentence(words, complaint, saved, monkeypatch, capsys):
+def test_view_refuses_mistakes_in_one_sentence(words, complaint, saved, monkeypatch, capsys):
     monkeypatch.chdir(saved.parent)
     saved.with_name("text.json").write_text("hello")
     write(sample_diagnosis(), saved.with_name("why.json"))
@@ -89,7 +89,7 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(words, complaint, saved, m
     assert complaint in capsys.readouterr().err
 
 
-def test_a_picture_without_a_browser_names_the_package_and_writes_nothing(saved, monkeypatch, capsys):
+def test_a_picture_without_a_browser_is_refused(saved, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(saved.parent))
     assert main(["view", str(saved), "--png", str(saved.with_name("it.png"))]) == 70
     assert "install the package chromium" in capsys.readouterr().err

@@ -1,9 +1,9 @@
-"""Nothing is accepted and ignored: every option of every command is refused with a remedy, or the run shows it.
+"""No option is silently ignored: every option of every command has a visible effect or is refused with a remedy.
 
-The options come from the tables of the commands, so that a new one without a line here fails. A line is run with all
-its options, and once more without each of them; two runs that look alike from outside show an option that was ignored.
-See `tests.support.observed` for what is looked at. `measure` shows what becomes of the settings of a level; the other
-commands make these settings in the same place, so there it is enough that an option reaches them.
+The options come from the commands' tables, so a new one without a line here fails. Each line is run with all its
+options, and once more without each of them; two runs that look the same from outside reveal an ignored option. See
+`tests.support.observed` for what is compared. `measure` shows the effect of level settings; the other commands make
+these settings in the same place, so there it suffices that an option reaches them.
 """
 
 import json
@@ -68,7 +68,7 @@ class SequenceModel(FakeModel):
 
 
 class BusyTriton(FakeTriton):
-    """Its counters grow with every look at them."""
+    """A Triton whose counters grow with every read."""
 
     def _statistics(self) -> dict[str, Any]:
         self._good += 100
@@ -139,7 +139,7 @@ EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics", "trace"
 def places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[tuple[dict[str, str], Observer]]:
-    """What stands for the names in the lines, and who runs them; files are in the working directory."""
+    """Yield the values for the names in the lines; files are in the working directory."""
     write_files(tmp_path, monkeypatch)
     _, tls = write_certificate(tmp_path, "server")
     _, calls = write_certificate(tmp_path, "calls")
@@ -165,7 +165,7 @@ def places(
         addresses = [server.address for server in listening]
         yield dict(zip(servers, addresses, strict=True)), observer(monkeypatch, capsys, *listening)
         for wire in (wire for server in listening for wire in getattr(server, "wires", ())):
-            wire.faults.clear()  # that HTTP is no HTTP/2 is what some lines are about
+            wire.faults.clear()  # some lines provoke HTTP instead of HTTP/2
 
 
 # --- the lines: the name of a server, the model, and options with values
@@ -223,7 +223,7 @@ LINES = (
     "https://SECURED fake --tls-ca server.pem --tls-server-name other",
     "CALLS fake --grpc --tls --tls-ca calls.pem",
 )
-TEXT = " --shape TEXT:1"  # of the input that only one of the fake models has
+TEXT = " --shape TEXT:1"  # an input of one fake model only
 TRIALS = f"--instances 1 --max-batch 2:2 --load 1:2 --search brute{TEXT}"
 SHORT = {
     "find": "-d 500ms",
@@ -362,7 +362,7 @@ MEASURE = WALKED["measure"].by_name
 
 
 def split(line: str, command: Command, places: dict[str, str]) -> list[Word]:
-    """The words of a line, without options that are not the command's to give."""
+    """Split a line into words, without options that the command does not have."""
     words = iter(shlex.split(line))
     found: list[Word] = []
     for word in words:
@@ -378,7 +378,7 @@ def split(line: str, command: Command, places: dict[str, str]) -> list[Word]:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """A value of each option with one, by field."""
+    """Yield an example value for each option that takes one, by field."""
     for line in LINES:
         for name, value in split(line, WALKED["measure"], {"-": "-"}):
             if name and value is not None:
@@ -394,7 +394,7 @@ def typed(words: list[Word]) -> list[str]:
 
 
 def completed(name: str, words: list[Word]) -> list[Word]:
-    """With what the command cannot do without."""
+    """Add the words that the command requires."""
     given = dict(words)
     if set(given) & {"--help", "--help-all", "--version"}:
         return words
@@ -413,7 +413,7 @@ def completed(name: str, words: list[Word]) -> list[Word]:
 
 
 class Walk:
-    """Runs lines of a command, and keeps which options showed and which were refused, with the sentence."""
+    """Runs the lines of a command and records which options had an effect and which were refused."""
 
     def __init__(self, name: str, observer: Observer) -> None:
         self.name, self.command, self.observer = name, WALKED[name], observer
@@ -424,7 +424,7 @@ class Walk:
         self._runs: dict[tuple[bool, str], Seen] = {}
 
     def walk(self, words: list[Word]) -> None:
-        """Each option of the line in turn; one that is refused is left out for the others."""
+        """Test each option of the line in turn; a refused one is dropped for the others."""
         while (refused := self._refused(words)) is not None:
             words = self._without(words, refused)
         rows = {self._key(name) for name, _ in words if name} - self.shown
@@ -433,7 +433,7 @@ class Walk:
                 self.shown.add(key)
 
     def _shows(self, words: list[Word], key: str) -> bool:
-        """Options that need this one are left out on both sides."""
+        """Whether the option has an effect; options that depend on it are dropped on both sides."""
         for _ in words:
             left = self._without(words, key)
             complaint = self._seen(left, is_halted=True).complaint
@@ -447,7 +447,7 @@ class Walk:
         )
 
     def _refused(self, words: list[Word]) -> str | None:
-        """The option that is refused in a sentence that begins with it."""
+        """Return the option that an error message starts with."""
         said = self._seen(words, is_halted=True).complaint
         self.said.append(f"{shlex.join(typed(words))} -> {said.strip()[-300:]}")
         for name, _ in words:
@@ -458,7 +458,7 @@ class Walk:
         return None
 
     def _named(self, words: list[Word], complaint: str) -> str | None:
-        """Another option of the line that is complained of."""
+        """Return another option of the line that the error names."""
         told = [row for row in complaint.splitlines() if row.startswith(f"{self.command.program}: ")]
         names = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(told)))
         for name, _ in words:
@@ -489,13 +489,13 @@ APPLY = "HTTP fake --apply --budget 1s --keep --write-config configs --allow-inc
 
 
 def applied(observer: Observer, asked: Any, watcher: Any) -> Outcome:
-    """Instead of a diagnosis with trials: keeps what is asked of them."""
+    """Record the request instead of running trials."""
     observer.hand(asked.budget_s, asked.keep)
     return Outcome(sample_diagnosis(), {"fake": {"max_batch_size": 8}})
 
 
 def shared(observer: Observer, asked: Any, watcher: Any) -> Any:
-    """Instead of rounds of turns, whose figures depend on the machine: keeps what is asked of them."""
+    """Record the request instead of measuring turns, whose figures depend on the machine."""
     if observer.is_halted:
         interfere(asked, watcher)
     observer.hand(asked.models, asked.options)
@@ -504,7 +504,7 @@ def shared(observer: Observer, asked: Any, watcher: Any) -> Any:
 
 
 class Silent:
-    """Instead of a server, a browser and a self-test: keeps what it is told."""
+    """Records calls in place of a server, a browser and a self-test."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -540,7 +540,7 @@ class Silent:
 
 
 def hand_level_settings(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
-    """Let runs that halt at the first request show how they would have judged a level."""
+    """Make runs that halt at the first request show the settings of a level."""
 
     def made(*given: Any) -> Any:
         settings = original(*given)
@@ -555,9 +555,7 @@ def hand_level_settings(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> 
 def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
     silent = Silent(observer)
     monkeypatch.setattr("inferometer.server.embedded.EmbeddedTriton", silent.server)
-    monkeypatch.setattr(
-        "inferometer.server.ports.is_free", lambda *_: True
-    )  # others may have the usual ports
+    monkeypatch.setattr("inferometer.server.ports.is_free", lambda *_: True)  # the usual ports may be taken
     monkeypatch.setattr("inferometer.diagnose.run.diagnose_model", lambda *_: Outcome(sample_diagnosis()))
     for part in ("accuracy.fault", "accuracy.schedule", "accuracy.stall", "limits.ceiling", "limits.machine"):
         monkeypatch.setattr(f"inferometer.selftest.{part}_checks", silent.part)
@@ -571,7 +569,7 @@ def silence(monkeypatch: pytest.MonkeyPatch, observer: Observer) -> None:
 
 
 @pytest.mark.parametrize("name", WALKED)
-def test_every_option_shows_or_is_refused(
+def test_every_option_has_an_effect_or_is_refused(
     name: str, places: tuple[dict[str, str], Observer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, observer = places
@@ -581,13 +579,13 @@ def test_every_option_shows_or_is_refused(
         silence(monkeypatch, observer)
     elif name != "measure":
         hand_level_settings(monkeypatch, observer)
-    for ruled in (Recommendation, Diagnosis, Interference):  # what is ruled, and why, their own tests say
+    for ruled in (Recommendation, Diagnosis, Interference):  # their own tests cover rulings
         monkeypatch.setattr(ruled, "ruling", INCONCLUSIVE)
     if name == "diagnose":
         with monkeypatch.context() as patch:
             patch.setattr("inferometer.diagnose.run.diagnose_model", partial(applied, observer))
             walk.walk(split(APPLY, walk.command, names))
-    if name == "capacity":  # how exact a plan is does not depend on its options
+    if name == "capacity":  # a plan's precision does not depend on its options
         for limit, requests in (
             ("ALL_REQUESTS", 100),
             ("THOROUGH", 200),
@@ -600,7 +598,7 @@ def test_every_option_shows_or_is_refused(
     lines = [*OWN_LINES.get(name, ()), *EVERYWHERE]
     if name in LOADING:
         lines += [f"{line} {SHORT.get(name, '')}" for line in (*LINES, *OUTPUTS)]
-    if name in LOADING:  # what differs by chance would be taken for an effect
+    if name in LOADING:  # random differences would count as effects
         words = completed(name, split(f"HTTP fake {SHORT.get(name, '')}", walk.command, names))
         assert observer.run(name, *typed(words)) == observer.run(name, *typed(words))
     for line in lines:
@@ -617,14 +615,14 @@ def test_every_option_shows_or_is_refused(
 
 
 def assert_has_remedy(said: str, field: str) -> None:
-    """After the sentence, with no option in it that there is not."""
+    """Check that the message has a remedy which names only existing options."""
     assert said.strip().partition("; ")[2], f"{field}: {said}"
     known = {name for command in WALKED.values() for name in command.by_name}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) <= known, said
 
 
 @pytest.mark.parametrize("name", WALKED)
-def test_options_that_a_command_does_not_take_are_refused_with_a_remedy(
+def test_unsupported_options_are_refused_with_a_remedy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Records that travel are the same to the last bit, whatever they hold."""
+"""Packing and unpacking restores any records exactly."""
 
 import numpy as np
 from hypothesis import given
@@ -17,7 +17,7 @@ def assert_same(found: Records, wanted: Records) -> None:
 
 
 @given(st.data())
-def test_any_records_come_back(data: st.DataObject) -> None:
+def test_any_records_survive_a_round_trip(data: st.DataObject) -> None:
     rows = data.draw(st.integers(0, 12))
     table = np.array([[data.draw(NUMBERS) for _ in COLUMNS] for _ in range(rows)], dtype=np.int64).reshape(
         rows, len(COLUMNS)
@@ -28,13 +28,13 @@ def test_any_records_come_back(data: st.DataObject) -> None:
     assert_same(unpack(pack(records)), records)
 
 
-def test_none_are_no_bytes() -> None:
+def test_no_records_give_no_bytes() -> None:
     assert pack(EMPTY) == b""
     assert len(unpack(b"")) == 0
 
 
 def usual(rows: int, seed: int = 1) -> Records:
-    """Small requests as they come at full load."""
+    """Return records of small requests at full load."""
     draw = np.random.default_rng(seed)
     table = np.zeros((rows, len(COLUMNS)), dtype=np.int64)
     end = 10**15 + np.cumsum(draw.integers(1_000, 20_000, rows))
@@ -52,7 +52,7 @@ def usual(rows: int, seed: int = 1) -> Records:
     return from_rows(table)
 
 
-def test_a_usual_request_takes_few_bytes() -> None:
+def test_a_typical_request_takes_few_bytes() -> None:
     records = usual(10_000)
     assert_same(unpack(pack(records)), records)
     assert len(pack(records)) < 10 * len(records)

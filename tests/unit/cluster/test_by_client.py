@@ -1,4 +1,4 @@
-"""Figures by client on simulated clients: in the windows that count, however many there are."""
+"""Figures by client on simulated clients, in any number of counted windows."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ WINDOW_NS = 100 * NS_PER_MS
 
 
 def measured(windows, *, cold=0, clients=3, per_s=500):
-    """So many windows, of which the first do not count; the figures, and when the level began."""
+    """Measure windows, of which the first `cold` do not count; return the figures and the start of the level."""
     network = simulated_network(clients, per_s)
     figures = ByClient(np.full(16, 100, dtype=np.int64))
     with Clients(network, figures=figures, clock=network.time, sleep=network.time.sleep) as load:
@@ -46,7 +46,7 @@ def measured(windows, *, cold=0, clients=3, per_s=500):
 
 
 @pytest.mark.parametrize(("windows", "cold"), [(1, 0), (5, 0), (9, 4)])
-def test_all_that_ended_in_the_windows_that_count(windows, cold):
+def test_requests_that_ended_in_counted_windows_are_counted(windows, cold):
     found, counted = measured(windows, cold=cold)
     assert sum(client.request_count for client in found) == counted
     for client in found:
@@ -61,8 +61,8 @@ def test_all_that_ended_in_the_windows_that_count(windows, cold):
         assert client.lag_p50_ns < client.lag_p99_ns <= 50_000
 
 
-def test_windows_that_were_joined_have_the_same_rates(monkeypatch):
-    """Where there are very many, those at the edge of what counts may be among them."""
+def test_joined_windows_have_the_same_rates(monkeypatch):
+    """With very many windows, those at the edge of the counted range may be joined too."""
     monkeypatch.setattr(by_client, "FEWEST_SLICES", 4)
     monkeypatch.setattr(by_client, "ALL_SLICES", 4)
     monkeypatch.setattr(by_client, "EXACT", 1)
@@ -72,7 +72,7 @@ def test_windows_that_were_joined_have_the_same_rates(monkeypatch):
         assert client.percentile_ns(50) == pytest.approx(1_175_000, rel=0.05)
 
 
-def test_a_client_that_was_lost_before_is_told_from_one_that_is_lost_while_load_is_applied():
+def test_losses_before_and_during_the_start_are_distinguished():
     network = simulated_network(3, 100)
     figures = ByClient()
     load = Clients(network, figures=figures, clock=network.time, sleep=network.time.sleep)

@@ -1,4 +1,4 @@
-"""Clocks that are ahead and drift: what is found lies within what is stated, and what was changed stays."""
+"""Clocks with offset and drift: estimates are within the stated uncertainty, and conversions never change."""
 
 import random
 
@@ -16,7 +16,7 @@ def planted(our_ns: int, offset_ns: int, drift: float) -> int:
 
 
 def exchanges(offset_ns: int, drift: float, seed: int, seconds: int = 120) -> list[Exchange]:
-    """Every two seconds, there and back in 50 µs to 20 ms, unequally."""
+    """Return exchanges every two seconds with asymmetric round trips of 50 µs to 20 ms."""
     draw = random.Random(seed)
     found = []
     for second in range(0, seconds, 2):
@@ -28,7 +28,7 @@ def exchanges(offset_ns: int, drift: float, seed: int, seconds: int = 120) -> li
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_clock_is_where_it_is_said_to_be(seed: int) -> None:
+def test_the_clock_is_within_the_stated_uncertainty(seed: int) -> None:
     draw = random.Random(seed)
     offset_ns, drift = draw.randrange(-50, 51) * NS_PER_MS, draw.uniform(-50e-6, 50e-6)
     clock = ClientClock()
@@ -44,7 +44,7 @@ def test_the_clock_is_where_it_is_said_to_be(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_changed_once_is_never_changed_otherwise(seed: int) -> None:
+def test_past_conversions_never_change(seed: int) -> None:
     clock = ClientClock()
     first = dict[int, int]()
     for exchange in exchanges(30 * NS_PER_MS, -40e-6, seed):
@@ -58,7 +58,7 @@ def test_what_was_changed_once_is_never_changed_otherwise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_times_of_a_client_are_ours_within_the_uncertainty(seed: int) -> None:
+def test_converted_times_are_within_the_uncertainty(seed: int) -> None:
     clock = ClientClock()
     offset_ns, drift = -50 * NS_PER_MS, 50e-6
     widest = 0
@@ -70,14 +70,14 @@ def test_times_of_a_client_are_ours_within_the_uncertainty(seed: int) -> None:
         assert (np.abs(clock.to_ours(theirs) - ours) <= widest + 1).all()
 
 
-def test_a_time_that_never_came_stays_none() -> None:
+def test_a_missing_time_stays_missing() -> None:
     clock = ClientClock()
     clock.add(Exchange(BEGIN_NS, BEGIN_NS + 5, BEGIN_NS + 10))
     assert clock.to_ours(np.array([0, BEGIN_NS])).tolist() == [0, BEGIN_NS]
     assert clock.to_ours(np.empty(0, dtype=np.int64)).tolist() == []
 
 
-def test_a_schedule_begins_for_all_at_once_and_goes_as_quickly() -> None:
+def test_schedules_start_together_and_run_at_the_same_speed() -> None:
     found = fit(exchanges(20 * NS_PER_MS, 50e-6, seed=1))
     assert found is not None
     timing = found.timing(found.at_ns + NS_PER_S)

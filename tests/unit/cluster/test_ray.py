@@ -1,4 +1,4 @@
-"""What needs no Ray: reasons in words, what is sent along, and that nobody who does not ask for it imports Ray."""
+"""Parts that work without Ray: reasons in words, files sent along, and no import of Ray in ordinary runs."""
 
 import importlib.util
 import subprocess
@@ -53,7 +53,7 @@ def test_why_a_client_was_lost(error: Exception, words: str) -> None:
     assert why_lost(error) == words
 
 
-def test_what_a_cluster_has_is_told_by_kinds_of_nodes() -> None:
+def test_cluster_resources_are_described_by_kinds_of_nodes() -> None:
     plain = {"CPU": 4.0, "memory": 1e10, "object_store_memory": 1e9, "node:10.0.0.1": 1.0}
     assert in_words({"CPU": 2.0, "client": 0.5}) == "CPU 2, client 0.5"
     assert offered([plain, plain, {**plain, "GPU": 1.0}]) == (
@@ -73,7 +73,7 @@ def job(**files: Any) -> ClientJob:
     return ClientJob(Traffic(requests=(b"",), wiring=Wiring(endpoint)))
 
 
-def test_files_of_tls_travel_to_the_client(tmp_path: Path) -> None:
+def test_tls_files_are_sent_to_the_client(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"authority")
     asked = job(ca_file=str(tmp_path / "ca.pem"))
     found = with_files(asked, files_of(asked)).traffic.wiring.endpoint.tls
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         files_of(job(ca_file=str(tmp_path / "none.pem")))
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with (
         pytest.raises(UsageError, match=r"pip install 'inferometer\[ray\]'"),
@@ -98,7 +98,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
 
-def test_nothing_of_a_run_imports_ray() -> None:
+def test_ordinary_runs_do_not_import_ray() -> None:
     names = (
         "api",
         "cli.main",
@@ -121,14 +121,14 @@ def test_sockets_fit_below_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(str(short_folder())) + len(longest) < 107
 
 
-def test_processes_that_see_each_other_are_on_the_same_machine() -> None:
+def test_processes_that_share_a_clock_are_on_the_same_machine() -> None:
     code = "from inferometer.cluster.ray_messages import machine; print(machine())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == machine() != ""
 
 
-def test_what_one_thread_reads_for_another_is_not_lost() -> None:
-    """Loads on one cluster share the connection: a report may be read by whoever waits."""
+def test_answers_read_by_another_thread_are_not_lost() -> None:
+    """Loads on one cluster share the connection, so any waiting thread may read a report."""
     ours, theirs = Pipe()
     process = RayProcess(RaySettings("auto"))
     process._bridge = ours

@@ -1,4 +1,4 @@
-"""What each server gets of a cluster."""
+"""Shares of a cluster for model servers."""
 
 import pytest
 
@@ -18,12 +18,12 @@ from inferometer.cluster.ray_shares import sets_of_cores, share_for
         (1, [], {}),
     ],
 )
-def test_shares_are_equal_and_as_large_as_there_is_room_for(count, totals, share):
+def test_shares_are_equal_and_as_large_as_possible(count, totals, share):
     assert share_for(count, totals) == share
 
 
-def test_cores_of_a_machine_are_shared_out_among_its_servers():
+def test_cores_of_a_machine_are_divided_among_its_servers():
     cores = sets_of_cores(["a", "b", "a"], [(0, 1, 2, 3), (0, 1), (0, 1, 2, 3)])
     assert cores == [(0, 1), (0, 1), (2, 3)]
-    assert sets_of_cores(["a", "b"], [(0, 1, 2, 3), (0, 1)]) == [(0, 1), (0, 1)]  # none has more than others
+    assert sets_of_cores(["a", "b"], [(0, 1, 2, 3), (0, 1)]) == [(0, 1), (0, 1)]  # all have equally many
     assert sets_of_cores(["a", "a", "a"], [(5, 7)] * 3) == [(5,), (7,), (5, 7)]

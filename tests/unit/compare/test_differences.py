@@ -1,4 +1,4 @@
-"""Intervals of differences: neither alarmed by drift and stalls, nor blind."""
+"""Intervals of differences: robust against drift and stalls, and still sensitive."""
 
 import math
 
@@ -21,7 +21,7 @@ from inferometer.stats.measurement import Estimate
         (0.975, 31, 2.040),
     ],
 )
-def test_students_t_is_the_one_of_the_tables(share, freedom, expected):
+def test_students_t_matches_the_tables(share, freedom, expected):
     assert student_t(share, freedom) == pytest.approx(expected, abs=5e-4)
 
 
@@ -33,8 +33,8 @@ def test_a_constant_ratio_is_found_exactly():
     assert found.high == pytest.approx(10)
 
 
-def test_drift_is_no_difference():
-    """One is always second in even rounds, the other in odd ones; every turn is two percent slower than the last."""
+def test_drift_is_not_a_difference():
+    """The order alternates between rounds, and every turn is two percent slower than the last."""
     times = [1.02**turn for turn in range(40)]
     first, second = times[::2], times[1::2]
     base = [first[number] if number % 2 == 0 else second[number] for number in range(20)]
@@ -44,7 +44,7 @@ def test_drift_is_no_difference():
     assert found.high - found.low == pytest.approx(0, abs=1e-6)
 
 
-def test_a_few_stalls_neither_hide_nor_make_a_difference():
+def test_stalls_neither_hide_nor_create_a_difference():
     base = [100.0] * 30
     other = [110.0 + number % 3 for number in range(30)]
     for spoiled in (4, 11, 17, 22):
@@ -69,7 +69,7 @@ def test_more_looks_make_wider_intervals():
     assert widths[0] < widths[2]
 
 
-def test_wrong_alarms_are_as_rare_as_promised():
+def test_false_alarms_are_within_the_stated_rate():
     random = np.random.RandomState(2)
     alarms = 0
     for _ in range(2000):
@@ -78,14 +78,14 @@ def test_wrong_alarms_are_as_rare_as_promised():
     assert 15 <= alarms <= 65  # 2 % of 2000 is 40
 
 
-def test_two_figures_measured_apart_add_their_doubts():
+def test_separately_measured_figures_add_their_uncertainties():
     found = unpaired_percent(Estimate(100, 97, 103), Estimate(110, 106, 114), looks=1)
     assert found.value == pytest.approx(10)
     assert found.low < 10 - 100 * math.hypot(0.03, 0.036)
     assert found.high > 10 + 100 * math.hypot(0.03, 0.036)
 
 
-def test_lopsided_intervals_count_on_their_side():
+def test_asymmetric_intervals_count_on_their_side():
     found = unpaired_percent(Estimate(100, 99, 101), Estimate(100, 99, 150), looks=1)
     assert found.high > 50
     assert -3 < found.low < 0
@@ -95,11 +95,11 @@ def test_lopsided_intervals_count_on_their_side():
 
 
 @pytest.mark.parametrize("base", [Estimate(100), Estimate(100, 0, 300)])
-def test_a_figure_without_interval_gives_none(base):
+def test_a_figure_without_an_interval_gives_no_interval(base):
     assert unpaired_percent(base, Estimate(110, 106, 114), looks=1).low is None
 
 
-def test_an_interval_without_end_can_still_be_written():
+def test_an_unbounded_interval_can_be_written():
     found = paired_percent([1, 1, 1, 1], [1e-9, 1e9, 1e-9, 1e8], looks=100)
     assert math.isfinite(found.high)
     assert found.low >= -100

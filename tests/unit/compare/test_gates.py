@@ -1,4 +1,4 @@
-"""Conditions of a regression: read, refused with the place, and judged."""
+"""Conditions of a regression: parsing, errors with their position, and judgement."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +55,7 @@ def test_conditions_are_read(text, expected):
         ("p99 > nan%", 6, "'nan%' is not a number"),
     ],
 )
-def test_a_mistake_is_pointed_at(text, place, words):
+def test_errors_point_at_the_mistake(text, place, words):
     with pytest.raises(UsageError) as caught:
         parse_gates(text)
     message = str(caught.value)
@@ -104,7 +104,7 @@ def test_a_figure_that_was_not_measured_is_inconclusive():
         ("snr < 40", {"exact": 1.0}, PASSED),  # identical: without noise
         ("snr < 40", {"problem": "shape 2 became 1"}, FAILED),
         ("snr < 40", {"snr_db": 50.0, "non_finite": 1}, FAILED),
-        ("snr < 40", {"exact": 0.5}, INCONCLUSIVE),  # strings have none
+        ("snr < 40", {"exact": 0.5}, INCONCLUSIVE),  # strings have no noise ratio
         ("exact < 100%", {"exact": 0.5}, FAILED),
         ("top1 < 99%", {"top1": 0.995}, PASSED),
         ("max_abs > 0.1", {"max_abs": 0.2}, FAILED),

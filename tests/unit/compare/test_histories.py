@@ -1,4 +1,4 @@
-"""Regressions that are older than the newest run, planted in histories of one figure."""
+"""Regressions older than the newest run, planted in histories of one figure."""
 
 import numpy as np
 import pytest

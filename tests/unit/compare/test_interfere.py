@@ -1,4 +1,4 @@
-"""What models contend for, by the figures of both."""
+"""Contended resources, from the figures of both models."""
 
 import random
 from dataclasses import replace
@@ -32,7 +32,7 @@ SLOWED, UNTOUCHED = sample_interference().models
 
 
 def shared(alone, together, *, slower_ns=2_000_000):
-    """Of (queue, compute) in nanoseconds."""
+    """Return a model with these (queue, compute) times in nanoseconds."""
     service = replace(SLOWED.alone.service, mean_ns=10_000_000)
     return replace(
         SLOWED,
@@ -74,7 +74,7 @@ CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
         (COMPUTE, seen(gpu_share=0.95), GPU, "busy for 95 %"),
         (COMPUTE, seen(gpu_share=0.95, gpu_memory_share=0.8), BANDWIDTH, "memory was busy for 80 %"),
         (shared((0, 5e6), (0, 5e6)), seen(), FRONT, "neither queue nor compute"),
-        # A lock: requests take longer, and no resource explains it, however busy others keep the machine.
+        # A lock: requests take longer, and no resource explains it, even if others keep the machine busy.
         (COMPUTE, seen(), HIDDEN, "a lock or a queue"),
         (COMPUTE, seen(**CROWDED), HIDDEN, "a lock or a queue"),
         (COMPUTE, seen(**CROWDED, waiting=0.04), HIDDEN, "a lock or a queue"),
@@ -82,14 +82,14 @@ CROWDED = {"busy": 7.9, "server_cores": 0.05, "others": 7.5}
         (COMPUTE, Evidence(None), UNKNOWN, "could not be observed"),
     ],
 )
-def test_what_they_contend_for(found, evidence, resource, words):
+def test_contended_resources_are_identified(found, evidence, resource, words):
     told, reason = contention(found, evidence)
     assert told == resource
     assert words in reason
 
 
 def pair(chance, cores, *, each, alone_wait_ms, together_wait_ms, slower_ms, others):
-    """Two servers with one request in flight each, whose processes wait so long for a core for each request."""
+    """Return two servers with one request in flight each, whose processes wait for a core in each request."""
 
     def waiting(per_s, wait_ms):
         return per_s * wait_ms / 1000 * chance.uniform(0.85, 1.15)
@@ -112,7 +112,7 @@ def pair(chance, cores, *, each, alone_wait_ms, together_wait_ms, slower_ms, oth
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_planted_lock_is_never_a_resource(seed):
+def test_a_planted_lock_is_never_taken_for_a_resource(seed):
     """Two servers that sleep in turns under one lock while other programs keep the cores busy.
 
     For each request they wait for a core, alone as well as together."""
@@ -151,14 +151,14 @@ def test_planted_contention_for_cores_is_named(seed):
     assert resource == CORES
 
 
-def test_a_machine_that_others_keep_busy_is_named():
+def test_a_machine_kept_busy_by_others_is_reported():
     found = sample_interference()
     crowded = replace(found, use=replace(found.use, others=1.95))
     assert document(crowded).verdict.endswith("Other programs kept 1.95 of this machine's 2 cores busy.")
     assert "Other programs" not in document(found).verdict
 
 
-def test_more_work_is_beyond_what_the_same_requests_cost_alone():
+def test_extra_work_is_relative_to_the_same_requests_alone():
     rows = [replace(SLOWED, together=SLOWED.alone, use=replace(IDLE, server_cores=1.0))] * 2
     assert evidence(rows, replace(IDLE, server_cores=2.6)).more_work == pytest.approx(0.6)
     assert evidence(rows, replace(IDLE, server_cores=None)).more_work is None
@@ -169,7 +169,7 @@ def request(**given):
     return InterfereRequest((ModelAtServer("a", "a"), ModelAtServer("b", "b")), options)
 
 
-def test_one_load_for_all():
+def test_interfere_takes_a_single_load():
     check_interfere(request(concurrency=Range(2)))
     with pytest.raises(UsageError, match="several levels"):
         check_interfere(request(concurrency=Range.of([1, 2])))

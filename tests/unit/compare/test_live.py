@@ -28,7 +28,7 @@ from inferometer.options.options import Options
         (["a", "a@h:1"], [], [("default server", "a", None), ("h:1", "a", "h:1")]),
     ],
 )
-def test_variants_are_named_as_short_as_can_be(models, urls, expected):
+def test_variants_get_the_shortest_distinct_names(models, urls, expected):
     assert [(row.name, row.model, row.url) for row in variants_of(models, urls)] == expected
 
 
@@ -41,7 +41,7 @@ def test_variants_are_named_as_short_as_can_be(models, urls, expected):
         (["a@h:1", "b"], ["h:2"], "leave out -u"),
     ],
 )
-def test_what_is_no_comparison_is_refused(models, urls, words):
+def test_invalid_comparisons_are_refused(models, urls, words):
     with pytest.raises(UsageError, match=words):
         variants_of(models, urls)
 
@@ -59,7 +59,7 @@ def test_what_is_no_comparison_is_refused(models, urls, words):
         {"duration_s": None},
     ],
 )
-def test_options_without_meaning_are_refused(given):
+def test_unsupported_options_are_refused(given):
     with pytest.raises(UsageError):
         check_request(
             CompareRequest(
@@ -99,14 +99,14 @@ def test_slow_models_get_fewer_rounds_but_never_too_few():
     assert (plan.rounds, plan.count) == (FEWEST_ROUNDS, 16)
 
 
-def test_a_number_of_requests_is_shared_out_among_the_rounds():
+def test_a_number_of_requests_is_divided_among_the_rounds():
     (plan, _) = round_plans(
         closed(), TimeBudget(10 * NS_PER_S, request_count=2000), [look(1), look(1)], steps=1
     )
     assert (plan.rounds, plan.count) == (ROUNDS, 20)
 
 
-def test_by_rate_turns_have_a_length():
+def test_turns_at_a_rate_have_a_fixed_length():
     point = LoadPoint("request_rate", 50, Open(Constant(50.0)))
     (plan, _) = round_plans(point, TimeBudget(100 * NS_PER_S), [look(50), look(50)], steps=1)
     assert (plan.count, plan.turn_ns) == (None, NS_PER_S)
@@ -114,4 +114,4 @@ def test_by_rate_turns_have_a_length():
     assert (plan.rounds, plan.turn_ns) == (
         FEWEST_ROUNDS,
         4 * NS_PER_S,
-    )  # replies must come back within a turn
+    )  # replies must arrive within a turn

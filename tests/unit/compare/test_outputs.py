@@ -1,4 +1,4 @@
-"""How alike outputs are: every figure on values that can be worked out by hand."""
+"""Similarity of outputs: every figure on values that can be calculated by hand."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_equal_outputs_are_identical_and_have_no_noise():
         ([1.0, INF], [1.0, INF], 0),
     ],
 )
-def test_what_is_not_finite_on_one_side_is_counted_and_left_out(base, other, wrong):
+def test_values_not_finite_on_one_side_are_counted_and_excluded(base, other, wrong):
     found = compare(tensor(base), tensor(other))
     assert found.non_finite == wrong
     assert found.max_abs in (None, 0)
@@ -69,7 +69,7 @@ def test_half_and_single_precision_compare_by_value():
     assert found.is_identical
 
 
-def test_bf16_is_read_as_what_it_stands_for():
+def test_bf16_is_compared_by_value():
     assert compare(tensor([1.0, -2.5], "BF16"), tensor([1.0, -2.0], "BF16")).max_abs == 0.5
 
 
@@ -80,7 +80,7 @@ def test_huge_and_tiny_values_do_not_overflow():
     assert compare(tensor([1.7e308], "FP64"), tensor([-1.7e308], "FP64")).max_abs is None
 
 
-def test_a_silent_baseline_has_no_ratio():
+def test_an_all_zero_baseline_has_no_ratio():
     found = compare(tensor([0.0, 0.0]), tensor([0.0, 1.0]))
     assert (found.relative, found.snr_db, found.cosine) == (None, None, None)
     assert found.max_abs == 1
@@ -108,9 +108,9 @@ def test_strings_are_compared_exactly():
     ("name", "base", "other", "expected"),
     [
         ("OUT", [[0.7, 0.3], [0.2, 0.8]], [[0.6, 0.4], [0.6, 0.4]], 0.5),  # sums to 1
-        ("logits", [[7.0, 3.0, -1.0]], [[6.0, 3.0, -1.0]], 1.0),  # says so
+        ("logits", [[7.0, 3.0, -1.0]], [[6.0, 3.0, -1.0]], 1.0),  # by name
         ("AUDIO", [[0.7, 0.2]], [[0.7, 0.2]], None),
-        ("scores", [[1.0]], [[1.0]], None),  # one class is none
+        ("scores", [[1.0]], [[1.0]], None),  # a single class is not a classification
         ("scores", 1.0, 1.0, None),
     ],
 )
@@ -129,11 +129,11 @@ def test_top_1_where_it_looks_like_classes(name, base, other, expected):
         (Tensor("OUT", "BYTES", (1,), b"\x05\0\0\0x"), tensor(["x"], "BYTES"), "cannot be read"),
     ],
 )
-def test_what_cannot_be_compared_is_said(base, other, words):
+def test_incomparable_outputs_are_reported(base, other, words):
     assert words in compare(base, other).problem
 
 
-def test_outputs_that_one_side_lacks_are_said():
+def test_outputs_missing_on_one_side_are_reported():
     a, b = tensor([1.0], name="A"), tensor([1.0], name="B")
     found = similarities([{"A": a}, {"A": a, "B": b}], [{"A": a}, {"B": b}])
     assert [(row.name, row.problem) for row in found] == [

@@ -1,4 +1,4 @@
-"""Saved results: like runs are compared, unlike ones refused by name."""
+"""Saved results: comparable runs are compared, others refused with their differences."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_intervals_in_the_files_decide(make_level, make_result, rate, verdic
     ]
 
 
-def test_figures_without_interval_show_nothing(make_level, make_result):
+def test_figures_without_an_interval_show_nothing(make_level, make_result):
     found = compare(
         make_result(make_level(width=None)),
         make_result(make_level(rate=50.0, width=None)),
@@ -71,7 +71,7 @@ def test_figures_without_interval_show_nothing(make_level, make_result):
         ({"host": {"memory_bytes": 8 << 30}}, "host: memory is 16.0 GiB and 8.0 GiB"),
     ],
 )
-def test_unlike_runs_are_refused_by_name_and_noted_when_forced(make_result, change, words):
+def test_different_setups_are_refused_by_name_and_noted_when_forced(make_result, change, words):
     other = make_result(**change)
     with pytest.raises(UnlikeError) as caught:
         compare(make_result(), other)
@@ -87,11 +87,11 @@ def test_unlike_runs_are_refused_by_name_and_noted_when_forced(make_result, chan
         {"model": {"name": "other", "inputs": [{"name": "IN", "datatype": "FP16", "shape": [4]}]}},
     ],
 )
-def test_another_name_or_precision_is_what_variants_are_for(make_result, change):
+def test_variants_may_differ_in_name_and_precision(make_result, change):
     assert compare(make_result(), make_result(**change)).problems == ()
 
 
-def test_only_levels_of_both_are_compared(make_level, make_result):
+def test_only_common_levels_are_compared(make_level, make_result):
     base = make_result(*(make_level(value=value) for value in (1, 2, 4)))
     other = make_result(*(make_level(value=value) for value in (2, 4, 8)))
     assert [level.value for level in compare(base, other).contrasts[0].levels] == [2, 4]
@@ -108,7 +108,7 @@ def test_failed_requests_make_it_invalid_unless_a_condition_judges_them(make_lev
     assert compare(make_result(), other, "errors > 0.5%").exit_code == 1
 
 
-def test_a_client_at_its_limit_proves_no_likeness_but_a_difference(make_level, make_result):
+def test_a_client_limited_run_can_prove_only_a_difference(make_level, make_result):
     limited = (Remark(Note.CLIENT_LIMITED, "client-limited: 99% of a core"),)
     alike = compare(make_result(), make_result(make_level(remarks=limited)), "throughput < -10%")
     assert alike.outcome == UNDECIDED
@@ -117,12 +117,12 @@ def test_a_client_at_its_limit_proves_no_likeness_but_a_difference(make_level, m
     assert any("client-limited" in note for note in slower.notes)
 
 
-def test_one_result_is_no_comparison(make_result):
+def test_one_result_is_not_a_comparison(make_result):
     with pytest.raises(UsageError):
         compare_saved([("base", make_result())], Terms())
 
 
-def test_a_comparison_comes_back_from_its_file(make_level, make_result):
+def test_a_comparison_survives_a_file_round_trip(make_level, make_result):
     remarks = (Remark(Note.CLIENT_LIMITED, "x"),)
     found = compare(
         make_result(), make_result(make_level(rate=80.0, remarks=remarks)), "p99 > 5%, throughput < -3%"

@@ -3,11 +3,11 @@ import pytest
 from inferometer.dialects.perf_analyzer import main
 
 
-def test_an_interrupt_before_our_own_handler_is_there_ends_like_any_other(
+def test_an_interrupt_before_our_handler_is_installed_ends_cleanly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(words: list[str]) -> int:
-        raise KeyboardInterrupt  # of Python's own handler, which does not say the number
+        raise KeyboardInterrupt  # from Python's own handler, without the signal number
 
     monkeypatch.setattr(main, "_run", interrupted)
     assert main.main([]) == 0

@@ -1,4 +1,4 @@
-"""Amounts as people write them."""
+"""Amounts in informal notation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every command reads its words and prints its help in the same way."""
+"""All commands parse words and print help in the same way."""
 
 import inspect
 import shlex
@@ -33,7 +33,7 @@ COMMANDS = [import_module(f"inferometer.cli.{name}").COMMAND for name in NAMES]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("word", ["--help", "-h", "-?", "--hel"])
-def test_help_is_asked_for_alike(name: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_commands_print_help(name: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, word]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: inferometer {name}")
@@ -58,20 +58,20 @@ def test_examples_in_the_help_are_understood(command: Command) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_version_is_asked_for_alike(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_commands_print_the_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--version"]) == 0
     assert capsys.readouterr().out.startswith("inferometer ")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_a_word_that_is_not_known_is_refused_with_a_remedy(command: Command) -> None:
+def test_an_unknown_option_is_refused_with_a_remedy(command: Command) -> None:
     with pytest.raises(UsageError, match="Invalid long option '--colour'") as caught:
         read(["--colour"], command)
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_every_option_says_what_it_does(command: Command) -> None:
+def test_every_option_has_a_help_text(command: Command) -> None:
     for title, rows in command.groups:
         assert title
         assert all(row.help and row.names for row in rows)
@@ -91,7 +91,10 @@ def test_every_option_says_what_it_does(command: Command) -> None:
             "the available options are 'rate' or 'concurrency'",
         ),
         (["tune"], "No model is given"),
-        (["tune", "-m", "m", "--max-batch", "8:4"], "the lowest must be at least 1 and not above the highest"),
+        (
+            ["tune", "-m", "m", "--max-batch", "8:4"],
+            "the lowest must be at least 1 and not above the highest",
+        ),
         (["tune", "-m", "m", "--delays", "soon"], "write whole numbers"),
         (["diagnose", "-m", "m", "--keep"], "--keep requires --apply"),
         (["diagnose", "-m", "m", "--cores", "0"], "give the number of cores"),
@@ -107,7 +110,7 @@ def test_refusals(words: list[str], sentence: str, capsys: pytest.CaptureFixture
     assert sentence in capsys.readouterr().err
 
 
-def test_a_search_takes_as_long_on_the_command_line_as_in_python() -> None:
+def test_find_has_the_same_default_duration_in_python() -> None:
     given = read(["--slo", "p99<1s"], import_module("inferometer.cli.find").COMMAND)
     assert isinstance(given, dict)
     in_python = inspect.signature(api.find).parameters["duration_s"].default

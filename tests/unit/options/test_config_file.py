@@ -1,4 +1,4 @@
-"""Files of options: what they set for a command, and what they are refused for."""
+"""Options files: the settings for a command, and errors."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def read(folder: Path, text: str | bytes, name: str = "measure") -> Mapping[str, Any]:
-    """What the file sets, by field."""
+    """Return the file's settings by field."""
     path = folder / "options.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     commands = {known: lambda known=known: COMMANDS[known] for known in COMMANDS}
@@ -37,7 +37,7 @@ def read(folder: Path, text: str | bytes, name: str = "measure") -> Mapping[str,
 SET: tuple[tuple[str, dict[str, Any]], ...] = (
     ("url: localhost:8000", {"url": "localhost:8000"}),
     ("concurrency: 4", {"concurrency": Range(4)}),
-    ("concurrency: 1:16", {"concurrency": Range(1, 16)}),  # to YAML the number 76
+    ("concurrency: 1:16", {"concurrency": Range(1, 16)}),  # YAML reads 76
     ("concurrency: [1, 2, 4]", {"concurrency": Range.of((1, 2, 4))}),
     ("c: 2", {"concurrency": Range(2)}),
     ("duration: 10s", {"duration_s": 10.0}),
@@ -67,18 +67,18 @@ SET: tuple[tuple[str, dict[str, Any]], ...] = (
     ("concurrency: 4\nmeasure: {rate: 5}", {"request_rate": Range(5)}),  # one load mode, not two
     ("url: a:1\nfind: {slo: p99<5ms}", {"url": "a:1"}),
     ("http-port: 8000\nfail-if: p99 > 5%", {}),  # of other commands
-    ("find: {concurrency: 4, duration: ten}", {}),  # what others are told is theirs to check
+    ("find: {concurrency: 4, duration: ten}", {}),  # other sections are not checked
     ("header: [A: b]\nmeasure: {header: []}", {}),
     ("model: &a x\nurl: *a", {"own.models": ("x",), "url": "x"}),
 )
 
 
 @pytest.mark.parametrize(("text", "expected"), SET)
-def test_a_file_sets_what_it_says(text: str, expected: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_sets_options(text: str, expected: dict[str, Any], tmp_path: Path) -> None:
     assert read(tmp_path, text) == expected
 
 
-def test_each_command_takes_its_own(tmp_path: Path) -> None:
+def test_each_command_takes_its_own_section(tmp_path: Path) -> None:
     text = "url: a:1\nmodel: m\nfind: {slo: p99<5ms, duration: 20s}\nbudget: 3m"
     assert read(tmp_path, text, "find") == {
         "url": "a:1",
@@ -124,9 +124,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("text", "line", "message", "remedy"), REFUSED)
-def test_what_is_wrong_is_said_with_file_and_line(
-    text: str, line: int, message: str, remedy: str, tmp_path: Path
-) -> None:
+def test_errors_name_file_and_line(text: str, line: int, message: str, remedy: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     assert caught.value.message.startswith(f"{tmp_path / 'options.yaml'}:{line}: ")
@@ -138,7 +136,7 @@ def test_what_is_wrong_is_said_with_file_and_line(
 @pytest.mark.parametrize(
     "text", [b"\xff\xfe\x00", b"a: [", b"a: b: c", b"\0", b"a: 1\n---\nb: 2", b"[" * 5000]
 )
-def test_what_is_no_yaml_is_refused(text: bytes, tmp_path: Path) -> None:
+def test_invalid_yaml_is_refused(text: bytes, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not YAML"):
         read(tmp_path, text)
 
@@ -149,13 +147,13 @@ def test_a_broken_line_is_not_quoted(tmp_path: Path) -> None:
     assert "abc123" not in str(caught.value)
 
 
-def test_a_command_has_no_use_for_some_options(tmp_path: Path) -> None:
+def test_unsupported_options_are_skipped_if_shared_and_refused_in_a_section(tmp_path: Path) -> None:
     assert read(tmp_path, "concurrency: 4\nfind: {slo: p99<5ms}", "find") == {"own.slo": "p99<5ms"}
     with pytest.raises(UsageError, match="--concurrency is not supported by `inferometer find`"):
         read(tmp_path, "find: {concurrency: 4}", "find")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         ConfigFile(tmp_path / "none.yaml", {}).settings("measure")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
@@ -174,13 +172,13 @@ VALUES = st.recursive(
 
 
 @given(document=st.dictionaries(NAMES, VALUES, max_size=5))
-def test_any_yaml_gives_options_or_a_sentence(document: dict[str, Any], tmp_path_factory: Any) -> None:
+def test_any_yaml_gives_options_or_a_usage_error(document: dict[str, Any], tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
     with suppress(UsageError):
         assert isinstance(read(folder, yaml.safe_dump(document, allow_unicode=True)), dict)
 
 
 @given(text=st.binary(max_size=40) | st.text("aurl: -[]{}&*!|>'\"#\n\t,?%@`\\0", max_size=40).map(str.encode))
-def test_any_bytes_give_options_or_a_sentence(text: bytes, tmp_path_factory: Any) -> None:
+def test_any_bytes_give_options_or_a_usage_error(text: bytes, tmp_path_factory: Any) -> None:
     with suppress(UsageError):
         assert isinstance(read(tmp_path_factory.mktemp("fuzz"), text), dict)

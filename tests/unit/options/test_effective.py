@@ -1,4 +1,4 @@
-"""The settings of a result: typed, made from the options, and read as 0.1 wrote them."""
+"""The settings of a result: typed, derived from the options, and compatible with files of 0.1."""
 
 import dataclasses
 
@@ -40,12 +40,12 @@ def test_defaults_are_those_of_the_options() -> None:
             assert field.default == getattr(plain_options, field.name), field.name
 
 
-def test_a_file_keeps_it() -> None:
+def test_a_file_round_trip_preserves_the_settings() -> None:
     made = dataclasses.replace(sample_result(), effective=Effective(periodic=(1, 4, 1), workers="auto"))
     assert from_json(to_json(made), "a.json", Result).effective == made.effective
 
 
-def test_it_can_be_read_by_name_as_in_0_1() -> None:
+def test_settings_can_be_read_by_name_as_in_0_1() -> None:
     found = Effective(protocol="grpc")
     assert found["protocol"] == found.get("protocol") == "grpc"
     assert found.get("colour", "none") == "none"

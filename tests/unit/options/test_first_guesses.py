@@ -1,4 +1,4 @@
-"""Values as people write them first: read as they are meant in our own commands, as ever in the classic script."""
+"""Values in informal notation: accepted by our own commands, but not by the classic script."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_durations(text, seconds):
         ("1m1m", "1m30s"), ("-5s", "1m30s"), ("ten", "1m30s"), ("10 20", "1m30s"), ("1d", "1m30s"),
     ],
 )  # fmt: skip
-def test_durations_that_are_refused_say_what_to_write(text, remedy):
+def test_refused_durations_suggest_a_notation(text, remedy):
     with pytest.raises(UsageError) as caught:
         parse_duration_ns(text, "-d")
     assert remedy in caught.value.remedy
@@ -129,7 +129,7 @@ def test_percentiles(word):
         (["--request_timeout", "1"], "did you mean --"),
     ],
 )
-def test_what_cannot_be_read_is_answered_with_what_to_write(words, says):
+def test_unreadable_values_suggest_a_notation(words, says):
     with pytest.raises(UsageError) as caught:
         given(*words)
     assert says in str(caught.value)
@@ -159,7 +159,7 @@ def test_the_classic_script_keeps_its_dialect(words):
     assert "-d" not in caught.value.remedy.split()
 
 
-def test_the_classic_script_takes_the_name_of_an_option_for_a_value_as_getopt_does():
+def test_the_classic_script_accepts_an_option_name_as_a_value():
     options = parse_classic(["-m", "--percentile"])
     assert isinstance(options, Options)
     assert options.model == "--percentile"

@@ -1,4 +1,4 @@
-"""Every option says what its values reach."""
+"""Every option declares the reach of its values."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_every_option_of_every_command_declares_its_reach() -> None:
     assert undeclared == [], "give the values of these options a reach (options/reach.py)"
 
 
-def test_an_option_that_declares_nothing_reaches_everything() -> None:
+def test_an_option_without_a_declared_reach_reaches_everything() -> None:
     assert Option(("--new",), "", text("WORD")).reach_of(["x"]) == EVERYTHING
 
 
@@ -42,7 +42,7 @@ REACHES = (
 
 
 @pytest.mark.parametrize(("name", "word", "reach"), REACHES)
-def test_what_a_word_reaches(name: str, word: str, reach: Reach) -> None:
+def test_reach_of_words(name: str, word: str, reach: Reach) -> None:
     assert command_named("measure").by_name[name].reach_of([word]) & reach == reach
     assert bool(command_named("measure").by_name[name].reach_of([word])) == bool(reach)
 
@@ -51,7 +51,7 @@ FILES = ("FILE", "DIR", "PATH")
 
 
 def test_options_that_take_paths_reach_files() -> None:
-    """What the help calls a file is one; a reach that was declared by mistake shows here."""
+    """Options with a file in the help must declare file access; this catches a wrong declaration."""
     harmless = [
         name
         for (_, name), row in ROWS.items()

@@ -1,4 +1,4 @@
-"""What each class of a scenario asks of its measurement."""
+"""Options of the classes of a scenario."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def planned(classes, *models, folder=None, **given):
     return planned_classes(scenario, base, [WeightedModel(*model) for model in models], folder=folder)
 
 
-def test_what_is_asked_for_all_holds_for_each_class_unless_it_says_otherwise():
+def test_classes_inherit_options_unless_they_override_them():
     one, two = planned(
         {
             "a": {"model": "m", "rate": 3, "options": {"header": ["x: y"], "string-length": 7}},
@@ -40,7 +40,7 @@ def test_all_classes_are_sent_from_the_cluster_of_the_command():
     assert [(row.options.ray, row.options.clients) for row in (one, two)] == [("local", 3)] * 2
 
 
-def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
+def test_a_class_without_a_model_is_repeated_for_each_given_model():
     rows = planned({"traffic": {"rate": 20}}, ("m", 3.0), ("n", 1.0), request_rate=Range(100))
     assert [(row.name, row.options.model, row.spec.rate) for row in rows] == [("m", "m", 75), ("n", "n", 25)]
     (row,) = planned({"traffic": {"rate": 20, "arrivals": "poisson"}}, ("m",), concurrency=Range(4))
@@ -75,17 +75,21 @@ def test_a_class_without_a_model_is_taken_for_each_of_the_command_line():
             "sets the load of classes that name no model",
         ),
         ({"a": {"rate": 1}}, {"request_rate": Range.of([1, 2])}, "gives several levels"),
-        ({"a": {"model": "m", "rate": 1}}, {"request_count": 5}, "--requests is not supported with --scenario"),
+        (
+            {"a": {"model": "m", "rate": 1}},
+            {"request_count": 5},
+            "--requests is not supported with --scenario",
+        ),
     ],
 )
-def test_what_cannot_be_is_named_by_its_path(classes, given, said):
+def test_invalid_classes_are_reported_with_their_path(classes, given, said):
     with pytest.raises(UsageError) as caught:
         planned(classes, **given)
     assert said in str(caught.value)
     assert caught.value.remedy
 
 
-def test_files_are_looked_for_beside_the_scenario(tmp_path):
+def test_files_are_looked_up_next_to_the_scenario(tmp_path):
     (tmp_path / "trace.jsonl").write_text('{"timestamp": 0}\n')
     (row,) = planned({"a": {"model": "m", "replay": "trace.jsonl", "speed": 2}}, folder=tmp_path)
     assert row.options.replay == str(tmp_path / "trace.jsonl")

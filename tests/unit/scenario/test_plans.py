@@ -1,4 +1,4 @@
-"""What each class sends in each phase."""
+"""Plans of each class in each phase."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_a_ramp_of_concurrency_climbs_stairs():
     assert ramp.steps[-1][0] < 10 * NS_PER_S
 
 
-def test_half_of_one_request_in_flight_is_one():
+def test_half_of_one_request_in_flight_rounds_up_to_one():
     half, ramp = plans(
         [{"name": "a", "for": 1, "load": 0.4}, {"name": "b", "for": 1, "load": "0.5..2"}],
         ClassLoad("x", concurrency=1),
@@ -56,7 +56,7 @@ def test_half_of_one_request_in_flight_is_one():
     assert [height for _, height in ramp.steps] == [1, 2]
 
 
-def test_nothing_is_sent_at_no_load_and_a_class_may_have_a_factor_of_its_own():
+def test_a_factor_of_zero_sends_nothing_and_classes_may_have_their_own():
     phases = [{"name": "a", "for": 1, "load": 0, "classes": {"y": {"rate": 7}}}]
     (phase,) = planned(phases, ClassLoad("x", rate=10), ClassLoad("y", rate=1))
     nothing, seven = phase.point.plan.plans
@@ -73,11 +73,11 @@ def test_random_arrivals_differ_from_phase_to_phase():
     assert one.schedule.seed != two.schedule.seed
 
 
-def test_a_shape_goes_on_through_the_phases_and_takes_their_pace():
+def test_a_shape_continues_through_the_phases_at_their_pace():
     shape = parse_shape("hold 10 for 1s then hold 30 for 1s")
     load = ClassLoad("x", agenda=Agenda(shape, shape.count))
     one, two, three = plans([{"name": name, "for": 1} for name in "abc"], load)
-    # What is due at a border belongs to the phase that begins there.
+    # A request due at a boundary belongs to the phase that begins there.
     assert [part.schedule.count for part in (one, two, three)] == [9, 30, 1]
     half = plans([{"name": "a", "for": 1}, {"name": "b", "for": 1}], load, pace=2)
     assert [part.schedule.count for part in half] == [4, 15]

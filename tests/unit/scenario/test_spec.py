@@ -1,4 +1,4 @@
-"""Scenario files: what they may hold, and how a mistake is named."""
+"""Scenario files: valid content and error messages."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,11 @@ def test_a_scenario_is_read():
     ("before", "after", "said"),
     [
         ("rate: 30", "rate: -1", "classes.a.rate: Input should be greater than 0"),
-        ("rate: 30", "rate: 30, concurrency: 1", "classes.a: has concurrency and rate, but a class has only one load"),
+        (
+            "rate: 30",
+            "rate: 30, concurrency: 1",
+            "classes.a: has concurrency and rate, but a class has only one load",
+        ),
         ("rate: 30", "rat: 30", "classes.a.rat is not a known key; did you mean 'rate'?"),
         ("for: 5s", "for: soon", "phases.0.for: 'soon' is not a time"),
         ("for: 5s", "fro: 5s", "did you mean 'for'?"),
@@ -47,7 +51,11 @@ def test_a_scenario_is_read():
             "{b: {rate: 4}}",
             "phases.2.classes.b changes a load that the class does not have",
         ),
-        ("{b: {concurrency: 4}}", "{b: {}}", "phases.2.classes.b: needs exactly one of load, rate and concurrency"),
+        (
+            "{b: {concurrency: 4}}",
+            "{b: {}}",
+            "phases.2.classes.b: needs exactly one of load, rate and concurrency",
+        ),
         ("server:", "servers:", "servers is not a known key; did you mean 'server'?"),
         ("rate: 30", "rate: 30, speed: 2", "classes.a: speed requires replay"),
     ],
@@ -59,12 +67,12 @@ def test_a_mistake_is_named_by_its_path(before, after, said):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a", "classes: {}", "{classes: {a: {}}, phases: []}"])
-def test_what_is_no_scenario_is_refused(text):
+def test_other_documents_are_refused(text):
     with pytest.raises(UsageError):
         parse_scenario(text, "file")
 
 
-def test_what_is_no_yaml_is_named_by_its_line(tmp_path):
+def test_invalid_yaml_is_reported_with_its_line(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("a: [\n")
     with pytest.raises(UsageError, match=r"s\.yaml:2: this is not YAML"):
@@ -80,7 +88,7 @@ def test_a_file_names_its_scenario(tmp_path):
     assert checked_scenario({"classes": {"a": {}}}, "it").phases[0].name == "steady"
 
 
-def test_five_are_ready():
+def test_five_scenarios_are_included():
     assert ready_names() == ("daily", "failover", "soak", "spike", "steady")
     for name in ready_names():
         assert open_scenario(name).about
@@ -89,7 +97,7 @@ def test_five_are_ready():
         open_scenario("spikes")
 
 
-def test_the_shipped_schema_is_that_of_the_code():
+def test_the_shipped_schema_is_up_to_date():
     shipped = Path(inferometer.__file__).parent / "schemas" / "scenario.json"
     assert json.loads(shipped.read_text()) == scenario_schema(), "run: python -m tools.build_schemas"
 

@@ -1,4 +1,4 @@
-"""Flows and visits in a scenario: what they may hold, and how a mistake is named."""
+"""Flows and visits in a scenario: valid content and error messages."""
 
 import pytest
 
@@ -116,14 +116,14 @@ def test_values_without_references_are_made_once():
         ({"X": ["a", "b"]}, "flow.1.inputs.X: 'X' takes INT32: element 0 must be an integer", "values"),
     ],
 )
-def test_what_cannot_fit_is_named_before_the_load(inputs, said, remedy):
+def test_mismatched_values_are_reported_before_the_load(inputs, said, remedy):
     with pytest.raises(UsageError) as caught:
         compiled(inputs)
     assert f"classes.shop.{said}" in str(caught.value)
     assert remedy in caught.value.remedy
 
 
-def test_servers_of_json_take_bodies_and_others_inputs():
+def test_json_servers_take_bodies_and_others_take_inputs():
     with pytest.raises(UsageError, match=r"flow\.1\.inputs: 'm' takes JSON"):
         compiled({"X": 1}, model=None)
     with pytest.raises(UsageError, match=r"flow\.1\.body\.stream: visits do not support streaming"):
@@ -157,18 +157,18 @@ def test_a_function_is_written_as_its_file_and_name():
         (f"{__file__}:nothing", "has no function 'nothing'"),
     ],
 )
-def test_code_that_is_no_visit_is_refused(written, said):
+def test_invalid_visit_code_is_refused(written, said):
     with pytest.raises(UsageError, match=said) as caught:
         open_visit("classes.a.visit", written, None)
     assert caught.value.remedy
 
 
-def test_a_file_is_looked_for_beside_the_scenario(tmp_path):
+def test_a_visit_file_is_looked_up_next_to_the_scenario(tmp_path):
     (tmp_path / "own.py").write_text("def visit(number):\n    yield\n")
     assert open_visit("here", "own.py:visit", tmp_path).file == str(tmp_path / "own.py")
 
 
-def test_a_run_of_a_browser_runs_no_code(monkeypatch):
+def test_runs_started_in_the_browser_execute_no_code(monkeypatch):
     monkeypatch.setenv("INFEROMETER_CONFINED", "/nowhere")
     with pytest.raises(UsageError, match="names Python code"):
         open_visit("classes.a.visit", f"{__file__}:visit", None)

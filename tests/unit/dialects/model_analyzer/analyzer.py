@@ -1,4 +1,4 @@
-"""`model-analyzer` on a simulated server: the whole command, with figures out of a formula."""
+"""`model-analyzer` on a simulated server: the whole command, with figures from a formula."""
 
 import csv
 import io
@@ -99,7 +99,7 @@ class _Deployment(ServerDeployment):
 
 @dataclass
 class Meter:
-    """Figures by formula; what was measured is kept."""
+    """Meter with figures from a formula; records its measurements."""
 
     formula: Formula
     options: dict = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Meter:
 
 
 def _more(figures):
-    """The server's part of the time, and its memory."""
+    """Add the server's times and memory."""
     p99 = figures.get("perf_latency_p99")
     rows = (
         ("perf_latency_avg", p99 / 2),
@@ -147,7 +147,7 @@ def _more(figures):
 
 @dataclass
 class Analyzer:
-    """Runs commands in a folder of its own."""
+    """Runs commands in a separate folder."""
 
     folder: Path
     formula: Formula = server
@@ -197,7 +197,7 @@ class Analyzer:
             return end.code
 
     def _search(self, settings, watcher, *, make_meter=None):
-        """As the real session does it, without a server."""
+        """Search like the real session, but without a server."""
         self.started += 1
         meter = Meter(
             self.formula,
@@ -223,7 +223,7 @@ class Analyzer:
                 if watcher.is_interrupted():
                     return
 
-    # --- what came of it
+    # --- results
 
     def rows(self, name="metrics-model-inference.csv"):
         text = (self.folder / "results" / name).read_text()

@@ -1,4 +1,4 @@
-"""A `model-analyzer` in a folder of its own, without a browser: drawings stay SVG, which is quick."""
+"""A `model-analyzer` in a separate folder, without a browser: drawings stay SVG, which is fast."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Options, YAML and the rules between them: what is refused, with which words, and that nothing is made then."""
+"""Options, YAML and their rules: refusals, their messages, and that nothing is created then."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def made(tool):
         (["report", "-h"], "-n"),
     ],
 )
-def test_version_and_help_end_well(tool, capsys, argv, shown):
+def test_version_and_help_exit_with_zero(tool, capsys, argv, shown):
     assert tool.main(argv) == 0
     assert shown in capsys.readouterr().out
 
@@ -61,13 +61,13 @@ def test_the_version_is_bare(tool, capsys):
         ["bogus"],
     ],
 )
-def test_bad_usage_ends_with_two(tool, argv, capsys):
+def test_usage_errors_exit_with_two(tool, argv, capsys):
     assert tool.main(argv) == 2
 
 
 QUICK = "run_config_search_mode: quick\n"
 
-# (YAML, words, what the message must hold)
+# (YAML, words, expected part of the message)
 REFUSED = [
     ("no models", None, [], ["profile_models", "--profile-models"]),
     ("two unknown keys", "first: 1\nsecond: 2\n", [], ["'first'", "'second'"]),
@@ -342,7 +342,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("what", "yaml", "words", "shown"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_what_cannot_work_is_refused_in_one_line(tool, capsys, what, yaml, words, shown):
+def test_impossible_settings_are_refused_in_one_line(tool, capsys, what, yaml, words, shown):
     is_free = (
         what not in ("no models",)
         and "--profile-models" not in words
@@ -358,7 +358,7 @@ def test_what_cannot_work_is_refused_in_one_line(tool, capsys, what, yaml, words
     assert made(tool) == []
 
 
-def test_flags_of_an_llm_say_what_is_sent(tmp_path):
+def test_llm_flags_determine_the_requests(tmp_path):
     yaml = """
 model_type: LLM
 genai_perf_flags: {input-tokens-mean: 20, synthetic-input-tokens-stddev: 5, output-tokens-mean: 7, num-prompts: 3,
@@ -402,7 +402,7 @@ profile_models: [A]
     assert len({tuple(row) for row in ids}) == 40
 
 
-def test_answers_have_lengths_of_their_own_where_a_deviation_is_given(tmp_path):
+def test_answers_vary_in_length_if_a_deviation_is_given(tmp_path):
     yaml = """
 model_type: LLM
 genai_perf_flags: {isl: 20, osl: 100, output-tokens-stddev: 20, num-prompts: 50, extra-inputs: {stream: true}}
@@ -417,7 +417,7 @@ profile_models:
     assert len(set(lengths)) > 10
     assert lengths == triton.prompts.output_lengths(50)
     assert steps[0]["stream"] == [True]
-    assert openai.options.output_tokens is None  # every prompt has its own
+    assert openai.options.output_tokens is None  # each prompt has its own length
     assert triton.prompts.texts() == replace(triton.prompts, output_deviation=0.0).texts()
     assert triton.prompts.later != replace(triton.prompts, output_deviation=0.0).later
 
@@ -449,7 +449,7 @@ profile_models:
     assert openai.options.bodies == own.options.bodies == ("temperature=0", 'stop=["END"]')
 
 
-def test_prompts_are_as_long_as_asked_and_the_same_for_the_same_seed():
+def test_prompts_have_the_requested_length_and_depend_on_the_seed():
     prompts = Prompts(count=50, mean=20, deviation=3.0, seed=1)
     lengths = [len(text.split()) for text in prompts.texts()]
     assert len(lengths) == 50
@@ -490,7 +490,7 @@ def test_a_prompt_goes_into_the_inputs_that_the_model_has(prompts, inputs, sent)
         assert set(prompts.steps("M", inputs)[0]) == sent
 
 
-def test_metrics_that_will_have_no_value_are_said(tmp_path):
+def test_metrics_without_a_value_cause_a_warning(tmp_path):
     yaml = "objectives: [time_to_first_token_p99]\nconstraints: {output_token_throughput: {min: 5}}\n"
     found = job("-m", "r", "--profile-models", "W", yaml=yaml, tmp_path=tmp_path)
     assert sum("LLM only" in text for text in found.warnings) == 2
@@ -505,7 +505,7 @@ def test_a_repository_is_needed_except_for_a_remote_server():
     assert job("--profile-models", "W", "--triton-launch-mode", "remote").settings.launch.repositories == ()
 
 
-def test_without_a_server_its_settings_have_no_effect_and_say_so():
+def test_server_settings_without_a_server_cause_a_warning():
     words = ("-m", "r", "--profile-models", "W", "--triton-launch-mode")
     given = (
         "--triton-output-path",
@@ -540,7 +540,7 @@ profile_models: {W: {triton_server_flags: {http-port: 5}}}
     assert found.settings.models[0].server_flags == ()
 
 
-def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
+def test_the_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path):
     yaml = "client_protocol: http\nearly_exit_enable: true\nconcurrency: 1,2\nprofile_models: W\n"
     found = job("-m", "r", "-c", "4", yaml=yaml, tmp_path=tmp_path).settings
     assert found.models[0].loads == (4.0,)
@@ -549,13 +549,13 @@ def test_the_command_line_beats_the_file_and_the_file_the_defaults(tmp_path):
     assert found.search.bounds.instances == (1, 5)
 
 
-def test_an_empty_file_is_no_file(tmp_path):
+def test_an_empty_file_sets_nothing(tmp_path):
     assert job("-m", "r", "--profile-models", "W", yaml="", tmp_path=tmp_path) == job(
         "-m", "r", "--profile-models", "W", "-f", str(tmp_path / "given.yaml")
     )
 
 
-def test_every_key_can_stand_in_the_file(tmp_path):
+def test_every_key_can_be_set_in_the_file(tmp_path):
     """One file serves both commands."""
     yaml = "report_model_configs: a_config_0\noutput_formats: [csv]\nprofile_models: W\n"
     assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.models[0].name == "W"
@@ -572,7 +572,7 @@ def test_every_key_can_stand_in_the_file(tmp_path):
         ("2:9:3", (2, 5, 8)),
     ],
 )
-def test_lists_of_numbers_have_many_spellings(value, found):
+def test_lists_of_numbers_have_many_notations(value, found):
     assert ints("concurrency", value) == found
 
 
@@ -615,7 +615,7 @@ profile_models:
     assert plain.options.percentile == 95
 
 
-def test_a_models_own_rate_keeps_the_global_concurrency_away(tmp_path):
+def test_a_models_own_rate_overrides_the_global_concurrency(tmp_path):
     yaml = "concurrency: [1]\nprofile_models: {m: {parameters: {request_rate: [5]}}}\n"
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     assert found.settings.models[0].loads == (5.0,)
@@ -630,7 +630,7 @@ def test_each_program_has_its_own_default_search_and_ports():
     assert ours.launch.ports == (0, 0, 0)
 
 
-def test_flags_reach_what_they_are_for(tmp_path, monkeypatch):
+def test_flags_reach_their_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "blue")
     yaml = """
 perf_analyzer_flags: {shape: ["IN:1,2", "B:3"], ssl-grpc-use-ssl: true, concurrency-range: 7, batch-size: 2}
@@ -664,7 +664,7 @@ profile_models: W
     assert any("triton_docker_args" in text for text in found.warnings)
 
 
-def test_flags_the_tuner_owns_are_a_caution_and_no_error(tmp_path):
+def test_flags_set_by_the_tuner_cause_a_warning(tmp_path):
     yaml = """
 perf_analyzer_flags: {model-name: X, verbose: true, verbose-csv: true, latency-report-file: f, binary-search: true,
   latency-threshold: 5, bls-composing-models: A, percentile: null, metrics-interval: 250,
@@ -707,7 +707,7 @@ def test_a_file_of_send_times_is_one_load(tmp_path):
     assert job("-m", "r", yaml=yaml, tmp_path=tmp_path).settings.search.intervals == "times.txt"
 
 
-def test_values_may_stand_in_quotes(tmp_path):
+def test_values_may_be_quoted(tmp_path):
     yaml = """
 objectives: {perf_throughput: "2", perf_latency_p99: 1e1}
 constraints: {perf_latency_p99: {max: "3.5"}}
@@ -732,7 +732,7 @@ profile_models: {W: {cpu_only: "false", model_config_parameters: {max_batch_size
     ]
 
 
-def test_an_old_name_is_understood_with_a_warning(tmp_path):
+def test_an_old_name_is_accepted_with_a_warning(tmp_path):
     yaml = "objectives: [perf_latency]\nprofile_models: W\n"
     found = job("-m", "r", yaml=yaml, tmp_path=tmp_path)
     assert found.settings.models[0].goal.objectives == (("perf_latency_p99", 10.0),)
@@ -744,6 +744,6 @@ def test_long_options_may_be_shortened():
     assert config.latency_budget == 3.0
 
 
-def test_mode_stands_before_the_command_and_the_repository_after_it():
+def test_mode_precedes_the_command_and_the_repository_follows_it():
     config = read_command(["-m", "offline", "profile", "-m", "folder"], CLASSIC)
     assert (config.mode, str(config.model_repository)) == ("offline", "folder")

@@ -19,7 +19,7 @@ def loads(rows, variant, column="Concurrency"):
 
 
 def measured_parts(tool):
-    """The variants and load values of every measured row, in the order of measurement."""
+    """Return the variants and load values of all measured rows, in the order of measurement."""
     return [
         [(variant.name, round(load.value)) for variant, load in row.parts]
         for row in tool.meters[-1].proposals
@@ -71,14 +71,14 @@ def test_variants_are_folders_with_links_to_the_first(tool):
 
 @pytest.fixture
 def library(tmp_path):
-    """What looks like Triton's installation."""
+    """Return a folder that looks like a Triton installation."""
     place = tmp_path / "triton"
     (place / "lib").mkdir(parents=True)
     (place / "lib" / "libtritonserver.so").touch()
     return place
 
 
-def test_without_a_server_every_variant_is_a_model_of_its_own(tool, library):
+def test_without_a_server_every_variant_is_a_separate_model(tool, library):
     words = ("--triton-launch-mode", "c_api", "--triton-install-path", library)
     assert tool.profile(*BOUNDED, *words, models="E") == 0
     names = {name: tool.config(name)["name"] for name in tool.variants()}
@@ -86,7 +86,7 @@ def test_without_a_server_every_variant_is_a_model_of_its_own(tool, library):
     assert {"E_config_default", "E_config_0", "A_config_0", "A", "S"} < set(names)
 
 
-def test_measurements_without_a_server_do_not_stand_for_those_with_one(tool, library):
+def test_measurements_with_and_without_a_server_are_not_interchangeable(tool, library):
     fixed = ("-c", "1", "--run-config-search-disable", "--override-output-model-repository")
     assert tool.profile(*fixed) == 0
     assert tool.profile(*fixed, "--triton-launch-mode", "c_api", "--triton-install-path", library) == 0
@@ -94,7 +94,7 @@ def test_measurements_without_a_server_do_not_stand_for_those_with_one(tool, lib
     assert len(tool.rows()) == 1
 
 
-def test_a_repeated_run_measures_nothing_and_says_the_same(tool, capsys):
+def test_a_repeated_run_measures_nothing_and_prints_the_same(tool, capsys):
     tool.profile(*BOUNDED)
     before, numbers = tool.rows(), sorted(path.name for path in tool.folder.glob("checkpoints/*.ckpt"))
     capsys.readouterr()
@@ -109,7 +109,7 @@ def test_a_repeated_run_measures_nothing_and_says_the_same(tool, capsys):
 
 
 @pytest.mark.parametrize("place", [".", "..", "repo"])
-def test_an_output_repository_that_holds_what_is_needed_is_never_emptied(place, tool, capsys, monkeypatch):
+def test_an_output_repository_with_needed_files_is_never_emptied(place, tool, capsys, monkeypatch):
     monkeypatch.chdir(tool.folder)
     before = sorted(tool.folder.rglob("*"))
     given = ("--override-output-model-repository", "--output-model-repository-path", place)
@@ -119,7 +119,7 @@ def test_an_output_repository_that_holds_what_is_needed_is_never_emptied(place, 
     assert tool.started == 0
 
 
-def test_an_existing_output_repository_is_only_replaced_when_asked(tool, capsys):
+def test_an_existing_output_repository_is_replaced_only_on_request(tool, capsys):
     old = tool.folder / "output_model_repository" / "old"
     old.mkdir(parents=True)
     assert tool.profile(*BOUNDED) == 1
@@ -182,14 +182,14 @@ def test_a_manual_sweep_is_the_whole_product(tool):
     assert rows == [(d, k, b) for d in (200, 300) for k in (1, 2) for b in (6, 8)]
 
 
-def test_listed_loads_without_a_search_are_all_there_is(tool):
+def test_without_a_search_only_listed_loads_are_measured(tool):
     yaml = {"concurrency": {"start": 2, "stop": 6, "step": 2}, "run_config_search_disable": True}
     assert tool.profile(yaml=yaml) == 0
     assert tool.variants() == ["W_config_default"]
     assert loads(tool.rows(), "W_config_default") == [2, 4, 6]
 
 
-def test_a_batch_that_does_not_fit_is_skipped_with_a_word(tool, capsys):
+def test_a_batch_that_does_not_fit_is_skipped_with_a_message(tool, capsys):
     yaml = {"batch_sizes": [1, 2, 16], "concurrency": [1], "run_config_search_disable": True}
     assert tool.profile(yaml=yaml) == 0
     assert [load.batch for _, load in tool.runs] == [1, 2]
@@ -215,7 +215,7 @@ def test_loads_close_in_on_a_latency_budget(tool):
     assert "Max p99 Latency: 22.5 ms" in text
 
 
-def test_a_budget_nobody_keeps_is_no_error(tool, capsys):
+def test_a_latency_budget_nothing_meets_is_not_an_error(tool, capsys):
     assert tool.profile("--run-config-search-max-concurrency", "2", "--latency-budget", "0.001") == 0
     assert {row["Satisfies Constraints"] for row in tool.rows()} == {"No"}
     out = capsys.readouterr().out
@@ -224,13 +224,13 @@ def test_a_budget_nobody_keeps_is_no_error(tool, capsys):
     assert (tool.folder / "reports/summaries/W/result_summary.html").exists()
 
 
-def test_fewer_variants_than_asked_for_is_a_warning(tool, capsys):
+def test_fewer_variants_than_requested_cause_a_warning(tool, capsys):
     yaml = {"run_config_search_disable": True}
     assert tool.profile(yaml=yaml) == 0
     assert "WARNING: Requested top 3 configs, but found only 1" in capsys.readouterr().out
 
 
-def test_request_rates_have_a_column_of_their_own(tool, capsys):
+def test_request_rates_have_their_own_column(tool, capsys):
     words = (
         "--run-config-search-min-request-rate",
         "64",
@@ -269,7 +269,7 @@ def test_an_ensemble_is_named_with_its_members(tool):
     assert f'"{row["Model Config Path"]}"' in text
 
 
-def test_columns_come_in_the_order_asked_for(tool, capsys):
+def test_columns_have_the_requested_order(tool, capsys):
     words = (
         "--inference-output-fields",
         "perf_throughput,model_name,no_such,backend_parameter/x,gpu_used_memory",
@@ -306,7 +306,7 @@ def test_several_models_together_share_a_row(tool):
     ],
     ids=("together", "together, listed loads", "ensemble", "ensemble, listed loads"),
 )
-def test_a_disabled_search_measures_what_is_listed_and_nothing_else(tool, models, yaml, runs):
+def test_a_disabled_search_measures_only_listed_values(tool, models, yaml, runs):
     words = ("--run-config-profile-models-concurrently-enable",) if "," in models else ()
     assert tool.profile(*words, models=models, yaml={**yaml, "run_config_search_disable": True}) == 0
     assert [tuple((load, name) for name, load in trial) for trial in measured_parts(tool)] == runs
@@ -332,7 +332,7 @@ def test_listed_variants_of_models_loaded_together_are_all_combined(tool):
     assert names[1:] == [(f"A_config_{a}", f"S_config_{s}") for a in (0, 1) for s in (0, 1)]
 
 
-def test_models_one_after_the_other_have_reports_each_and_one_across(tool):
+def test_models_profiled_in_turn_have_a_report_each_and_a_common_one(tool):
     words = ("--num-top-model-configs", "2", "--min-throughput", "1", *BOUNDED)
     assert tool.profile(*words, models="A,S") == 0
     names = sorted(path.name for path in (tool.folder / "reports/summaries").iterdir())
@@ -341,11 +341,11 @@ def test_models_one_after_the_other_have_reports_each_and_one_across(tool):
     assert models == sorted(models)
 
 
-def test_all_files_of_a_run_are_there(tool):
+def test_a_run_writes_all_files(tool):
     assert tool.profile(*BOUNDED, "--num-configs-per-model", "2") == 0
     best = ("W_config_5", "W_config_4")
     for name in ("throughput_v_latency", "cpu_mem_v_latency"):
-        assert (tool.folder / f"plots/simple/W/{name}.svg").exists()  # PNG where there is a browser
+        assert (tool.folder / f"plots/simple/W/{name}.svg").exists()  # PNG if there is a browser
     summaries = tool.folder / "reports/summaries/W"
     assert {path.name for path in summaries.iterdir()} == {
         "result_summary.html",
@@ -366,7 +366,7 @@ def test_all_files_of_a_run_are_there(tool):
     assert [row.split("|")[1].strip().replace("\\", "") for row in table][:3] == [*best, "W_config_default"]
 
 
-def test_reports_can_be_left_out(tool, capsys):
+def test_reports_can_be_skipped(tool, capsys):
     assert tool.profile(*BOUNDED, "--skip-detailed-reports", "-e", "exported") == 0
     assert not (tool.folder / "exported/reports/detailed").exists()
     out = capsys.readouterr().out
@@ -381,7 +381,7 @@ def test_reports_can_be_left_out(tool, capsys):
     assert list((tool.folder / "none").iterdir()) == []
 
 
-def test_quiet_says_nothing_and_verbose_shows_the_tables(tool, capsys):
+def test_quiet_prints_nothing_and_verbose_prints_the_tables(tool, capsys):
     assert tool.profile(*BOUNDED, "-q") == 0
     assert capsys.readouterr().out == ""
     assert tool.profile(*BOUNDED, "-v", "--override-output-model-repository") == 0
@@ -415,7 +415,7 @@ def test_verbose_shows_the_settings_and_every_measurement(tool, capsys):
     )
 
 
-def test_another_goal_ranks_the_same_measurements_anew(tool):
+def test_another_goal_re_ranks_the_same_measurements(tool):
     assert tool.profile(*BOUNDED) == 0
     yaml = {"objectives": ["perf_latency_p99"]}
     assert tool.profile(*BOUNDED, "--override-output-model-repository", yaml=yaml) == 0
@@ -435,7 +435,7 @@ def test_an_edited_model_is_measured_again(tool):
     } == {"16"}
 
 
-def test_another_model_leaves_the_first_as_it_was_measured(tool):
+def test_another_model_keeps_the_measurements_of_the_first(tool):
     fixed = ("-c", "1,2", "--run-config-search-disable", "--override-output-model-repository")
     assert tool.profile(*fixed) == 0
     assert tool.profile(*fixed, models="W,A") == 0
@@ -451,7 +451,7 @@ def test_measurements_with_other_data_are_not_in_the_tables(tool):
     assert [row["Throughput (infer/sec)"] for row in tool.rows()] == ["7.0", "7.0"]
 
 
-def test_a_load_that_fails_costs_its_variant_the_rest_only(tool, capsys):
+def test_a_failed_load_skips_only_the_rest_of_its_variant(tool, capsys):
     def formula(variant, load):
         return None if load.value == 4 else server(variant, load)
 
@@ -472,7 +472,7 @@ def test_a_start_that_fails_twice_ends_the_run(tool, capsys):
     assert "Traceback" not in captured.err
 
 
-def test_an_interrupt_lets_the_measurement_end_and_a_rerun_goes_on(tool, capsys):
+def test_an_interrupt_finishes_the_measurement_and_a_rerun_continues(tool, capsys):
     tool.interrupt_at = 3
     assert tool.profile(*BOUNDED) == 1
     assert len(tool.runs) == 3
@@ -485,7 +485,7 @@ def test_an_interrupt_lets_the_measurement_end_and_a_rerun_goes_on(tool, capsys)
     assert len(tool.rows()) == 28
 
 
-def test_three_interrupts_end_at_once(tool, capsys):
+def test_three_interrupts_exit_at_once(tool, capsys):
     tool.interrupt_at, tool.interrupts = 3, 3
     assert tool.profile(*BOUNDED) == 1
     assert "Received SIGINT 3/3" in capsys.readouterr().out
@@ -512,7 +512,7 @@ def test_offline_reports_show_batch_sizes(tool):
     assert "Offline Result Summary" in (tool.folder / "reports/summaries/W/result_summary.md").read_text()
 
 
-def test_optuna_keeps_its_limit_and_says_how_large_the_space_is(tool, capsys):
+def test_optuna_respects_its_limit_and_prints_the_size_of_the_space(tool, capsys):
     words = ("--run-config-search-mode", "optuna", "--optuna-max-trials", "6", "--seed", "2", "-v")
     bounds = (
         *("--run-config-search-max-instance-count", "3", "--run-config-search-max-model-batch-size", "4"),
@@ -537,7 +537,7 @@ def test_a_member_is_loaded_before_it_is_measured(tool):
     assert any("A_config_0" in names for names in tool.deployments[-1].loaded)
 
 
-def test_our_own_command_speaks_for_itself(tool, capsys):
+def test_our_own_command_has_its_own_mark(tool, capsys):
     from inferometer.cli import main as program
     from inferometer.dialects.model_analyzer.main import our_command
 
@@ -550,7 +550,7 @@ def test_our_own_command_speaks_for_itself(tool, capsys):
     assert "inferometer report: there is no measurement of 'W_config_99'" in capsys.readouterr().err
 
 
-def test_every_variant_is_introduced_and_named_alone(tool, capsys):
+def test_every_variant_is_announced_and_named(tool, capsys):
     assert tool.profile(*BOUNDED, models="E") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "[Model Analyzer] Creating model config: E_config_default" in lines
@@ -559,7 +559,7 @@ def test_every_variant_is_introduced_and_named_alone(tool, capsys):
     assert "[Model Analyzer] Done gathering concurrency sweep measurements for reports" in lines
 
 
-def test_a_folder_that_cannot_be_made_is_named(tool, capsys):
+def test_a_folder_that_cannot_be_created_is_named(tool, capsys):
     assert tool.profile("-e", "/proc/none") == 1
     assert "'/proc/none' could not be written" in capsys.readouterr().err
     assert not tool.started
@@ -575,7 +575,7 @@ def test_a_folder_that_cannot_be_made_is_named(tool, capsys):
     ],
     ids=("word", "word over the file's profile_models", "key beside profile_models", "mapping"),
 )
-def test_analyze_takes_its_models_as_the_older_tool_did(tool, words, yaml):
+def test_analyze_accepts_the_older_name_for_models(tool, words, yaml):
     assert tool.profile(*BOUNDED, models="A,S", yaml={"analysis_models": ["S"]}) == 0
     assert {row["Model"] for row in tool.rows()} == {"A", "S"}
     assert tool.main(["analyze", *tool._yaml(yaml), *words]) == 0

@@ -1,4 +1,4 @@
-"""A load generator that is a program of its own: its command line, its table, its failures."""
+"""External load generators: command line, table and failures."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from inferometer.tune.meter import TrialError
 from tests.unit.dialects.model_analyzer.analyzer import BOUNDED
 
 
-def test_the_program_gets_the_classic_words(tool, stub):
+def test_the_program_gets_the_classic_options(tool, stub):
     yaml = {
         "perf_analyzer_flags": {
             "shape": ["IN:64", "B:2"],
@@ -69,7 +69,7 @@ def test_without_a_server_the_program_loads_the_variants(tool, stub, tmp_path):
     ]
 
 
-def test_users_flags_win(tool, stub):
+def test_user_flags_take_precedence(tool, stub):
     yaml = {
         "perf_analyzer_flags": {
             "measurement-mode": "time_windows",
@@ -92,7 +92,7 @@ def test_brute_starts_the_program_once_for_each_load(tool, stub):
     assert len(stub.commands) == 8
 
 
-def test_request_rates_are_handed_on(tool, stub):
+def test_request_rates_are_passed_on(tool, stub):
     words = ("--request-rate", "64,128", "--run-config-search-disable")
     assert tool.profile("--perf-analyzer-path", stub.path, *words) == 0
     assert stub.given("--request-rate-range") == ["64", "128"]
@@ -111,7 +111,7 @@ def test_a_program_that_always_fails_ends_the_run(tool, stub, monkeypatch, capsy
     assert "first 2 attempts" in capsys.readouterr().err
 
 
-def test_a_program_that_fails_once_costs_that_load(tool, stub, monkeypatch, capsys):
+def test_a_program_that_fails_once_skips_that_load(tool, stub, monkeypatch, capsys):
     monkeypatch.setenv("STUB_FAILS", "4")
     assert tool.profile("--perf-analyzer-path", stub.path, "-c", "1,2,4", "--run-config-search-disable") == 0
     assert [row["Concurrency"] for row in tool.rows()] == ["2", "1"]
@@ -136,7 +136,7 @@ def test_windows_grow_when_they_were_too_small(flags, name, sizes):
     assert tuple(window_flags(flags, start).get(name) for start in range(3)) == sizes
 
 
-def test_a_window_that_the_user_gave_grows_too(tool, stub, monkeypatch):
+def test_a_user_defined_window_grows_too(tool, stub, monkeypatch):
     monkeypatch.setenv("STUB_UNSTABLE", "2")
     yaml = {"perf_analyzer_flags": {"measurement-mode": "time_windows", "measurement-interval": 700}}
     words = ("--perf-analyzer-path", stub.path, "--run-config-search-disable", "-c", "2")
@@ -144,9 +144,9 @@ def test_a_window_that_the_user_gave_grows_too(tool, stub, monkeypatch):
     assert stub.given("--measurement-interval") == ["700", "1700", "2700"]
 
 
-def test_figures_are_rounded_as_the_table_has_them():
+def test_figures_are_rounded_as_in_the_table():
     figures, _ = read_table("Concurrency,Inferences/Second,p99 latency\n6,1333.33,5850\n")
-    assert figures.get("perf_latency_p99") == 5.85  # not a hair above, which would round up
+    assert figures.get("perf_latency_p99") == 5.85  # exactly, or it would round up
 
 
 def test_the_table_is_read_in_the_tuners_units():

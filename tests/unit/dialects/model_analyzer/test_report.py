@@ -1,4 +1,4 @@
-"""`report` and `analyze` from what `profile` left behind, and the classic checkpoint both ways."""
+"""`report` and `analyze` on the files of `profile`, and reading and writing of the classic checkpoint."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_a_variant_is_reported_later(profiled):
     assert len(table) == 6
 
 
-def test_the_format_decides_what_is_written(profiled):
+def test_the_format_determines_the_files(profiled):
     assert profiled.main(["report", "-n", "W_config_3", "-e", "fresh", "-o", "csv"]) == 0
     fresh = profiled.folder / "fresh"
     assert [path.name for path in fresh.rglob("*") if path.is_file()] == ["detailed_report.csv"]
@@ -79,20 +79,20 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("what", "words", "shown"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_a_report_that_cannot_be_made_is_refused(profiled, capsys, what, words, shown):
+def test_an_impossible_report_is_refused(profiled, capsys, what, words, shown):
     assert profiled.main(["report", *words]) == 1
     error = capsys.readouterr().err
     assert shown in error
     assert len(error.splitlines()) == 1
 
 
-def test_a_report_is_of_one_model(tool, capsys):
+def test_a_report_covers_one_model(tool, capsys):
     assert tool.profile(*BOUNDED, "-q", "--skip-summary-reports", models="A,S") == 0
     assert tool.main(["report", "-n", "A_config_0,S_config_0"]) == 1
     assert "A, S" in capsys.readouterr().err
 
 
-def test_a_checkpoint_holds_every_measurement(profiled):
+def test_a_checkpoint_contains_every_measurement(profiled):
     found = checkpoint.read(profiled.folder / "checkpoints" / "0.ckpt")
     assert found.is_ours
     assert len(found.trials) == 28
@@ -105,7 +105,7 @@ def test_a_checkpoint_holds_every_measurement(profiled):
 
 
 def foreign(profiled, **arguments):
-    """Somebody else's file: no journal beside it, keys we do not know, configurations a server has completed."""
+    """Make a foreign checkpoint: no journal, unknown keys, configurations completed by a server."""
     folder = profiled.folder / "checkpoints"
     document = json.loads((folder / "0.ckpt").read_text())
     del document[checkpoint.MARK]
@@ -128,13 +128,13 @@ def foreign(profiled, **arguments):
     return folder
 
 
-def test_measurements_with_other_data_are_made_again(profiled):
+def test_measurements_with_other_data_are_repeated(profiled):
     foreign(profiled, shape=["IN:32"])
     assert profiled.profile(*BOUNDED, "--override-output-model-repository") == 0
     assert len(profiled.runs) == 28
 
 
-def test_a_classic_checkpoint_stands_for_measurements(profiled, capsys):
+def test_a_classic_checkpoint_replaces_measurements(profiled, capsys):
     folder = foreign(profiled)
     assert profiled.main(["report", "-n", "W_config_3", "-e", "fresh", "-o", "csv"]) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["7.ckpt"]  # a report only reads
@@ -194,7 +194,7 @@ def everything(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_analyze_reports_what_is_there_and_starts_nothing(profiled, capsys):
+def test_analyze_reports_existing_measurements_and_starts_nothing(profiled, capsys):
     started, folder = profiled.started, profiled.folder / "checkpoints"
     before = everything(folder)
     assert profiled.main(["analyze", "-e", "fresh"]) == 0
@@ -207,7 +207,7 @@ def test_analyze_reports_what_is_there_and_starts_nothing(profiled, capsys):
     assert "W_config_5 is" in capsys.readouterr().out
 
 
-def test_analyze_ranks_by_the_limits_it_is_given(profiled):
+def test_analyze_ranks_by_the_given_limits(profiled):
     words = ["--latency-budget", "4", "--profile-models", "W", "-m", "no/such/repository"]
     assert profiled.main(["analyze", "-e", "fresh", *words]) == 0
     text = (profiled.folder / "fresh/reports/summaries/W/result_summary.md").read_text()
@@ -232,7 +232,7 @@ def test_analyze_without_a_journal_reads_the_checkpoint(profiled):
         (["--profile-models", "Q"], "no measurement of 'Q'"),
     ],
 )
-def test_analyze_says_what_it_misses(profiled, capsys, words, said):
+def test_analyze_reports_missing_measurements(profiled, capsys, words, said):
     assert profiled.main(["analyze", "-e", "new", *words]) == 1
     assert said in capsys.readouterr().err
     assert not (profiled.folder / "new").exists()
