@@ -121,7 +121,7 @@ def test_66_a_decoupled_request_has_all_its_responses(triton, tmp_path: Path) ->
 def test_requests_of_sequences_carry_their_id(words: tuple[str, ...], triton, tmp_path: Path) -> None:
     words = ("--input-data", data(tmp_path, STREAMS), *COUNTED, *words)
     (experiment,) = export(triton, tmp_path, "-m", "accumulator", *words)
-    sums: dict[int, int] = {}  # by sequence; one that the count cuts short ends with the last step of its stream
+    sums: dict[int, int] = {}  # by sequence; one cut short by the count ends with its stream's last step
     for request in sorted(experiment["requests"], key=lambda request: request["timestamp"]):
         (outputs,) = request["response_outputs"]
         number, value = request["sequence_id"], request["request_inputs"]["INPUT"]
