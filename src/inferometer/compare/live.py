@@ -165,7 +165,7 @@ def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher)
     """Yield candidates with all workers started; workers idle when it is not their turn."""
 
     # Turns are not levels: the watcher sees only their progress, and can stop the run.
-    def told(name: str) -> Watcher:
+    def watching(name: str) -> Watcher:
         progressed = partial(watcher.turn_progressed, name)
         return completed(SimpleNamespace(is_interrupted=watcher.is_interrupted, progressed=progressed))
 
@@ -176,7 +176,7 @@ def _candidates(names: Sequence[str], setups: Sequence[Setup], watcher: Watcher)
             Candidate(
                 name=name,
                 instrument=make_instrument(
-                    setup, stack.enter_context(start_workers(setup, ray=ray)), told(name)
+                    setup, stack.enter_context(start_workers(setup, ray=ray)), watching(name)
                 ),
                 level_settings=setup.level_settings,
                 steps=len(setup.traffic.requests),

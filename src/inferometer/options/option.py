@@ -45,7 +45,9 @@ class Option(NamedTuple):
     default: str | None = None  # as shown; None shows the field's default
     is_built: bool = True
     meanwhile: str = ""  # what to use until it is supported
-    is_ours: bool = False  # not in perf_analyzer 2.51; where a prefix fits several names, those of 2.51 win
+    is_ours: bool = (
+        False  # not in perf_analyzer 2.51; if a prefix matches several names, those of 2.51 take precedence
+    )
     is_deprecated: bool = False
     is_secret: bool = False  # its value is never shown
     reach: Reach | None = None  # if it differs from that of its values; a flag reaches nothing

@@ -573,6 +573,7 @@ class Options:
         whole(least=0),
         default=0,
         own="-n --requests",
+        own_help="Send exactly this many requests and stop; 0 means no limit (default 0).",
         is_main=True,
     )
     warmup_request_count: int = option(
@@ -771,6 +772,9 @@ class Options:
         "Stop raising the load when a level's latency reaches this many milliseconds; 0 is no limit.",
         whole("MSEC", least=0),
         default=0,
+        own="-l --latency-threshold",
+        own_help="Stop raising the load when a level's latency reaches this many milliseconds; 0 means no limit "
+        "(default 0).",
     )
     duration_s: float | None = ours(  # given: stop by precision or time instead of the classic stability rule
         "--duration",
