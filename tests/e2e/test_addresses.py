@@ -176,8 +176,8 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("SSH", "{at} -m fake", PEER, "{at} does not speak HTTP: it looks like SSH", ""),
     ("Redis", "{at} -m fake", PEER, "{at} does not speak HTTP: it looks like Redis", ""),
     ("mail", "{at}", PEER, "{at} does not speak HTTP: it looks like mail or FTP", ""),
-    ("noise", "{at}", PEER, "{at} does not speak HTTP: its answer began with", ""),
-    ("noise without an end", "{at}", PEER, "{at} does not speak HTTP: its answer began with", ""),
+    ("noise", "{at}", PEER, "{at} does not speak HTTP: its answer begins with", ""),
+    ("noise without an end", "{at}", PEER, "{at} does not speak HTTP: its answer begins with", ""),
     ("TLS", "{at} -m fake", USAGE, "{at} is a port with TLS", "https://{at} fake"),
     ("TLS", "http://{at}/page", USAGE, "{at} is a port with TLS", "https://{at}/page"),
     ("TLS", "{at} -m fake -i grpc", USAGE, "{at} is a port with TLS", "https://{at} fake"),
@@ -226,7 +226,7 @@ ROWS: tuple[tuple[str, str, int, str, str], ...] = (
     ("Triton", "{at}/v2/models/fake/stats", USAGE, "is not measured at '/v2/models/fake/stats'", "{at} fake"),
     ("Triton", "{at}/v2/models/fake/ready --service-kind triton", USAGE, "is not measured at", "{at} fake"),
     ("Triton", "{at} --service-kind triton", USAGE, "requires a model, but none is given", "-m"),
-    ("Triton", "fake@{at}", USAGE, "has a user name or a password in it", "MODEL"),
+    ("Triton", "fake@{at}", USAGE, "contains a user name or a password", "MODEL"),
     ("Triton with TLS", "grpcs://{at} -m fake -k", USAGE, "and gRPC is asked for", "https://{at} fake"),
     ("moved", "{at} -m fake", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there fake"),
     ("moved", "{at}/page", USAGE, "redirects to http://127.0.0.1:9/there", "http://127.0.0.1:9/there"),
@@ -300,9 +300,7 @@ def test_pages_are_compared_by_their_addresses_alone(run: Callable, peer: Callab
     assert "looks like" not in ended.stdout
     refused = run("inferometer", "compare", f"http://{one}/page", f"http://{other}/page", "fake", *SHORT)
     assert refused.code == PEER
-    assert (
-        f"{one} looks like an HTTP server of no kind that is known, and has no model 'fake'" in refused.stderr
-    )
+    assert f"{one} looks like an HTTP server of unknown kind, and has no model 'fake'" in refused.stderr
 
 
 def test_a_comparison_names_the_variant_to_write(run: Callable, peer: Callable) -> None:
@@ -376,7 +374,7 @@ READ = (
     ("OpenAI", "{at}/v1/chat/completions", "is read as {at}, endpoint 'v1/chat/completions'."),
     ("OpenAI", "{at}/v1/completions -m tiny", "is read as {at}, endpoint 'v1/completions'."),
     ("OpenAI", "{at}/v1/models/tiny", "is read as {at}, model 'tiny'."),
-    ("a page", "{at}/page", "{at} looks like an HTTP server of no kind that is known (--service-kind http)."),
+    ("a page", "{at}/page", "{at} looks like an HTTP server of unknown kind (--service-kind http)."),
 )
 
 

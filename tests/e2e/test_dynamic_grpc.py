@@ -336,7 +336,7 @@ BAD_FILES: tuple[tuple[object, str], ...] = (
     ({"data": [{"message_generator": "printf abc"}]}, "ends within a message"),
     ({"data": [{"message_generator": "true"}]}, "wrote no message"),
     ({"data": [{"message_generator": 4}]}, "is not a command"),
-    ({"data": [[{"name": "a"}, {"name": "b"}]]}, "has 2 messages, and the method Greet takes one"),
+    ({"data": [[{"name": "a"}, {"name": "b"}]]}, "has 2 messages, but the method Greet takes one"),
 )
 
 
@@ -397,4 +397,4 @@ def test_two_replies_where_one_is_due_are_an_error(run: Run, careless: Greeter) 
             *("--body", '{"name": "ada", "times": 2}', "--show-reply"),
         )
         assert ended.code == 1
-        assert "the call ended without an error after 2 messages" in ended.stdout
+        assert "the call ended without an error status after 2 messages" in ended.stdout

@@ -374,7 +374,7 @@ def test_a_killed_worker_ends_the_run_with_what_was_measured(start: Callable, tm
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 99
     assert "Traceback" not in stderr
-    assert "a worker process died" in stderr
+    assert "a worker process was killed" in stderr
     assert re.search(r"^    Request count: \d\d+$", stdout, re.M)
     assert csv.read_text().splitlines()[1].startswith("1,")
     (level,) = api.load(str(json)).levels

@@ -63,7 +63,7 @@ FAILURES: tuple[tuple[str, Act, str, str], ...] = (
     ("a connection that takes nothing", goaway(0), "reset", "GOAWAY"),
     ("a close instead of an answer", hang_up, "reset", "closed the connection"),
     ("a reset instead of an answer", reset, "reset", "reset by peer"),
-    ("bytes that are not HTTP/2", raw(LARGE_FRAME), "malformed", "bytes, 1048576 are allowed"),
+    ("bytes that are not HTTP/2", raw(LARGE_FRAME), "malformed", "bytes, which exceeds the limit of 1048576"),
     ("no answer at all", never, "timeout", "no complete reply within 1 s"),
 )
 UNARY: tuple[tuple[str, Act, str, str], ...] = (

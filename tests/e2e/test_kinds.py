@@ -49,7 +49,7 @@ def test_an_address_alone_is_measured_with_what_is_found_there(run: Callable, tm
     assert found[0] == said
     assert found[1] == (
         "A plain KServe v2 server (mlserver 1.7): no model configuration, no statistics, "
-        "no binary tensors, so JSON is sent."
+        "no binary tensors (sending JSON)."
     )
 
 
@@ -96,7 +96,7 @@ def test_any_other_http_server_is_asked_for_its_page(run: Callable) -> None:
     with ScriptedServer(lambda request: answer(b"hello")) as server:
         ended = run("inferometer", "measure", f"http://{server.address}/page", *SHORT)
     assert ended.code == 0, ended.stderr
-    assert "looks like an HTTP server of no kind that is known (--service-kind http)" in ended.stderr
+    assert "looks like an HTTP server of unknown kind (--service-kind http)" in ended.stderr
     assert {request.path for request in server.requests[-3:]} == {"/page"}
 
 
@@ -174,7 +174,7 @@ def test_a_model_without_inputs_in_its_metadata_is_explained(run: Callable) -> N
     with FakeTriton(control=plain, model=FakeModel(inputs=(), max_batch_size=0)) as fake:
         ended = run("perf_analyzer", "-m", "fake", "-u", fake.server.address)
     assert ended.code == 99
-    assert "says nothing about the inputs of 'fake'" in ended.stderr
+    assert "does not describe the inputs of 'fake'" in ended.stderr
 
 
 # --- plain HTTP

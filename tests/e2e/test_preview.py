@@ -204,7 +204,7 @@ def test_nobody_who_answers_is_an_error_of_the_server(run: Callable) -> None:
     with FakeTriton(silent) as fake:
         ended = run("inferometer", "measure", fake.server.address, *words)
     assert ended.code == 3
-    assert "did not answer in 0.1 s; give it more time with --timeout" in ended.stderr
+    assert "did not answer within 0.1 s; allow more time with --timeout" in ended.stderr
     with FakeTriton(lambda number, request: lambda wire: wire.close()) as fake:
         ended = run("inferometer", "measure", fake.server.address, *words)
     assert ended.code == 3
@@ -219,7 +219,7 @@ def test_what_came_of_a_stream_that_does_not_end_is_shown(run: Callable) -> None
     with FakeGrpcTriton(begin, decoupled=True) as fake:
         ended = run("inferometer", "measure", fake.server.address, *words)
     assert ended.code == 1
-    assert "not over after 0.3 s" in ended.stdout
+    assert "not complete after 0.3 s" in ended.stdout
     assert "inference.ModelStreamInferResponse" in ended.stdout
 
 

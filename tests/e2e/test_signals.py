@@ -309,5 +309,5 @@ def test_a_worker_that_was_killed_is_reported_with_the_signal(start: Callable) -
         for worker in family(process):
             worker.send_signal(signal.SIGABRT)
         _, stderr = process.communicate(timeout=DEADLINE_S)
-    assert "a worker process died of SIGABRT" in stderr
+    assert "a worker process was killed by SIGABRT" in stderr
     assert "out-of-memory" not in stderr

@@ -136,7 +136,7 @@ BROKEN_NAME = service_pb2.ModelMetadataResponse(name="fake", platform="\u00e9").
         (
             "ModelConfig",
             config(ensemble_scheduling={"step": [{"model_name": "fake"}]}),
-            "composed of fake, which has no end",
+            "composed of fake, which is an endless chain",
         ),
         ("ModelConfig", config(input=[{"dims": [1]}]), "has no 'input[0].name'"),
     ],

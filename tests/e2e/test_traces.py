@@ -220,7 +220,7 @@ def test_sharegpt_conversations_are_requests_with_their_history(
     assert server.payloads[0]["max_tokens"] == len(count.ids)
     assert "max_tokens" not in server.payloads[2]
     assert "2 conversations are 3 requests, one for each turn of the user" in ended.stderr
-    assert "1 conversations without a turn of a user were left out" in ended.stderr
+    assert "1 conversations without a user turn were left out" in ended.stderr
 
 
 def test_sharegpt_conversations_are_sessions_where_those_are_asked_for(

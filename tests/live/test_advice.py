@@ -96,7 +96,7 @@ def test_a_server_that_we_started_and_that_ended_is_quoted() -> None:
         log = server.log_path.read_text().splitlines()
         (text,) = texts(result, Note.SERVER_ENDED)
         last = next(line.strip() for line in reversed(log) if line.strip())
-        assert text == f"the server's process {server.pid} was ended by SIGKILL; its last line: {last}"
+        assert text == f"the server's process {server.pid} was killed by SIGKILL; its last line: {last}"
         assert last in " ".join(api.to_markdown(result).replace("\\", "").split())
         server.log_path.unlink()
 

@@ -239,7 +239,7 @@ def test_serve_says_when_the_server_ends_by_itself(serve: Callable) -> None:
     server.kill()
     _, stderr = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 3
-    assert "the server ended by itself: it was ended by SIGKILL; its last line: " in stderr
+    assert "the server ended by itself: it was killed by SIGKILL; its last line: " in stderr
     assert not list(Path("/dev/shm").glob(f"inferometer_{process.pid}_*"))
 
 

@@ -284,7 +284,7 @@ def test_a_server_that_crashes_is_started_once_more(temporary: Path, broken: Pat
         with server:
             assert server.is_running()
         return
-    with pytest.raises(LocalError, match="was ended by SIGABRT instead of starting"):
+    with pytest.raises(LocalError, match="was killed by SIGABRT instead of starting"):
         server.start()
 
 

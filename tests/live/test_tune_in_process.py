@@ -125,8 +125,8 @@ def test_a_worker_that_dies_is_recorded_and_the_search_goes_on(tmp_path, models)
     (study,) = profile(settings(tmp_path, models, swept("deadly", at_once, later)), Watcher())
     assert len(study.measured) == 2
     assert len(study.not_done) == 4  # each of the two was tried again
-    assert all("a worker process died" in trial.reason for trial in study.not_done)
-    assert all("it was ended by SIGKILL" in trial.reason for trial in study.not_done)
+    assert all("a worker process was killed" in trial.reason for trial in study.not_done)
+    assert all("it was killed by SIGKILL" in trial.reason for trial in study.not_done)
 
 
 @pytest.mark.parametrize(

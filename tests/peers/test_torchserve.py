@@ -89,7 +89,7 @@ def test_a_worker_that_cannot_start_ends_at_the_time_out(torchserve, run: Callab
     )
     assert ended.code == 1
     assert ended.measurement["failed_count"] == 2
-    assert "0 ready; requests wait until one is, or until --request-timeout." in ended.stderr
+    assert "0 ready; requests wait until one is ready or --request-timeout expires." in ended.stderr
 
 
 def test_a_model_that_is_not_there(torchserve, run: Callable, data: str) -> None:

@@ -571,7 +571,7 @@ class LosingLoad:
 
     def collect(self, until_ns):
         if self._clock() > FIRST_NS + 2.5 * NS_PER_S:
-            raise LocalError("a worker process died of SIGKILL")
+            raise LocalError("a worker process was killed by SIGKILL")
         return self._load.collect(until_ns)
 
 

@@ -192,13 +192,13 @@ def test_a_pause_before_the_first_request_and_one_after_the_last_are_no_latency(
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        ((lambda number: (yield from ())), "it is over before its first request"),
-        ((lambda number: (yield Call("c"))), "the visit calls 'c', and its steps are a, b"),
-        ((lambda number: (yield 5)), "yields a int, and neither call(...) nor pause(...)"),
+        ((lambda number: (yield from ())), "it ends before its first request"),
+        ((lambda number: (yield Call("c"))), "the visit calls 'c', but its steps are a, b"),
+        ((lambda number: (yield 5)), "yielded an object of type int, not call(...) or pause(...)"),
     ],
 )
 @pytest.mark.parametrize("asked", [Closed(1), Closed(8), Open(Constant(20))])
-def test_visits_that_all_fail_to_begin_are_told_soon(make, said, asked):
+def test_visits_that_all_fail_to_start_are_reported_soon(make, said, asked):
     clock, load = simulated(make)
     with pytest.raises(UsageError) as caught:
         run(load, clock, asked, 0.2)
@@ -206,9 +206,9 @@ def test_visits_that_all_fail_to_begin_are_told_soon(make, said, asked):
     assert caught.value.remedy
 
 
-def test_what_is_no_visit_is_told_at_once():
+def test_a_function_that_is_not_a_visit_is_refused_at_once():
     _clock, load = simulated(lambda number: iter(()))
-    with pytest.raises(UsageError, match="gives a tuple_iterator, and no generator"):
+    with pytest.raises(UsageError, match="returns a tuple_iterator, not a generator"):
         load.apply(Closed(1))
 
 

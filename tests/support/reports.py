@@ -448,7 +448,7 @@ def sample_inspection(name: str = "trace.jsonl") -> Inspection:
         outputs=tuple(number % 90 for number in range(len(times))),
         cacheable_tokens=512 * (len(times) - 1),
         sessions=(2,) * (len(times) // 2),
-        findings=("6 requests have no tokens in their answer",),
+        findings=("6 requests have an answer without tokens",),
     )
     return inspection(contents, name=name, tool=TOOL)
 

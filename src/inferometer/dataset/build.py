@@ -62,7 +62,7 @@ def _require_json(options: DataOptions) -> None:
     for source in options.sources:
         if options.files or source in GENERATED or os.path.isdir(source):
             raise UsageError(
-                "a fixed schedule stands in JSON data files, and other data was given",
+                "a fixed schedule requires JSON data files, but other data was given",
                 remedy="give --input-data FILE.json, with a timestamp in every step",
             )
 

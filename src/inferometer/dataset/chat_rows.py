@@ -66,11 +66,11 @@ def requests_of(path: str, found: Rows, reading: Reading) -> RequestsRead:
     if len(urls) > 1:
         (one, _), (other, row) = list(urls.items())[:2]
         raise row.error(
-            f"'url' is {other}, and rows before it have {one}",
-            remedy="give a file for each endpoint: a run has one",
+            f"'url' is {other}, but earlier rows have {one}",
+            remedy="give one file per endpoint: a run has a single endpoint",
         )
     if not steps:
-        raise found.rows[0].error("neither it nor any other row has a turn of a user")
+        raise found.rows[0].error("no row has a user turn")
     name = "ShareGPT" if turns else "OpenAI batch" if urls else found.format
     return RequestsRead(name, tuple(steps), tuple(turns), tuple(_findings(path, reading, turns, empty)))
 
@@ -79,18 +79,18 @@ def _findings(path: str, reading: Reading, each: Sequence[int], empty: int) -> I
     conversations, turns = len(each), sum(each)
     if conversations and reading.has_sessions:
         yield (
-            f"{path}: {conversations:,} conversations of {turns:,} turns in all are sessions; the server's answers "
-            "take the place of the file's"
+            f"{path}: {conversations:,} conversations with {turns:,} turns in total are sent as sessions; the "
+            "server's answers replace those in the file"
         )
     elif turns > conversations:
         yield (
-            f"{path}: {conversations:,} conversations are {turns:,} requests, one for each turn of the user, with what "
-            "the file has before it as history; --session-concurrency sends them as sessions"
+            f"{path}: {conversations:,} conversations are sent as {turns:,} requests, one per user turn, with the "
+            "preceding turns of the file as history; --session-concurrency sends them as sessions"
         )
     if conversations and reading.count is not None:
-        yield f"{path}: each request asks for as many tokens as the answer in the file has"
+        yield f"{path}: each request asks for as many tokens as the file's answer has"
     if empty:
-        yield f"{path}: {empty:,} conversations without a turn of a user were left out"
+        yield f"{path}: {empty:,} conversations without a user turn were left out"
 
 
 def _steps(row: Row, reading: Reading) -> Iterator[Step]:
@@ -120,7 +120,7 @@ def _steps(row: Row, reading: Reading) -> Iterator[Step]:
 
 def _nothing_to_send(row: Row) -> UsageError:
     if "timestamp" in row.fields or "input_length" in row.fields:
-        return row.error("this is a line of a trace, without a prompt", remedy=A_TRACE)
+        return row.error("this is a line of a trace without a prompt", remedy=A_TRACE)
     names = ", ".join(map(repr, row.fields))
     but = f", only {names[:200]}" if names else ""
     return UsageError(f"{row.place} has neither 'prompt' nor 'messages'{but}", remedy=ACCEPTED)
@@ -169,7 +169,7 @@ def _messages(row: Row, name: str, who: str, what: str) -> list[dict[str, Any]]:
         if role is None:
             raise row.error(
                 f"message {number} of '{name}': '{who}' is {str(message.get(who))[:80]!r}",
-                remedy=f"it is one of {', '.join(ROLES)}",
+                remedy=f"use one of {', '.join(ROLES)}",
             )
         messages.append({"role": role, "content": message[what]})
     return messages
@@ -221,7 +221,7 @@ def _whole(row: Row, name: str) -> int:
     except ValueError:
         found = 0
     if not 1 <= found <= LONGEST:
-        raise row.error(f"'{name}' is {value!r}", remedy="it is a whole number of tokens from 1 on")
+        raise row.error(f"'{name}' is {value!r}", remedy="give a whole number of tokens, 1 or more")
     return found
 
 
@@ -232,7 +232,7 @@ def _delay(row: Row) -> float:
     except (TypeError, ValueError):
         found = -1.0
     if not 0 <= found < _LONGEST_MS:
-        raise row.error(f"'delay' is {value!r}", remedy="it is a number of milliseconds")
+        raise row.error(f"'delay' is {value!r}", remedy="give a number of milliseconds")
     return found
 
 

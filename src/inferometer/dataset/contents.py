@@ -80,7 +80,7 @@ def _of_trace(trace: Trace) -> Contents:
         outputs=tuple(each.output for each in tokens if each.output is not None),
         cacheable_tokens=cacheable_in_blocks(tokens) if has_blocks else None,
         sessions=tuple(sessions.values()),
-        findings=(f"{unanswered:,} requests have no tokens in their answer",) if unanswered else (),
+        findings=(f"{unanswered:,} requests have an answer without tokens",) if unanswered else (),
     )
 
 

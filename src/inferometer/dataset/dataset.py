@@ -71,8 +71,8 @@ def check_lines(data: bytes, path: str | Path) -> None:
     """Refuses a file whose lines would take far more memory than its bytes."""
     if data.count(b"\n") > MOST_LINES:
         raise UsageError(
-            f"{DATA_FILE} '{path}' has more than {MOST_LINES:,} lines, which is the most",
-            remedy=f"take a part of it: head -n {MOST_LINES}",
+            f"{DATA_FILE} '{path}' has more than {MOST_LINES:,} lines, which exceeds the limit",
+            remedy=f"use a part of it: head -n {MOST_LINES}",
         )
 
 

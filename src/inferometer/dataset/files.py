@@ -82,7 +82,7 @@ def _steps(lists: Mapping[str, list[Tensor]]) -> tuple[Step, ...]:
         found = ", ".join(f"{length} for '{name}'" for name, length in lengths.items())
         raise UsageError(
             f"--input gives different numbers of requests: {found}",
-            remedy="give each input equally many files or lines, or one for all requests",
+            remedy="give the same number of files or lines for each input, or one for all requests",
         )
     return tuple(
         tuple(tensors[number % len(tensors)] for tensors in lists.values()) for number in range(count)
@@ -98,7 +98,7 @@ def _tensors(spec: TensorSpec, source: str, shapes: Mapping[str, Shape]) -> Iter
         return
     if maybe_folder() is None and os.path.isfile(source):
         raise UsageError(
-            f"--input {spec.name}={source} is a value, but there is also a file of that name",
+            f"--input {spec.name}={source} is a value, but a file with that name exists",
             remedy=f"to send the file, write --input {shlex.quote(f'{spec.name}=@{source}')}",
         )
     yield read_literal(Wanted(spec, source, shape))
@@ -118,7 +118,7 @@ def _paths(spec: TensorSpec, pattern: str) -> list[str]:
         raise UsageError(f"--input {spec.name}=@{pattern} is a directory", remedy=remedy)
     raise UsageError(
         f"--input {spec.name}=@{pattern}: there is no such file",
-        remedy="after '@' comes the path of a file, or a pattern such as 'photos/*.jpg'",
+        remedy="give the path of a file after '@', or a pattern such as 'photos/*.jpg'",
     )
 
 
@@ -134,7 +134,9 @@ _BROKEN = (  # what the parsers of arrays and archives let through when a file i
 _ZIP, _NPY = b"PK", b"\x93NUMPY"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNDECODED = "such files are sent as they are: decode and resize them first, for example to .npy"
-_ONE_ELEMENT = "each file or line is one element; requests of several go into a JSON file (--input-data)"
+_ONE_ELEMENT = (
+    "each file or line is one element; for requests with several elements use a JSON file (--input-data)"
+)
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -173,8 +175,8 @@ def read_raw(wanted: Wanted) -> list[Tensor]:
         raise wanted.misfit("the file is empty")
     if len(data) % size:
         raise wanted.misfit(
-            f"its {len(data)} bytes are no whole number of elements of {size} bytes",
-            remedy="raw files hold the numbers as they lie in memory, little-endian; or save an array as .npy",
+            f"its {len(data)} bytes are not a multiple of the element size of {size} bytes",
+            remedy="raw files contain the numbers in binary, little-endian; or save an array as .npy",
         )
     return [_flat(wanted, data, len(data) // size, remedy=_UNDECODED)]
 
@@ -185,7 +187,7 @@ def read_text(wanted: Wanted) -> list[Tensor]:
         return read_raw(wanted)
     if wanted.spec.datatype != "BYTES":
         raise wanted.misfit(
-            "a text file goes to BYTES inputs", remedy="save numbers as .npy, or put them into a JSON file"
+            "text files are for BYTES inputs", remedy="save numbers as .npy, or put them into a JSON file"
         )
     lines = split_lines(read_bytes(wanted.source), wanted.source)
     if not lines:
@@ -211,12 +213,12 @@ def read_npz(wanted: Wanted) -> list[Tensor]:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         if wanted.spec.name not in members and len(members) != 1:
             raise wanted.misfit(
-                f"none of its arrays has that name: {', '.join(members)[:200] if members else 'it has none'}",
+                f"none of its arrays has that name: {', '.join(members)[:200] if members else 'it is empty'}",
                 remedy=f"save it with np.savez(file, **{{'{wanted.spec.name}': array}})",
             )
         member = members.get(wanted.spec.name, next(iter(members.values())))
         if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-            raise wanted.misfit("it is compressed in a way that numpy does not use")
+            raise wanted.misfit("its compression method is not one that numpy uses")
         return _from_npy(wanted, lambda: archive.open(member))
 
 
@@ -228,7 +230,7 @@ def read_wav(wanted: Wanted) -> list[Tensor]:
     try:
         sound = parse_wav(read_bytes(wanted.source))
     except WavError as error:
-        raise wanted.misfit(f"it cannot be read as .wav: {error}") from None
+        raise wanted.misfit(f"it is not a readable .wav file: {error}") from None
     if datatype in _FLOATS:
         data = _rounded(wanted, sound.fractions())
     elif sound.samples.dtype == little_endian(datatype) and sound.bits == 8 * DATATYPES[datatype].size:
@@ -307,9 +309,9 @@ def _check_size(wanted: Wanted, shape: Shape, kind: np.dtype[Any], *, requests: 
     if size > DATA or items > MOST_LINES:
         noun = "strings" if wanted.spec.datatype == "BYTES" else "requests"
         raise wanted.misfit(
-            f"it holds {items:,} {noun} with {size:,} bytes, and at most {MOST_LINES:,} {noun} and {size_text(DATA)} "
-            "are read",
-            remedy="save a part of it",
+            f"it holds {items:,} {noun} with {size:,} bytes, which exceeds the limit of {MOST_LINES:,} {noun} or "
+            f"{size_text(DATA)}",
+            remedy="save only a part of it",
         )
 
 
@@ -337,7 +339,7 @@ def _flat(wanted: Wanted, data: bytes, elements: int, *, remedy: str = "") -> Te
     fixed = math.prod(dim for dim in spec.shape if dim >= 0)
     expected = f"a multiple of {fixed}" if shape is None else str(math.prod(shape))
     raise wanted.misfit(
-        f"it has {elements} elements, expect {expected}",
+        f"it has {elements} elements, expected {expected}",
         remedy=_ONE_ELEMENT if spec.datatype == "BYTES" else remedy,
     )
 
@@ -357,7 +359,7 @@ def _layout(wanted: Wanted, shape: Shape) -> Shape:
         return (1, *asked)
     raise wanted.misfit(
         f"it holds an array of shape {format_shape(shape)}",
-        remedy="reshape it; one dimension more in front stands for several requests",
+        remedy="reshape it; an extra first dimension means several requests",
     )
 
 
@@ -379,7 +381,7 @@ def _array_bytes(wanted: Wanted, array: NDArray[Any]) -> bytes:
         try:
             return encode("BYTES", array.reshape(-1).tolist())
         except (SystemError, ValueError) as error:  # as Python says it of numbers that stand for no character
-            raise wanted.misfit(f"its strings cannot be read: {error}", remedy="save it again") from error
+            raise wanted.misfit(f"its strings cannot be decoded: {error}", remedy="save it again") from error
     if datatype == "BF16" and kind == _BF16_BITS:
         return array.tobytes()
     return _rounded(wanted, array) if datatype == "BF16" else array.astype(little_endian(datatype)).tobytes()
@@ -400,15 +402,15 @@ def _arranged(wanted: Wanted, shape: Shape) -> Shape:
     if asked is not None and math.prod(asked) == math.prod(shape):
         return asked
     raise wanted.misfit(
-        f"it holds samples of shape {format_shape(shape)}, which is frames by channels",
-        remedy="mix it down to one channel, or give the shape with --shape",
+        f"it holds samples of shape {format_shape(shape)}, which means frames by channels",
+        remedy="mix it down to mono, or give the shape with --shape",
     )
 
 
 def _conversion(wanted: Wanted) -> str:
     codec = {"INT16": "pcm_s16le", "INT32": "pcm_s32le"}.get(wanted.spec.datatype)
     if codec is None:
-        return "sound goes to INT16, INT32 and float inputs; send anything else as .npy"
+        return "sound files are for INT16, INT32 and float inputs; for other inputs use .npy"
     return f"convert it: ffmpeg -i {shlex.quote(wanted.source)} -c:a {codec} converted.wav"
 
 

@@ -46,7 +46,7 @@ def generate_steps(
     size = sum(_byte_size(spec, shape, options) for spec, shape in wanted)
     if size > _LARGEST_REQUEST:
         raise UsageError(
-            f"the {len(wanted):,} inputs of a request would take {size:,} bytes, and generated requests have at most "
+            f"the {len(wanted):,} inputs of a request would take {size:,} bytes, but a generated request holds at most "
             f"{_LARGEST_REQUEST:,}",
             remedy="give smaller shapes with --shape, or shorter strings with --string-length",
         )

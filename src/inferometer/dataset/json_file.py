@@ -250,7 +250,7 @@ def _step(place: _Place, reader: JsonReader) -> tuple[Step, float]:
 def _time_ms(place: _Place, value: Any) -> float:
     time = value[0] if isinstance(value, list) and len(value) == 1 else value
     if type(time) not in (int, float) or not 0 <= time < math.inf:
-        raise place.error(MALFORMED, f"expected milliseconds from 0 on, as in [250], found {_brief(value)}")
+        raise place.error(MALFORMED, f"expected milliseconds, 0 or more, as in [250], found {_brief(value)}")
     return float(time)
 
 
@@ -266,7 +266,7 @@ def _tensor(spec: TensorSpec, place: _Place, reader: JsonReader) -> Tensor:
         if key == "shape":
             shape = _checked(spec, place, reader.value())
         elif key not in ("content", "b64"):
-            raise place.error(MALFORMED, f"the key '{key}' is none of content, b64 and shape")
+            raise place.error(MALFORMED, f"the key '{key}' is not content, b64 or shape")
         elif data is not None:
             raise place.error(MALFORMED, "'content' and 'b64' cannot both be given")
         else:
@@ -368,7 +368,7 @@ def _count(spec: TensorSpec, place: _Place, data: bytes) -> int:
     except ValueError as error:
         raise place.error(
             f"mismatch in the data provided for {spec.name}.",
-            f"BYTES elements need their length, 4 bytes little-endian, before them; {error}",
+            f"each BYTES element must be preceded by its length, 4 bytes little-endian; {error}",
         ) from None
 
 

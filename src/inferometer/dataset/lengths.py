@@ -24,7 +24,7 @@ _OUTPUTS = (
     "osl",
     "out",
 )
-_SHAPE = "write a number in each line, or a pair prompt,answer; a first line may name the columns"
+_SHAPE = "write one number per line, or a pair prompt,answer; the first line may name the columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def draw_pairs(asked: LengthRules, count: int, seed: int) -> list[Pair]:
         return pairs
     if any(output is not None for _, output in pairs):
         raise UsageError(
-            f"--prompt-tokens {asked.prompt} says how long the answers are, and so does --output-tokens {asked.output}",
-            remedy="leave --output-tokens out",
+            f"both --prompt-tokens {asked.prompt} and --output-tokens {asked.output} set the length of the answers",
+            remedy="leave out --output-tokens",
         )
     return [
         (prompt, output)
@@ -110,14 +110,14 @@ def _read(path: str, name: str) -> Iterator[Pair]:
     if rows and not any(is_digits(cell) for cell in rows[0][1]):
         columns = _columns(path, name, rows.pop(0)[1])
     elif any(len(cells) > 2 for _, cells in rows):
-        raise UsageError(f"{name} @{path}: there are more than two columns without names", remedy=_SHAPE)
+        raise UsageError(f"{name} @{path}: it has more than two columns, but no column names", remedy=_SHAPE)
     if not rows:
-        raise UsageError(f"{name} @{path}: there is no length in it", remedy=_SHAPE)
+        raise UsageError(f"{name} @{path}: it contains no lengths", remedy=_SHAPE)
     for number, cells in rows:
         found = [cells[at] for at in columns if at < len(cells)]
         if len(found) < min(len(columns), len(rows[0][1])) or not all(map(_is_length, found)):
             raise UsageError(
-                f"{name} @{path}: line {number} has '{','.join(cells)}', where lengths from 1 to {LONGEST:,} belong",
+                f"{name} @{path}: line {number} is '{','.join(cells)}', but must contain lengths from 1 to {LONGEST:,}",
                 remedy=_SHAPE,
             )
         prompt, *output = map(int, found)
@@ -139,6 +139,6 @@ def _columns(path: str, name: str, titles: list[str]) -> Sequence[int]:
     if len(titles) <= 2:
         return range(len(titles))
     raise UsageError(
-        f"{name} @{path}: no column is called {_INPUTS[1]} ({', '.join(titles)})",
+        f"{name} @{path}: it has no column {_INPUTS[1]}, only {', '.join(titles)}",
         remedy=f"name the columns {_INPUTS[1]} and {_OUTPUTS[1]}",
     )

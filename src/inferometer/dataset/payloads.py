@@ -179,7 +179,7 @@ def _single(key: str, value: Any, where: str) -> str | int | float:
 GENERATOR = "message_generator"
 GENERATOR_S = 60
 LENGTH = 4  # bytes
-_SHAPE = 'write {"data": [{...}, {...}]} with a message in each place, or a list of messages'
+_SHAPE = 'write {"data": [{...}, {...}]} with a message or a list of messages in each place'
 
 
 def build_messages(options: DataOptions) -> Dataset:
@@ -197,7 +197,7 @@ def _read(path: Path) -> list[Step]:
         raise UsageError(f"{path} has no list of calls under 'data'", remedy=_SHAPE)
     others = sorted(set(document) - {"data"})
     if others:
-        raise UsageError(f"{path} has '{others[0]}', which has no meaning for a gRPC method", remedy=_SHAPE)
+        raise UsageError(f"{path} has '{others[0]}', which is not supported for a gRPC method", remedy=_SHAPE)
     return [_call(path, number, row) for number, row in enumerate(rows)]
 
 
@@ -227,7 +227,7 @@ def _generated(command: Any, where: str) -> Step:
             env=users_environment(),
         )
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{where}: the command did not end within {GENERATOR_S} s: {text}") from error
+        raise UsageError(f"{where}: the command did not finish within {GENERATOR_S} s: {text}") from error
     if done.returncode:
         raise UsageError(f"{where}: the command ended with exit code {done.returncode}: {text}")
     return tuple(Tensor("message", "BYTES", (1,), message) for message in _split(done.stdout, where))
@@ -241,10 +241,10 @@ def _split(data: bytes, where: str) -> list[bytes]:
         at = start + int.from_bytes(data[at:start], sys.byteorder)
         if at > len(data) or start > len(data):
             raise UsageError(
-                f"{where}: what the command wrote ends within a message",
-                remedy="write each message after its length, four bytes in this machine's order",
+                f"{where}: the output of the command ends in the middle of a message",
+                remedy="write the length before each message, as four bytes in native byte order",
             )
         messages.append(data[start:at])
     if not messages:
-        raise UsageError(f"{where}: the command wrote no message")
+        raise UsageError(f"{where}: the command wrote no messages")
     return messages

@@ -79,7 +79,7 @@ def _lengths(options: DataOptions, output: int | str | None) -> list[Pair]:
         return pairs[: max(FEWEST, sum(end <= MOST_TOKENS for end in ends))]
     if ends[-1] > LONGEST_FILE:
         raise UsageError(
-            f"--prompt-tokens {asked}: all prompts together have {ends[-1]:,} tokens, more than {LONGEST_FILE:,}",
+            f"--prompt-tokens {asked}: the prompts have {ends[-1]:,} tokens in total, more than {LONGEST_FILE:,}",
             remedy="give a file with fewer lines",
         )
     return pairs
@@ -112,8 +112,8 @@ def _unique(tokenizer: Tokenizer) -> Unique:
     found = maybe_unique(tokenizer.words)
     if found is None:
         raise UsageError(
-            f"no unique starts can be made with the tokenizer {tokenizer.name}: no two of its words have one width",
-            remedy="add --repeat-prompts, or leave --tokenizer out",
+            f"cannot make unique prefixes with the tokenizer {tokenizer.name}: no two of its words are equally long",
+            remedy="add --repeat-prompts, or leave out --tokenizer",
         )
     return found
 
@@ -133,8 +133,8 @@ def _started(step: Step, place: str, number: int) -> Step:
     found = tuple(_started_tensor(tensor, place) for tensor in step)
     if found == step:
         raise UsageError(
-            f"--unique-prompts: step {number} of the data has no text that a unique start could stand before",
-            remedy="leave --unique-prompts out",
+            f"--unique-prompts: step {number} of the data has no text to add a unique prefix to",
+            remedy="leave out --unique-prompts",
         )
     return found
 

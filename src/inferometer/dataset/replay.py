@@ -83,7 +83,7 @@ def parse_trace(path: str, data: bytes, *, speed: float = 1.0) -> Trace:
         days = last.time_ns // (24 * 3600 * NS_PER_S)
         detail = f"this request is due {days} days after the first"
         raise trace.error(
-            last, detail, remedy="give all times in one unit, or a higher --speed; a year is the most"
+            last, detail, remedy="give all times in the same unit, or a higher --speed; the limit is a year"
         )
     return trace
 
@@ -102,7 +102,7 @@ def _entry(path: str, number: int, line: bytes) -> TraceLine:
     where = trace_place(path, number)
     found = parse_json(line, f"{where} is not JSON: ", remedy=_FORMATS)
     if not isinstance(found, dict):
-        raise UsageError(f"{where} is no object", remedy='write it like {"timestamp": 250}')
+        raise UsageError(f"{where} is not an object", remedy='write it like {"timestamp": 250}')
     step, stream = _number(where, found, "step"), _number(where, found, "stream")
     data = found.get("data")
     if data is None:
@@ -110,11 +110,13 @@ def _entry(path: str, number: int, line: bytes) -> TraceLine:
         return TraceLine(_time_ns(where, found), number, step, stream, tokens=tokens)
     if not isinstance(data, dict):
         raise UsageError(
-            f"{where}: 'data' must be an object, as a step of a data file",
+            f"{where}: 'data' must be an object like a step of a data file",
             remedy='write it like {"timestamp": 250, "data": {"INPUT": [1, 2]}}',
         )
     if step is not None or stream is not None:
-        raise UsageError(f"{where} has its own data and names some of the dataset", remedy="leave one out")
+        raise UsageError(
+            f"{where} has its own data and also refers to the dataset", remedy="leave out one of them"
+        )
     return TraceLine(_time_ns(where, found), number, data=json.dumps(data).encode())
 
 
@@ -123,12 +125,12 @@ def _time_ns(where: str, found: Mapping[str, Any]) -> int:
     if len(given) != 1:
         raise UsageError(
             f"{where} has {'more than one time' if given else 'no time'}",
-            remedy="give it one timestamp (milliseconds) or one timestamp_s (seconds)",
+            remedy="give it either timestamp (milliseconds) or timestamp_s (seconds)",
         )
     value: Any = found[given[0]]
     if type(value) not in (int, float) or not abs(value) < _FARTHEST:
         raise UsageError(
-            f"{where}: '{given[0]}' is {json.dumps(value)}", remedy="times are numbers, without unit"
+            f"{where}: '{given[0]}' is {json.dumps(value)}", remedy="give times as numbers without a unit"
         )
     time_ns: int = round(value * TIMES[given[0]])
     return time_ns
@@ -139,7 +141,7 @@ def _number(where: str, found: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or value < 0:
-        raise UsageError(f"{where}: '{name}' is {json.dumps(value)}", remedy="it is a whole number from 0 on")
+        raise UsageError(f"{where}: '{name}' is {json.dumps(value)}", remedy="give a whole number, 0 or more")
     return value
 
 
@@ -151,15 +153,15 @@ def _tokens(where: str, found: Mapping[str, Any]) -> TraceTokens | None:
     if length == 0 or max(length, output or 0) > LONGEST:
         raise UsageError(
             f"{where}: 'input_length' is {length}, 'output_length' is {output}",
-            remedy=f"lengths are in tokens, a prompt has at least one, and {LONGEST:,} is the most",
+            remedy=f"lengths are in tokens; a prompt has at least one, and the limit is {LONGEST:,}",
         )
     if not isinstance(blocks, list) or not all(type(block) in (int, str) for block in blocks):
         raise UsageError(
-            f"{where}: 'hash_ids' is {json.dumps(blocks)[:80]}", remedy="it is a list of whole numbers"
+            f"{where}: 'hash_ids' is {json.dumps(blocks)[:80]}", remedy="give a list of whole numbers"
         )
     if len(blocks) > -(-length // BLOCK):
         raise UsageError(
-            f"{where}: 'hash_ids' names {len(blocks)} blocks, but {length} tokens are {-(-length // BLOCK)} blocks",
+            f"{where}: 'hash_ids' names {len(blocks)} blocks, but {length} tokens make {-(-length // BLOCK)} blocks",
             remedy=f"a block is {BLOCK} tokens; only the last one may be shorter",
         )
     session = found.get("session_id")

@@ -25,10 +25,10 @@ from inferometer.dataset.trace_tables import TABLES
 PROMPT_FIELDS = ("prompt", "text", "text_input", "question", "input")
 CHAT_FIELDS = ("body", "messages", "conversations")
 ACCEPTED = (
-    "a row has 'prompt' (a text), 'messages' (a list of role and content), 'conversations' (of ShareGPT: a list of "
-    "from and value) or 'body' (of an OpenAI batch file); --prompt-column names another field for the text"
+    "a row has 'prompt' (a text), 'messages' (a list of role and content), 'conversations' (ShareGPT: a list of "
+    "from and value) or 'body' (OpenAI batch file); --prompt-column names another field for the text"
 )
-A_TRACE = "a trace is sent with --replay FILE, and its requests are shown by inferometer inspect FILE"
+A_TRACE = "replay a trace with --replay FILE; inferometer inspect FILE shows its requests"
 _OTHER_FIELDS = ("id", "session_id", "delay", "max_tokens", "output_length", "output_tokens", "url")
 _PARQUET = b"PAR1"
 _BATCH = 256  # rows of a Parquet file in memory at a time, besides those that were read
@@ -82,7 +82,7 @@ def read_rows(path: str, data: bytes, column: str | None = None) -> Rows:
     else:
         found = Rows("JSON lines" if data.lstrip().startswith(b"{") else "text", tuple(_lines(path, data)))
     if not found.rows:
-        raise UsageError(f"the file of prompts {path} is empty", remedy="write one prompt per line")
+        raise UsageError(f"the prompt file {path} is empty", remedy="write one prompt per line")
     return found
 
 
@@ -93,7 +93,7 @@ def _lines(path: str, data: bytes) -> Iterator[Row]:
             continue
         if line.lstrip().startswith(b"{"):
             fields = parse_json(
-                line, f"line {number} of {path} begins like JSON, but is not: ", remedy=ACCEPTED
+                line, f"line {number} of {path} begins like JSON, but is invalid: ", remedy=ACCEPTED
             )
         else:
             fields = {PROMPT_FIELDS[0]: line.decode("utf-8", "replace")}
@@ -101,7 +101,7 @@ def _lines(path: str, data: bytes) -> Iterator[Row]:
 
 
 def _listed(path: str, data: bytes) -> Iterator[Row]:
-    found = parse_json(data, f"{path} begins like a JSON list, but is not: ", remedy="give a whole file")
+    found = parse_json(data, f"{path} begins like a JSON list, but is invalid: ", remedy="give a whole file")
     for number, fields in enumerate(found, start=1):
         if not isinstance(fields, dict):
             raise UsageError(f"entry {number} of {path} is not an object", remedy=ACCEPTED)
@@ -139,8 +139,8 @@ def _table(path: str, data: bytes, column: str | None) -> Iterator[Row]:
                 continue
             if len(cells) != len(names):
                 raise UsageError(
-                    f"{where} has {len(cells)} cells, and the first line names {len(names)} columns",
-                    remedy="put a text that holds commas or line ends into quotes",
+                    f"{where} has {len(cells)} cells, but the header has {len(names)} columns",
+                    remedy="quote text that contains commas or line breaks",
                 )
             yield Row(where, dict(zip(names, cells, strict=True)))
     except csv.Error as error:
@@ -153,8 +153,8 @@ def _require_prompts(path: str, names: Sequence[str], column: str | None) -> Non
     known = (*CHAT_FIELDS, *PROMPT_FIELDS) if column is None else (column,)
     if not set(names) & set(known):
         raise UsageError(
-            f"{path} has the columns {', '.join(names)[:200]}, and none is called {' or '.join(known)}",
-            remedy="name the column of the prompts with --prompt-column",
+            f"{path} has the columns {', '.join(names)[:200]}, but none named {' or '.join(known)}",
+            remedy="give the column of the prompts with --prompt-column",
         )
 
 
@@ -165,7 +165,7 @@ def _parquet(path: str, data: bytes, column: str | None) -> Iterator[Row]:
         from pyarrow import ArrowException, BufferReader
     except ImportError:
         raise UsageError(
-            f"{path} is a Parquet file, and the package pyarrow is not installed",
+            f"{path} is a Parquet file, but the package pyarrow is not installed",
             remedy="pip install 'inferometer[parquet]', or give JSON lines",
         ) from None
     wanted = {*CHAT_FIELDS, *PROMPT_FIELDS, *_OTHER_FIELDS, column}
@@ -215,7 +215,7 @@ def _declared(metadata: Any) -> int:
 def _check_unpacked(path: str, size: int, rows: int) -> None:
     if size > DATA or rows > MOST_LINES:
         raise UsageError(
-            f"{path} holds {rows:,} rows with {size:,} bytes of text, and at most {MOST_LINES:,} rows and "
-            f"{size_text(DATA)} are read",
-            remedy="take a part of it",
+            f"{path} holds {rows:,} rows with {size:,} bytes of text, which exceeds the limit of "
+            f"{MOST_LINES:,} rows or {size_text(DATA)}",
+            remedy="use a part of it",
         )

@@ -71,7 +71,7 @@ def dynamic_shape_error(spec: TensorSpec, *, elements: int | None = None, place:
     return UsageError(
         f"input {spec.name} contains dynamic shape, provide shapes to send along with the request{place}: "
         f"the model's shape for it is {format_shape(spec.shape)}",
-        remedy=f"send a file of yours with --input {file}, or generated data with --shape {example}"
+        remedy=f"send your own file with --input {file}, or generated data with --shape {example}"
         if elements is None
         else f"for example with --shape {example}, or as 'shape' in a JSON file",
     )

@@ -25,8 +25,8 @@ MOST_WORDS = 256  # every ordered pair of them is encoded once
 FEWEST_WORDS = 8
 _CANDIDATES = 4096
 _FILE = "tokenizer.json"
-_LOCAL = f"give a local {_FILE} or the folder that holds one, such as a downloaded model"
-_INSTALL = "pip install 'inferometer[llm]', or leave --tokenizer out: words are counted then"
+_LOCAL = f"give a local {_FILE} or the folder that contains one, such as a downloaded model"
+_INSTALL = "pip install 'inferometer[llm]', or leave out --tokenizer to count words instead"
 
 
 class Tokenizer(Protocol):
@@ -100,7 +100,7 @@ def _opened(path: str) -> "tuple[str, Encoder]":
     file = Path(path, _FILE) if Path(path).is_dir() else Path(path)
     check_path(file)
     if not file.exists():
-        raise UsageError(f"--tokenizer {path}: there is no file {file}", remedy=_LOCAL)
+        raise UsageError(f"--tokenizer {path}: no such file: {file}", remedy=_LOCAL)
     content = read_file(file, ANSWER, "the tokenizer", remedy=_LOCAL)
     try:
         encoder = Encoder.from_buffer(content)
@@ -127,9 +127,9 @@ def _safe_words(encoder: "Encoder", name: str) -> tuple[str, ...]:
         if len(found) >= FEWEST_WORDS:
             return tuple(found)
     raise UsageError(
-        f"--tokenizer {name}: no texts of an exact length can be made, for it has fewer than {FEWEST_WORDS} words "
-        "that are one token wherever they stand",
-        remedy="leave --tokenizer out: words are counted then",
+        f"--tokenizer {name}: cannot make texts of an exact length, because it has fewer than {FEWEST_WORDS} words "
+        "that are a single token in any position",
+        remedy="leave out --tokenizer to count words instead",
     )
 
 

@@ -94,7 +94,7 @@ def read_table(path: str, lines: list[bytes], table: TraceTable) -> Iterator[Tab
         where = trace_place(path, number)
         if len(cells) != len(header):
             raise UsageError(
-                f"{where} has {len(cells)} cells, and the first line names {len(header)} columns",
+                f"{where} has {len(cells)} cells, but the header has {len(header)} columns",
                 remedy="give a whole file",
             )
         tokens = TraceTokens(
@@ -111,7 +111,7 @@ def _time(where: str, table: TraceTable, text: str) -> int:
     except (ValueError, OverflowError):
         raise UsageError(
             f"{where}: '{table.columns[0]}' is '{text}'",
-            remedy=f"{table.name} traces have {table.time_is} there",
+            remedy=f"{table.name} traces require {table.time_is}",
         ) from None
 
 
@@ -120,5 +120,5 @@ def _tokens(where: str, column: str, text: str, *, least: int) -> int:
         return found
     raise UsageError(
         f"{where}: '{column}' is '{text}'",
-        remedy=f"it is a whole number of tokens from {least} to {LONGEST:,}; leave out lines without one",
+        remedy=f"give a whole number of tokens from {least} to {LONGEST:,}; leave out lines without one",
     )

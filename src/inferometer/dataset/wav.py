@@ -55,18 +55,18 @@ class Sound:
 def parse_wav(data: bytes) -> Sound:
     """The sound in the bytes of a .wav file."""
     if len(data) < _HEADER.size or data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise WavError("it does not begin like one")
+        raise WavError("it has no RIFF header")
     chunks: dict[bytes, bytes] = {}
     for name, body in _chunks(data):
         chunks.setdefault(name, body)
     if b"fmt " not in chunks or len(chunks[b"fmt "]) < _FORMAT.size or b"data" not in chunks:
-        raise WavError("it has no format or no data")
+        raise WavError("it has no format or data chunk")
     header = chunks[b"fmt "]
     tag, channels, _, _, _, bits = _FORMAT.unpack_from(header)
     if tag == _EXTENSIBLE and len(header) >= _SUBFORMAT + 2:
         (tag,) = struct.unpack_from("<H", header, _SUBFORMAT)
     if (tag, bits) not in _SAMPLES or channels == 0:
-        raise WavError(f"format {tag} with {bits} bits and {channels} channels is none of those we know")
+        raise WavError(f"format {tag} with {bits} bits and {channels} channels is not supported")
     return Sound(_samples(chunks[b"data"], _SAMPLES[tag, bits], bits // 8 * channels, channels), bits)
 
 

@@ -1,6 +1,6 @@
-"""What controller and worker say to each other over a socket: pickled messages, each behind its length.
+"""Channel between controller and worker over a socket: pickled messages, each preceded by its length.
 
-`multiprocessing` has the same, and takes a quarter of a worker's start to import.
+`multiprocessing` offers the same, but importing it takes a quarter of a worker's start-up time.
 """
 
 import os
@@ -14,7 +14,7 @@ _LENGTH = Struct("!Q")
 
 
 class Channel:
-    """One end. Both calls block until the whole message is through."""
+    """One end of the channel. Both calls block until the whole message is transferred."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -32,7 +32,7 @@ class Channel:
             unsent = unsent[os.write(self._fd, unsent) :]
 
     def recv(self) -> Any:
-        """The next message; EOFError when the other end is closed."""
+        """Return the next message; raise EOFError when the other end is closed."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return pickle.loads(self._read(length))
 
@@ -47,7 +47,7 @@ class Channel:
 
 
 def readable(channels: Collection[Channel], timeout_s: float) -> list[Channel]:
-    """Those on which something has come, or has ended, within the time."""
+    """Return the channels that become readable or are closed within the time-out."""
     waiting = select.poll()
     for channel in channels:
         waiting.register(channel.fileno(), select.POLLIN)

@@ -1,20 +1,20 @@
 """The life of a connection's socket, the same for HTTP/1.1 and gRPC.
 
-                          an address after the other, then the TLS handshake
+                          one address after the other, then the TLS handshake
     prepare() ---------> is_opening --------------> _refused(status, text)
                          |                             none of them worked
                          v
     _began()      the socket is open; the reactor calls _ready()
                          |
-                         |   the socket takes only a part: the rest waits in `_unsent`, and the reactor
-                         |   calls again when the socket takes more (_send_later, _transmit)
-                         |   bytes arrive: _take(length, now); a length of 0 says that the peer closed its side
+                         |   the socket accepts only a part: the rest waits in `_unsent`, and the reactor
+                         |   calls again when the socket accepts more (_send_later, _transmit)
+                         |   bytes arrive: _take(length, now); a length of 0 means that the peer closed its side
                          v
-    _lost(error)  the peer has reset the connection, or TLS broke; what that means is the protocol's to say
+    _lost(error)  the peer has reset the connection, or TLS broke; the protocol decides what follows
     close()       the socket is gone; prepare() opens another one
 
-The time it takes to open a connection is never part of a latency. Time-outs are the engine's: it cancels the request,
-and the link closes the connection or gives up the stream.
+The time it takes to open a connection is never part of a latency. The engine handles time-outs: it cancels the request,
+and the link closes the connection or resets the stream.
 """
 
 import errno
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
     from inferometer.options.options import Tls
 
-BUFFER = 256 * 1024  # bytes that are received at once,
+BUFFER = 256 * 1024  # bytes received at once,
 SMALL_BUFFER = (
     8 * 1024
-)  # where they may be thousands of tiny pieces: the controller's questions wait behind them
-MANY = 512  # buffers in one system call at the most
+)  # or fewer where they may hold thousands of tiny pieces, which delay answers to the controller
+MANY = 512  # buffers per system call at most
 
 
 class SocketErrors(NamedTuple):
-    """What the errors of a non-blocking socket mean."""
+    """Meaning of the errors of a non-blocking socket."""
 
-    later: tuple[type[OSError], ...] = (BlockingIOError,)  # it can go on only later
-    # The peer had closed its side in good order before we wrote; Linux calls a reset without that ECONNRESET.
+    later: tuple[type[OSError], ...] = (BlockingIOError,)  # try again later
+    # The peer had closed its side cleanly before the write; without a clean close Linux reports ECONNRESET.
     closed: tuple[type[OSError], ...] = (BrokenPipeError,)
     tls: tuple[type[OSError], ...] = ()
 
 
 class SocketLink(LinkBase):
-    """A link over sockets: the host is looked up once, and TLS is set up once."""
+    """A link over sockets: it resolves the host once and sets up TLS once."""
 
     def __init__(self, setup: LinkSetup, callbacks: Callbacks, *, protocols: tuple[str, ...] = ()) -> None:
         """`protocols` are offered in the TLS handshake."""
@@ -66,7 +66,8 @@ class SocketLink(LinkBase):
             found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise PeerError(
-                f"the host '{endpoint.host}' is not known: {error}", remedy="check the name given with -u"
+                f"cannot resolve the host '{endpoint.host}': {error}",
+                remedy="check the host name given with -u",
             ) from error
         self.addresses = [(row[0], row[4]) for row in found]  # to try, in order
         self.context: ssl.SSLContext | None = None
@@ -89,12 +90,12 @@ class SocketLink(LinkBase):
         )
 
     def loss_status(self, error: OSError) -> int:
-        """What a request failed of when its connection broke like this."""
+        """Return the failure status of a request whose connection broke with this error."""
         return outcome.TLS if isinstance(error, self.errors.tls) else outcome.RESET
 
 
 class SocketConnection(ABC):
-    """A socket and what is half sent on it."""
+    """A socket and the data still to be sent on it."""
 
     __slots__ = (
         "_address", "_buffer", "_clock", "_cost", "_fd", "_is_open", "_link", "_pending", "_recv_into", "_secure",
@@ -112,44 +113,44 @@ class SocketConnection(ABC):
         self._cost = link.cost
         self.is_opening = False
         self._is_open = False
-        self._started_ns = 0  # the attempt to open it,
-        self._address = 0  # and which address that is trying
+        self._started_ns = 0  # when the attempt to open it began,
+        self._address = 0  # and the address it tries
         self._fd = -1
-        self._secure: ssl.SSLSocket | None = None  # the same socket, where TLS is spoken
-        self._pending: Callable[[], int] | None = None  # of TLS: bytes that are decrypted and not read
-        self._unsent: list[Buffer] = []  # what the socket has not taken yet
-        self._waits_to_write = False  # the reactor tells when it takes more
+        self._secure: ssl.SSLSocket | None = None  # the same socket if it uses TLS
+        self._pending: Callable[[], int] | None = None  # TLS: number of decrypted bytes not yet read
+        self._unsent: list[Buffer] = []  # data that the socket has not accepted yet
+        self._waits_to_write = False  # the reactor reports when it accepts more
 
-    # --- what the protocol does
+    # --- implemented by the protocol
 
     @abstractmethod
     def _began(self) -> None:
-        """The connection is open."""
+        """Start using the connection, which is now open."""
 
     @abstractmethod
     def _refused(self, status: int, text: str) -> None:
-        """It could not be opened."""
+        """Handle a connection that could not be opened."""
 
     @abstractmethod
     def _ready(self, mask: int) -> None:
-        """The reactor's call: the fast path of the protocol, and _ready_generally() for all else."""
+        """Handle an event of the reactor: the protocol's fast path, or else _ready_generally()."""
 
     @abstractmethod
     def _writable(self) -> None:
-        """The socket takes more."""
+        """Send more; the socket accepts data again."""
 
     @abstractmethod
     def _take(self, length: int, now_ns: int) -> None:
-        """So many bytes have come into the buffer; none mean that the peer has closed its side."""
+        """Handle the received bytes in the buffer; a length of 0 means that the peer has closed its side."""
 
     @abstractmethod
     def _lost(self, error: OSError) -> None:
-        """The connection broke."""
+        """Handle a broken connection."""
 
     # --- opening and closing
 
     def prepare(self) -> None:
-        """Open the connection unless that has been done."""
+        """Open the connection unless it is open or opening."""
         if not self._is_open and not self.is_opening:
             self.is_opening = True
             self._started_ns = self._clock()
@@ -162,7 +163,7 @@ class SocketConnection(ABC):
         try:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            self._not_opened(outcome.CONNECT, f"no socket could be made: {error.strerror}")
+            self._not_opened(outcome.CONNECT, f"cannot create a socket: {error.strerror}")
             return
         self._fd = self._socket.fileno()
         self._socket.setblocking(False)
@@ -185,14 +186,14 @@ class SocketConnection(ABC):
                 self._start_tls(self._link.context)
 
     def _connect_next(self, code: int) -> None:
-        """This address does not answer; perhaps the next one does."""
+        """Try the next address, if there is one."""
         self._drop_socket()
         self._address += 1
         if self._address < len(self._link.addresses):
             self._connect()
         else:
             where = self._link.endpoint.authority
-            self._not_opened(outcome.CONNECT, f"connection to {where} failed: {os.strerror(code)}")
+            self._not_opened(outcome.CONNECT, f"cannot connect to {where}: {os.strerror(code)}")
 
     def _start_tls(self, context: "ssl.SSLContext") -> None:
         reactor, endpoint = self._link.reactor, self._link.endpoint
@@ -246,10 +247,10 @@ class SocketConnection(ABC):
         self._link.reactor.remove(self._fd)
         self._socket.close()
 
-    # --- sending what the socket did not take at once
+    # --- sending what the socket did not accept at once
 
     def _send_later(self, data: Buffer, sent: int) -> None:
-        """All but the first `sent` bytes of `data`, which must not change."""
+        """Queue all but the first `sent` bytes of `data`, which must not change."""
         self._unsent = [memoryview(data)[sent:]]
         self._wait_to_write()
 
@@ -259,7 +260,7 @@ class SocketConnection(ABC):
             self._link.reactor.change(self._fd, READ | WRITE)
 
     def _transmit(self) -> bool:
-        """Whether all of `_unsent` went out."""
+        """Send `_unsent`; return whether all of it was sent."""
         unsent = self._unsent
         try:
             if len(unsent) == 1:
@@ -285,7 +286,7 @@ class SocketConnection(ABC):
         self._unsent = []
         return True
 
-    # --- events that no fast path takes
+    # --- events outside the fast path
 
     def _ready_generally(self, mask: int) -> None:
         if mask & WRITE:
@@ -309,7 +310,7 @@ class SocketConnection(ABC):
             self._receive_pending()
 
     def _receive_pending(self) -> None:
-        """Over TLS: bytes that are decrypted already, which epoll does not report."""
+        """Read bytes that TLS has already decrypted, which epoll does not report."""
         assert self._pending is not None
         if self._is_open and self._pending():
             self._receive()

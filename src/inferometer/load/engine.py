@@ -2,30 +2,31 @@
 
 The rules:
 
-* A **slot** is one unit of concurrency: a number from 0 up. It has at most one request outstanding.
+* A **slot** is one unit of concurrency, numbered from 0. It has at most one request outstanding.
 * The **link** owns sockets and codecs. `link.send(slot, step, now, mark)` starts a request; some time later the
-  link calls `engine.finish(slot, ...)` exactly once for it, good or bad. The engine never sees a byte.
-* A link may call `engine.next_step(slot, ...)` instead for a good reply that was only counted. A slot that is
-  **steady**, in a closed plan without an end, gets the next step as the answer, and the link sends it: one call less.
-* The **reactor** waits for whatever the link registered, and calls it. On a simulated clock it jumps there.
+  link calls `engine.finish(slot, ...)` exactly once for it, success or failure. The engine never sees a byte.
+* A link may call `engine.next_step(slot, ...)` instead for a successful reply that was only counted. A slot that is
+  **steady**, in a closed plan without an end, gets the next step as the return value, and the link sends it: one call
+  fewer.
+* The **reactor** waits for the events that the link registered and calls their handlers. A simulated clock jumps there.
 * The engine decides what comes next. In a closed plan: another request on the same slot, a pause after a
-  failure in which the server did not answer at all, or nothing, because the plan's count is used up or the
-  slot is surplus. In an open plan the slot is free; the next request takes one when it is due, or, at the
+  failure in which the server did not answer at all, or nothing if the plan's count is used up or the
+  slot is surplus. In an open plan the slot becomes free; the next request takes one when it is due, or, at the
   plan's cap, as soon as one is free, and its wait counts from when it was due. In a periodic plan each slot
-  has one request; the link tells of every response, and when all slots of the latest batch have had enough of
-  them the next batch begins.
-* Slots of a closed plan that need a new connection begin a burst at a time, as front ends lose requests otherwise.
-* A link may call `finish` from within `send`: without a route or a free descriptor a request fails at once. So what
-  `finish` leads to never sends without end: an open plan leaves that to the loop, a closed one pauses.
+  has one request; the link reports every response, and when all slots of the latest batch have received enough of
+  them, the next batch begins.
+* Slots of a closed plan that need a new connection start in bursts, because front ends otherwise drop requests.
+* A link may call `finish` from within `send`: without a route or a free descriptor a request fails at once. So
+  `finish` never recurses without end: an open plan leaves sending to the loop, a closed one pauses.
 
                  issue(slot) ------> link.send
                   ^       ^             | bytes, later
         due times |       | plan        v
                   +------------- finish(slot) ---> row in the ring
 
-A slot takes its next step some ten thousand times a second, and in between the server has used the caches: what costs
-is less how long the path is than how many different places it touches. It is one function here and few in the links,
-and the garbage collector is off while they run (worker.py).
+A slot takes its next step some ten thousand times a second, and in between the server has used the caches: the cost
+depends less on the length of the path than on the number of places it touches. It is one function here and few in the
+links, and the garbage collector is off while they run (worker.py).
 """
 
 from array import array
@@ -48,17 +49,13 @@ FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = 1000 * NS_PER_MS
 PATIENCE = 16  # failed answers in a row before a slot pauses
 BURST = 64
-# Of an open plan that is behind: a request on a new connection means two events later, and a round of the reactor reads
-# about twice as many. Were it more, a client that is behind would send and send, and read ever less of what comes back.
+# Sends per round of an open plan that is behind: a request on a new connection causes two events later, and a round
+# reads about twice as many. With more, a client that is behind would keep sending and read ever fewer of the replies.
 DUE_BURST = 20
-DUE_NS = (
-    2 * NS_PER_MS
-)  # as many as take no longer than this: when ports are scarce, a connect takes milliseconds
+DUE_NS = 2 * NS_PER_MS  # time limit for these sends: when ports are scarce, a connect takes milliseconds
 PACE_NS = 20 * NS_PER_MS  # between bursts of new connections
-LOOK_EVERY = 1024  # rows, between looks at how full the ring is; it has room for many times that
-EXAMPLE = (
-    4096  # characters of what a server says: all examples travel to the controller several times a second
-)
+LOOK_EVERY = 1024  # rows between checks of how full the ring is; it holds many times as many
+EXAMPLE = 4096  # characters of an error text: all examples travel to the controller several times a second
 PREPARED = 8  # connections opened before an open plan starts
 
 
@@ -66,7 +63,7 @@ class Reactor(Protocol):
     """Waits for the link's events and calls their handlers."""
 
     def wait(self, until_ns: int | None) -> None:
-        """Return after events were handled, or at `until_ns` at the latest."""
+        """Return after events have been handled, or at `until_ns` at the latest."""
 
 
 class Engine:
@@ -89,9 +86,9 @@ class Engine:
         log: RequestLog | None = None,
         cancellation: Cancellation | None = None,
     ) -> None:
-        self.examples: dict[int, str] = {}  # of each failure status, what was said first
-        self.active = 0  # slots that are working or pausing
-        self.is_interrupted = False  # set by whoever wants run() to return
+        self.examples: dict[int, str] = {}  # first error text of each failure status
+        self.active = 0  # slots that are busy or pausing
+        self.is_interrupted = False  # set to make run() return
         self._is_over = False  # nothing more is sent, not even to end a sequence
         self._step_count = steps
         self._reactor = reactor
@@ -106,36 +103,36 @@ class Engine:
         self._started: list[int] = []
         self._steps: list[int] = []
         self._busy: list[bool] = []
-        self._failures: list[int] = []  # of each slot, in a row
-        self._is_steady: list[bool] = []  # the slot's next request follows a good one at once
+        self._failures: list[int] = []  # consecutive failures of each slot
+        self._is_steady: list[bool] = []  # the slot's next request follows a success at once
         self._sequences = sequences
         self._marks: list[Mark | None] = []
-        self._lanes: list[int] = []  # of each slot in an open plan
+        self._lanes: list[int] = []  # lane of each slot in an open plan
         self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
-        self._remaining = -1  # requests still to issue; below 0 there is no end
+        self._remaining = -1  # requests still to issue; negative if unlimited
         # --- closed plans
         self._concurrency = 0
         self._is_endless = False  # closed, without a count, without sequences
         self._last_start_ns = 0  # when the last slot of the plan begins, unless a ramp spreads the starts
-        self._ramp: set[int] = set()  # slots whose starts are to come
+        self._ramp: set[int] = set()  # slots that have not started yet
         # --- open plans
         self._open: Open | None = None
         self._start_ns = 0
-        self._number = 0  # of the request that is due next
+        self._number = 0  # number of the request that is due next
         self._next_due = NEVER
         self._free: list[int] = []
         # --- periodic plans
         self._periodic: Periodic | None = None
         self._launched = 0
         self._is_launching = False
-        self._awaited: set[int] = set()  # slots of the latest batch that have not had enough responses
-        self._again = self._issue  # what a slot does after its request has ended
+        self._awaited: set[int] = set()  # slots of the latest batch still short of responses
+        self._again = self._issue  # called for a slot after its request has ended
         self._spool = spool
         self._log = log
-        # --- requests that are to be cancelled
+        # --- requests to cancel
         self._cancellation = cancellation
         self._draws = iter(()) if cancellation is None else cancellation.draws(first_step)
-        self._cancels: list[tuple[int, int, int]] = []  # heap of (when, slot, when its request was begun)
+        self._cancels: list[tuple[int, int, int]] = []  # heap of (when, slot, start of its request)
         finish: Finish = self.finish
         next_step: NextStep = self.next_step
         if spool is not None or log is not None:
@@ -145,10 +142,10 @@ class Engine:
         self.link = open_link(Callbacks(finish, next_step, self._explain))
         self._send = self.link.send if log is None else self._send_logged
 
-    # --- what the worker asks for
+    # --- called by the worker
 
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
-        """Change to this plan at once; surplus slots end with the request they carry."""
+        """Switch to this plan at once; surplus slots end after their current request."""
         self._remaining = -1 if plan.count is None else plan.count
         self._periodic = None
         if isinstance(plan, Closed):
@@ -161,7 +158,7 @@ class Engine:
         self._close_idle_lanes()
 
     def adjust(self, timing: Timing, more: Sequence[Progression], cap: int | None) -> None:
-        """Go on with the open plan by another clock, and with more of its requests; what was sent stays sent."""
+        """Continue the open plan with another timing and with more of its requests."""
         if self._open is None:
             return
         own = self._remaining if self._next_due < NEVER else 0
@@ -174,15 +171,15 @@ class Engine:
 
     @property
     def outstanding(self) -> int:
-        """Requests that have begun and not ended."""
+        """Number of requests that have started and not ended."""
         return sum(self._busy)
 
     def running(self, now_ns: int) -> "tuple[array[int], array[int]]":
-        """Rows of the requests in flight, as if each ended now, and the times of their responses so far."""
+        """Return the rows of requests in flight as if they ended now, and the times of their responses so far."""
         rows, stamps = array("q"), array("q")
         for slot, is_busy in enumerate(self._busy):
             sent_ns = self.link.sent_ns(slot) if is_busy else 0
-            if not sent_ns:  # its connection is being set up
+            if not sent_ns:  # its connection is still opening
                 continue
             times = self.link.times(slot)
             first_ns, count = (times[0], len(times)) if times else (0, 0)
@@ -193,7 +190,7 @@ class Engine:
 
     @property
     def sent(self) -> int:
-        """Requests, ever."""
+        """Total number of requests sent."""
         return self._ring.written + self.outstanding
 
     def _apply_closed(self, plan: Closed) -> None:
@@ -212,7 +209,7 @@ class Engine:
             self._begin_ramp(plan, idle, start_ns)
             return
         for first in range(0, len(idle), BURST):
-            # Connections that are open take their requests at once; new ones are opened a burst at a time.
+            # Open connections get their requests at once; new ones are opened in bursts.
             if first and self.link.opening:
                 self._last_start_ns = start_ns + first // BURST * PACE_NS
             for slot in idle[first : first + BURST]:
@@ -230,7 +227,7 @@ class Engine:
         self._resume(now_ns)
 
     def _recall_ramp(self) -> None:
-        """Slots that were to start later are idle again."""
+        """Return slots that have not started yet to the idle state."""
         kept = [(until_ns, slot) for until_ns, slot in self._pauses if slot not in self._ramp]
         self.active -= len(self._pauses) - len(kept)
         self._pauses, self._ramp = kept, set()
@@ -244,7 +241,7 @@ class Engine:
         self._pauses.clear()
         self._free = [slot for slot, busy in enumerate(self._busy) if not busy]
         self._start_ns, self._number = start_ns, plan.first
-        # Of a small count some workers get nothing.
+        # If the count is small, some workers get nothing.
         self._next_due = NEVER if plan.count == 0 else start_ns + plan.schedule.due_ns(plan.first)
         if self._sequences is not None:
             self._sequences.open_lanes()
@@ -274,9 +271,9 @@ class Engine:
 
     @property
     def is_applied(self) -> bool:
-        """As many slots work as the plan asks for (fewer once its count is used up), each on its connection."""
+        """Whether as many slots run as the plan asks for (fewer once its count is used up), each on its connection."""
         if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
-            return False  # those that a ramp begins later do not hold it up
+            return False  # slots that a ramp starts later are not awaited
         if self._open is not None or self._periodic is not None:
             return True
         is_over = self._remaining == 0 or (self._sequences is not None and self._sequences.is_over)
@@ -284,11 +281,11 @@ class Engine:
 
     @property
     def is_finished(self) -> bool:
-        """Every request has ended and none will follow."""
+        """Whether every request has ended and none will follow."""
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
-        """Run the loop until the given time, or until `stop` says so, or until interrupted."""
+        """Run the loop until the given time, until `stop` returns true, or until interrupted."""
         clock, ring, wait = self._clock, self._ring, self._reactor.wait
         cells, cancels, next_look = self._cells, self._cancels, 0
         end = NEVER if until_ns is None else until_ns
@@ -322,7 +319,7 @@ class Engine:
                     self._on_crowded()
 
     def cancel_all(self) -> int:
-        """Give up whatever is outstanding and issue nothing more; how many requests that cut off."""
+        """Cancel all outstanding requests and send no more; return the number cancelled."""
         self._is_over = True
         self.apply(Closed(0, 0))
         self.active -= len(self._pauses)
@@ -352,7 +349,8 @@ class Engine:
         cached_tokens: int = 0,
         answer_at: int = 0,
     ) -> None:
-        """Called by the link, once per request; `times` are those of a stream's responses."""
+        """Record the end of a request; the link calls this once per request. `times` are those of a stream's
+        responses."""
         ring = self._ring
         position = ring.position
         mark = self._marks[slot]
@@ -386,7 +384,8 @@ class Engine:
     def next_step(
         self, slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int
     ) -> tuple[int, int]:
-        """Called by the link instead of `finish` after a good reply that was only counted."""
+        """Record a successful reply that was only counted, and return the next step; the link calls this instead of
+        `finish`."""
         if not self._is_steady[slot]:
             self.finish(slot, 0, sent_ns, wrote_ns, now_ns, now_ns, received)
             return NOTHING
@@ -422,7 +421,7 @@ class Engine:
         cached_tokens: int = 0,
         answer_at: int = 0,
     ) -> None:
-        """What links call instead of `finish` when requests are exported or logged."""
+        """Replace `finish` when requests are exported or logged."""
         mark = self._marks[slot]
         if self._spool is not None:
             sequence = 0 if mark is None else mark.sequence_id
@@ -442,7 +441,7 @@ class Engine:
         self.link.send(slot, step, now_ns, mark)
 
     def _issue(self, slot: int) -> None:
-        """Closed: the next request of this slot, if there is one."""
+        """Send the next request of this slot of a closed plan, if there is one."""
         has_next = self._sequences is None or self._sequences.has_next(slot)
         if slot >= self._concurrency or self._remaining == 0 or not has_next:
             self.active -= 1
@@ -472,7 +471,7 @@ class Engine:
     # --- sequences
 
     def _pauses_between(self, slot: int, mark: Mark, now_ns: int) -> bool:
-        """In a session the next turn may have to wait: True when the slot pauses."""
+        """Pause the slot if the session has a delay before its next turn; return whether it pauses."""
         assert self._sequences is not None
         pause = 0 if mark.is_end or self._open is not None else self._sequences.pause_ns(self._steps[slot])
         if not pause or slot >= self._concurrency:
@@ -481,7 +480,7 @@ class Engine:
         return True
 
     def _close_sequence(self, slot: int, lane: int) -> bool:
-        """If the lane has no further turn but an unfinished sequence, end that with one more request."""
+        """End the lane's unfinished sequence with one more request if the lane has no further turn."""
         sequences = self._sequences
         if (
             sequences is None
@@ -507,7 +506,7 @@ class Engine:
         return lane >= self._sequences.turns or self._next_due >= NEVER
 
     def _close_idle_lanes(self) -> None:
-        """Those that no request of theirs will come back to."""
+        """Close lanes that will get no further request."""
         if self._sequences is None:
             return
         for lane in self._sequences.unfinished():
@@ -520,7 +519,7 @@ class Engine:
                 self._free.remove(slot)
 
     def _end_mark(self, mark: Mark) -> tuple[int, int]:
-        """What the row says of the sequence: its id and, with its last request, when it had started."""
+        """Return the sequence's ID and, for its last request, its start time."""
         assert self._sequences is not None
         self._sequences.ended(mark)
         return mark.sequence_id, mark.started_ns
@@ -528,7 +527,7 @@ class Engine:
     # --- open plans
 
     def _release(self, slot: int) -> None:
-        """The slot is free; a request that has waited for one gets it from the loop."""
+        """Free the slot; the loop gives it to a waiting request."""
         self.active -= 1
         if not self._close_sequence(slot, self._lanes[slot]):
             self._free.append(slot)
@@ -539,7 +538,7 @@ class Engine:
         return self._open is None or self._open.cap is None or self.active < self._open.cap
 
     def _issue_due(self, now_ns: int) -> None:
-        """Send what is due, a limited number at a time so that replies are read in between."""
+        """Send due requests, a limited number at a time so that replies are read in between."""
         plan = self._open
         assert plan is not None
         now, limit_ns = now_ns, now_ns + DUE_NS
@@ -568,7 +567,8 @@ class Engine:
     # --- periodic plans
 
     def _launch(self, plan: Periodic) -> None:
-        """The next batch, each request on a slot of its own; further ones while all fail within their send."""
+        """Send the next batch, each request on its own slot; send further batches as long as all fail within their
+        send."""
         self._is_launching = True
         while not self._awaited and self._launched < plan.end:
             first = self._launched
@@ -588,13 +588,13 @@ class Engine:
             self._reached(slot, self._periodic)
 
     def _reached(self, slot: int, plan: Periodic) -> None:
-        """The slot holds up the next batch no longer."""
+        """Stop waiting for the slot before the next batch."""
         self._awaited.discard(slot)
         if not self._awaited and not self._is_launching:
             self._launch(plan)
 
     def _complete(self, slot: int) -> None:
-        """The slot's request has ended well; one with too few responses would hold up the next batch for ever."""
+        """Handle a successful end; a request with too few responses would block the next batch forever."""
         self.active -= 1
         if slot in self._awaited:
             assert self._periodic is not None
@@ -607,10 +607,11 @@ class Engine:
     # --- failures
 
     def _failed(self, slot: int, now_ns: int, is_answered: bool) -> bool:
-        """A server that does not answer is asked again after a pause, longer each time: True when pausing.
+        """Pause before the next request to a server that does not answer, longer each time; return whether the slot
+        pauses.
 
-        One that answers, but refuses everything or talks nonsense, gets the shortest pause after a while: a client that
-        spins helps nobody, and a count of requests that all fail still comes to its end.
+        A server that answers, but refuses every request or sends malformed replies, gets the shortest pause after a
+        while, so that the client does not spin and a plan with a count still ends if all its requests fail.
         """
         if self._periodic is not None:
             self._reached(slot, self._periodic)
@@ -626,7 +627,7 @@ class Engine:
         return True
 
     def _resume(self, now_ns: int) -> None:
-        """A limited number at a time, so that replies are read in between."""
+        """Resume paused slots, a limited number at a time so that replies are read in between."""
         for _ in range(BURST):
             if not self._pauses or self._pauses[0][0] > now_ns:
                 return
@@ -643,13 +644,13 @@ class Engine:
             self.examples[status] = text[:EXAMPLE]
 
     def _cancel_due(self, now_ns: int) -> None:
-        """Cancel what has run for its time since it was sent; what has ended meanwhile was an ordinary request."""
+        """Cancel requests whose time since the send is over; those that have ended meanwhile were ordinary requests."""
         assert self._cancellation is not None
         while self._cancels and self._cancels[0][0] <= now_ns:
             _, slot, begun_ns = heappop(self._cancels)
             if not self._busy[slot] or self._started[slot] != begun_ns:
                 continue
-            sent_ns = self.link.sent_ns(slot) or now_ns  # its connection may still be set up
+            sent_ns = self.link.sent_ns(slot) or now_ns  # its connection may still be opening
             if sent_ns + self._cancellation.after_ns <= now_ns:
                 self.link.cancel(slot, outcome.WITHDRAWN, "")
             else:
@@ -661,7 +662,7 @@ class Engine:
     def _cancel_late(self, now_ns: int) -> None:
         limit = now_ns - self._timeout_ns
         for slot, busy in enumerate(self._busy):
-            # A steady slot's requests start when they are due; of others the time is noted.
+            # A steady slot's request starts when it is due; other starts are in `_started`.
             if busy and max(self._started[slot], self._due[slot]) <= limit:
                 text = f"no complete reply within {plain_number(self._timeout_ns / 1e9)} s"
                 self.link.cancel(slot, outcome.TIMEOUT, text)

@@ -1,15 +1,15 @@
-"""gRPC calls of one worker: slots share connections, each call is a stream of its own.
+"""gRPC calls of one worker: slots share connections, and each call is its own stream.
 
-Slots come in groups of SHARE; a group shares a connection (docs/measurement.md says why that many). Whatever is ready
-at one moment is sent together: while the events of one receive are handled, new calls are only queued.
+Slots form groups of SHARE; a group shares a connection (docs/measurement.md explains the number). All data ready
+at one moment is sent together: while the events of one receive are being handled, new calls are only queued.
 
-A unary call whose reply is only counted is plain (load/plain.py). That path, in _ready, is what a load test spends its
-time on.
+A unary call whose reply is only counted is plain (load/plain.py). A load test spends most of its time on that path,
+in _ready.
 
-With `is_streaming` requests go out on bidirectional streams that stay open and are shared. A request on a stream has an
-id of its own, which its responses repeat: so each is matched with its request, and one to a request that was cancelled
-is dropped. Requests go out in the order in which they were sent, so those of a sequence, which keeps its stream, reach
-the server in order.
+With `is_streaming`, requests go out on bidirectional streams that stay open and are shared. A request on a stream has
+its own ID, which its responses repeat: so each response is matched with its request, and a response to a cancelled
+request is dropped. Requests go out in the order in which they were sent, so those of a sequence, which keeps its
+stream, reach the server in order.
 """
 
 from collections import OrderedDict
@@ -31,10 +31,10 @@ from inferometer.wire.grpc import Ending, GrpcConnection, frame_message, render_
 from inferometer.wire.protobuf import string_field
 from inferometer.wire.sender import Http2Request, Stream, render
 
-SHARE = 4  # slots to a connection
+SHARE = 4  # slots per connection
 LONGEST_ID = 20  # digits
-RESPONSE_COST = 128  # bytes of memory for a response beside its own
-RETRIES = 5  # of a call that the server says it has not begun
+RESPONSE_COST = 128  # bytes of memory per response in addition to its content
+RETRIES = 5  # of a call that the server did not start
 
 _CAUSES = {
     grpc.RESET: outcome.RESET,
@@ -46,7 +46,7 @@ _CAUSES = {
 
 
 class _Call:
-    """What a slot is doing."""
+    """State of a slot and its current call."""
 
     __slots__ = (
         "channel", "difference", "first_ns", "kept", "lane", "received", "refusals", "request", "request_id",
@@ -56,25 +56,25 @@ class _Call:
     def __init__(self, slot: int, channel: "_Channel", lane: int) -> None:
         self.slot = slot
         self.channel = channel
-        self.lane = lane  # what shares a connection or a stream: the slot, or the sequence it carries
-        self.request: Http2Request | Request | None = None  # rendered whole; on a stream, the message
-        self.stream: Stream | None = None  # its own; a shared one is in `shared`
+        self.lane = lane  # decides the connection or stream: the slot, or the sequence it carries
+        self.request: Http2Request | Request | None = None  # rendered completely; on a stream, the message
+        self.stream: Stream | None = None  # its own stream; a shared one is in `shared`
         self.shared: SharedStream | None = None
         self.sent_ns = self.wrote_ns = self.first_ns = 0
         self.responses = 0
-        self.kept = 0  # bytes of memory for what is kept of them
-        self.refusals = 0  # of this request, by servers that had not begun it
+        self.kept = 0  # bytes of memory for the responses kept
+        self.refusals = 0  # refusals of this request by a server that did not start it
         self.request_id = b""  # on a shared stream
-        self.step = -1  # of the request whose reply is read; below 0 it is only counted
-        self.difference = ""  # what the comparison found
-        self.received = 0  # bytes that came for it on a shared stream
+        self.step = -1  # of a request whose reply is read; negative if the reply is only counted
+        self.difference = ""  # result of the comparison with the expected reply
+        self.received = 0  # bytes received for it on a shared stream
         self.times: list[int] = []
 
 
 class SharedStream:
-    """A bidirectional stream that carries the requests of several slots, or those of a sequence.
+    """A bidirectional stream that carries the requests of several slots or of a sequence.
 
-    A channel that goes away takes its streams along.
+    Its streams end when a channel closes.
     """
 
     __slots__ = ("_counted", "_sent", "calls", "channel", "first_id", "number", "stream")
@@ -82,11 +82,11 @@ class SharedStream:
     def __init__(self, number: int, channel: "_Channel", first_id: int = 0) -> None:
         self.number = number
         self.channel = channel
-        self.stream: Stream | None = None  # None until there is a request for it
+        self.stream: Stream | None = None  # None until its first request
         self.first_id = first_id
-        self.calls: dict[bytes, _Call] = {}  # outstanding, by request id, the oldest first
+        self.calls: dict[bytes, _Call] = {}  # outstanding calls by request ID, oldest first
         self._sent = 0  # requests
-        self._counted = 0  # bytes that came and belong to some request
+        self._counted = 0  # bytes already attributed to a request
 
     @property
     def next_id(self) -> int:
@@ -94,12 +94,12 @@ class SharedStream:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and its end is about to be reported; or its connection is closing."""
+        """Whether the stream has ended, with its end about to be reported, or its connection is closing."""
         has_ended = self.stream is not None and self.stream.id not in self.channel.http2.streams
         return has_ended or self.channel.is_leaving
 
     def send(self, call: _Call, message: Request, connection: GrpcConnection, wiring: Wiring) -> None:
-        """One more request; the stream is opened for the first."""
+        """Send a request; the first one opens the stream."""
         if self.stream is None:
             self.stream = connection.open(self, render(wiring.block, ends=False), keep=True)
             self._counted = 0
@@ -115,27 +115,28 @@ class SharedStream:
             connection.http2.send(self.stream, frame_message(bytes(message) + tail, wiring.compression))
 
     def maybe_owner(self, reply: StreamReply, now_ns: int) -> _Call | None:
-        """The call that the response, which came at this time, is for; None when that was given up, or where it names
-        no request and none was outstanding. PeerError for an id that had not been sent when it came."""
+        """Return the call that a response received at this time belongs to; None if that call was cancelled, or if the
+        response names no request and none was outstanding. Raise PeerError for an ID that had not been sent at that
+        time."""
         name = reply.request_id
         call = self.calls.get(name)
         is_number = name.isdigit() and len(name) <= LONGEST_ID
         if call is None and (not name or (reply.error and not is_number)):
-            call = next(iter(self.calls.values()), None)  # servers answer in order where they name no request
+            call = next(iter(self.calls.values()), None)  # servers answer in order if they name no request
             return call if call is None or call.sent_ns <= now_ns else None
         is_sent = is_number and self.first_id <= int(name) < self.next_id
         if not is_sent or (call is not None and call.sent_ns > now_ns):
-            raise PeerError(f"a response has the id {name[:40]!r}, which no request on its stream had")
+            raise PeerError(f"a response has the ID {name[:40]!r}, which matches no request on its stream")
         return call
 
     def take_count(self) -> int:
-        """Bytes that have come since the last time."""
+        """Return the number of bytes received since the last call."""
         assert self.stream is not None
         before, self._counted = self._counted, self.stream.received
         return self._counted - before
 
     def leave(self) -> list[_Call]:
-        """The stream is over: the calls that it did not answer."""
+        """Detach the ended stream and return its unanswered calls."""
         left = list(self.calls.values())
         self.calls.clear()
         self.stream = None
@@ -203,7 +204,7 @@ class GrpcLink(SocketLink):
         call.channel.send(call)
 
     def _marked(self, step: int, mark: Mark) -> Http2Request | Request:
-        """The request as part of a sequence."""
+        """Return the request marked as part of a sequence."""
         message, tail = self._messages[step], grpc_mark(mark[:3])
         if self._numbered is not None:
             return self._numbered.marked(step, tail)
@@ -214,7 +215,7 @@ class GrpcLink(SocketLink):
         return render_call(self.wiring.block, bytes(message) + tail, compression=self.wiring.compression)
 
     def channel(self, lane: int, *, own: bool = False) -> "_Channel":
-        """The connection that the slot, sequence or stream shares with others, or one of its own."""
+        """Return the connection that the slot, sequence or stream shares with others, or its own one."""
         connections = self.wiring.connections
         number = -1 - lane if own else lane % connections if connections else lane // SHARE
         channel = self._channels.get(number)
@@ -225,7 +226,7 @@ class GrpcLink(SocketLink):
         return channel
 
     def stream(self, lane: int) -> SharedStream:
-        """The stream of this slot or sequence, one of `wiring.streams`; where that is 0, each has its own."""
+        """Return the stream of this slot or sequence, one of `wiring.streams`; if that is 0, each has its own."""
         limit = self.wiring.streams
         number = lane % limit if limit else lane
         found = self._streams.get(number)
@@ -257,7 +258,8 @@ class GrpcLink(SocketLink):
 
     @property
     def heard(self) -> int:
-        """A plain call has no stream: its reply comes whole, or makes it one."""
+        """Bytes received on open streams. Plain calls have no stream: their reply arrives complete, or makes them
+        one."""
         return sum(
             stream.received
             for channel in self._channels.values()
@@ -269,7 +271,7 @@ class GrpcLink(SocketLink):
         return all(channel.is_flushed for channel in self._channels.values())
 
     def end(self, call: _Call, status: int, text: str, end_ns: int) -> None:
-        """Tell the engine; `text` explains a failure."""
+        """Report the end of the call to the engine; `text` explains a failure."""
         received = call.received if call.stream is None else call.stream.received
         call.request = call.stream = None
         if call.shared is not None:
@@ -291,7 +293,7 @@ class GrpcLink(SocketLink):
 
 
 class _Channel(SocketConnection):
-    """One connection, from its opening to its end; after that the link makes another."""
+    """One connection from opening to end; the link then creates another."""
 
     _link: GrpcLink
 
@@ -299,16 +301,16 @@ class _Channel(SocketConnection):
         super().__init__(link)
         self.is_leaving = False  # takes no new calls
         self._is_shared = is_shared
-        self.is_corked = False  # events are being handled: what they cause is sent together afterwards
+        self.is_corked = False  # while events are being handled, resulting sends are batched
         self._is_sharing = link.wiring.is_streaming
         self._is_unary = not (link.wiring.is_streaming or link.wiring.is_whole_calls)
-        self.is_quick = False  # takes plain calls, and nothing that is to be sent stands in their way
+        self.is_quick = False  # accepts plain calls, with no other data queued before them
         self._connection = GrpcConnection(largest_kept=link.wiring.reply_limit)
         self.http2 = self._connection.http2
         self._sender = self.http2.sender
-        self._flushes = 0  # that sent calls
-        self._is_held = False  # what is to be sent waits for the socket or for the server's windows
-        self.waiting: OrderedDict[_Call, None] = OrderedDict()  # for the connection, or for room on it
+        self._flushes = 0  # flushes that sent calls
+        self._is_held = False  # queued data waits for the socket or for the server's windows
+        self.waiting: OrderedDict[_Call, None] = OrderedDict()  # for the connection, or for a free stream
         self._unwritten: list[_Call] = []
         self.plain = PlainCalls(self.http2, link.plain_requests, link.next_step, self._unwritten)
 
@@ -325,7 +327,7 @@ class _Channel(SocketConnection):
     def send(self, call: _Call) -> None:
         if not self._is_open:
             if not call.wrote_ns:
-                call.sent_ns = 0  # connection set-up is no part of the service time
+                call.sent_ns = 0  # connection set-up is not part of the service time
             self.waiting[call] = None
             self.prepare()
             return
@@ -355,14 +357,14 @@ class _Channel(SocketConnection):
         stream = call.stream
         if call.shared is not None:
             call.shared.calls.pop(call.request_id, None)
-            if not call.shared.calls:  # else the server goes on with it, for the others' sake
+            if not call.shared.calls:  # otherwise the stream stays open for the other calls
                 stream, call.shared.stream = call.shared.stream, None
         if stream is not None and self._is_open:
             self._connection.cancel(stream)
             self.flush()
 
     def close_unused(self, shared: SharedStream) -> None:
-        """Half-close the stream if it carries nothing."""
+        """Half-close the stream if it has no outstanding calls."""
         if shared.stream is None or shared.calls or not self._is_open:
             return
         self.http2.send(shared.stream, ends=True)
@@ -384,7 +386,8 @@ class _Channel(SocketConnection):
             self._link.end(call, status, text, now)
 
     def _start_waiting(self) -> None:
-        """As many as there is room for; on shared streams, which are few, also those behind one that has to wait."""
+        """Start as many waiting calls as possible; on shared streams, which are few, also those behind a blocked
+        call."""
         held: list[_Call] = []
         while self.waiting and (self._is_sharing or self.http2.can_open):
             call, _ = self.waiting.popitem(last=False)
@@ -397,10 +400,10 @@ class _Channel(SocketConnection):
             self._begin(call)
         self.waiting.update(dict.fromkeys(held))
         if self.waiting and self._is_shared and self._link.wiring.is_streaming:
-            self._move_waiting(own=True)  # streams stay open: there will be no room for these
+            self._move_waiting(own=True)  # streams stay open, so no room will become free
 
     def flush(self) -> None:
-        """Send what is queued, as far as the socket takes it."""
+        """Send queued data as far as the socket accepts it."""
         sender = self._sender
         self.is_quick = False
         is_sampled = False
@@ -428,7 +431,7 @@ class _Channel(SocketConnection):
     def _stamp_written(self) -> None:
         now = self._clock()
         calls = self._unwritten.copy()
-        self._unwritten.clear()  # the list itself is shared
+        self._unwritten.clear()  # keep the list object, which is shared
         for call in calls:
             stream = call.stream if call.shared is None else call.shared.stream
             if stream is not None and stream.waiting:
@@ -441,7 +444,7 @@ class _Channel(SocketConnection):
         if mask != READ or not self.is_quick:
             self._ready_generally(mask)
             return
-        # Names of their own for what is called: calls through `self` cost more when they are no methods.
+        # Local names for callables: calling an attribute of `self` that is not a method costs more.
         buffer, plain, clock = self._buffer, self.plain, self._clock
         recv_into, send = self._recv_into, self._send
         try:
@@ -461,7 +464,7 @@ class _Channel(SocketConnection):
             if self._pending is not None:
                 self._receive_pending()
             return
-        # The usual case, in one piece: a reply like the one before, followed by the next call of its slot.
+        # The usual case in one function: a reply like the previous one, followed by the slot's next call.
         plain.only = None
         frames = call.request.frames
         cost = self._cost
@@ -486,7 +489,7 @@ class _Channel(SocketConnection):
         self.flush()
 
     def _take(self, length: int, now_ns: int, at: int = 0) -> None:
-        """What has come, from `at` on."""
+        """Handle the received bytes from `at` on."""
         if self.plain.late:
             late, self.plain.late = self.plain.late, []
             self.is_corked = True
@@ -501,7 +504,7 @@ class _Channel(SocketConnection):
             self._after_events()
 
     def _read(self, data: bytearray, length: int, now_ns: int) -> None:
-        """The general case; no bytes mean that the server closed its side."""
+        """Handle received bytes in the general way; a length of 0 means that the server closed its side."""
         self.plain.make_streams()
         events = self._connection.receive(data, length) if length else self._connection.eof()
         if events:
@@ -558,35 +561,35 @@ class _Channel(SocketConnection):
         elif self._is_unary and call.responses == 1:
             self._end_well(call, now_ns)
         else:
-            text = f"the call ended without an error after {call.responses} messages"
+            text = f"the call ended without an error status after {call.responses} messages"
             self._link.end(call, outcome.MALFORMED, text, now_ns)
 
     def _end_well(self, call: _Call, end_ns: int) -> None:
-        """Well, unless the reply was looked at and is not what it should be."""
+        """Report success, or a mismatch if the reply was compared and differs."""
         difference, call.difference = call.difference, ""
         status = outcome.MISMATCH if difference else outcome.OK
         self._link.end(call, status, difference, end_ns)
 
     def _is_too_much(self, call: _Call, message: Buffer | None) -> bool:
-        """Whether the call has more responses, or larger ones, than are kept of any call."""
+        """Whether the call's responses exceed the memory limit per call."""
         call.kept += RESPONSE_COST if message is None or call.step < 0 else RESPONSE_COST + len(message)
         return call.kept > self._link.wiring.reply_limit
 
     @property
     def _too_much(self) -> str:
-        return f"the responses take more than the {self._link.wiring.reply_limit} bytes allowed"
+        return f"the responses exceed the limit of {self._link.wiring.reply_limit} bytes"
 
     def _judge(self, call: _Call, message: Buffer, now_ns: int) -> None:
         assert self._link.replies is not None
         found = self._link.replies.judge_grpc(call.slot, call.step, now_ns, message)
-        call.difference = call.difference or found  # of a stream, the first difference counts
+        call.difference = call.difference or found  # the first difference of a stream counts
 
     # --- shared streams
 
     def _handle_shared(self, stream: Stream, ending: Ending | None, message: Buffer, now_ns: int) -> None:
         shared: SharedStream = stream.token
         if shared.stream is not stream:
-            return  # it was given up
+            return  # it was cancelled
         if ending is not None:
             received = shared.take_count()
             for call in shared.leave():
@@ -637,7 +640,7 @@ class _Channel(SocketConnection):
             return
         if http2.closing:
             self.is_leaving = True
-            self._move_waiting()  # also what a second GOAWAY refuses
+            self._move_waiting()  # including calls that a second GOAWAY refuses
         if self.is_leaving and not http2.streams and not http2.plain:
             self._close()
             return
@@ -646,7 +649,7 @@ class _Channel(SocketConnection):
         self.flush()
 
     def _move_waiting(self, *, own: bool = False) -> None:
-        """Calls that this connection will not take go to its successor, or each to a connection of its own."""
+        """Move calls that this connection cannot take to its successor, or each to its own connection."""
         waiting, self.waiting = self.waiting, OrderedDict()
         link = self._link
         for call in waiting:
@@ -661,7 +664,7 @@ class _Channel(SocketConnection):
             call.channel.send(call)
 
     def _lost(self, error: OSError) -> None:
-        """The connection broke: every call on it has failed, and the next ones need another."""
+        """Fail every call on the broken connection; later calls use another one."""
         now = self._link.clock()
         status = self._link.loss_status(error)
         self._close()

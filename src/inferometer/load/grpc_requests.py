@@ -1,4 +1,4 @@
-"""gRPC requests as they go out: rendered before the load, with ids of their own, or made while it runs."""
+"""gRPC requests in wire format: rendered before the load, with unique IDs, or generated while it runs."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -12,7 +12,7 @@ from inferometer.wire.sender import Http2Request, render
 
 
 def rendered_calls(wiring: Wiring, messages: Sequence[Request]) -> list[Http2Request | Request]:
-    """Calls rendered whole; on streams, the messages."""
+    """Render complete calls, or only the messages for streams."""
     if wiring.is_streaming:
         return list(messages)
     if wiring.is_whole_calls:
@@ -21,15 +21,15 @@ def rendered_calls(wiring: Wiring, messages: Sequence[Request]) -> list[Http2Req
 
 
 class NumberedCalls:
-    """Unary calls, every one with another id, as asynchronous calls of the classic tool carry them.
+    """Unary calls with a different ID each, like asynchronous calls of the classic tool.
 
-    The id is a field at the end of the message, so requests with ids of one length differ in nothing else."""
+    The ID is a field at the end of the message, so requests with IDs of equal length differ in nothing else."""
 
     def __init__(self, block: bytes, messages: Sequence[Request], first: int) -> None:
         self._block = block
         self._messages = messages
         self._numbers = count(first)
-        self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the id
+        self._made: dict[tuple[int, int], Http2Request] = {}  # by step and length of the ID
 
     def __getitem__(self, step: int) -> Http2Request:
         name = b"%d" % next(self._numbers)
@@ -44,7 +44,7 @@ class NumberedCalls:
         return Http2Request(made.block, (body,), made.ends, whole, made.second, made.quick_size)
 
     def marked(self, step: int, mark: bytes) -> Http2Request:
-        """With fields that mark it as part of a sequence."""
+        """Return the call with fields that mark it as part of a sequence."""
         return self._rendered(step, mark + string_field(REQUEST_ID, str(next(self._numbers))))
 
     def _rendered(self, step: int, tail: bytes) -> Http2Request:
@@ -52,12 +52,12 @@ class NumberedCalls:
 
 
 def render_parts(block: bytes, message: Request, tail: bytes) -> Http2Request:
-    """A call whose message has fields appended; a large message is not copied."""
+    """Render a call whose message has fields appended, without copying a large message."""
     return render(block, (b"\0" + (len(message) + len(tail)).to_bytes(4, "big"), message, tail))
 
 
 class MadeCalls:
-    """Unary calls of messages that are made while the load runs."""
+    """Unary calls whose messages are generated while the load runs."""
 
     def __init__(self, wiring: Wiring, messages: Sequence[Request]) -> None:
         self._wiring = wiring

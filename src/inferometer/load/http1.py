@@ -19,7 +19,7 @@ from inferometer.services.kserve import ID_PLACE, PLACE, http_mark
 from inferometer.services.traffic import Reply, ReplyBody, ReplyReader
 from inferometer.wire.http1 import LENGTH_LIMIT, ReplyDecoder
 
-MANY_CHUNKS = 1000  # that came together: later ones are received in smaller pieces
+MANY_CHUNKS = 1000  # received together: later ones are received in smaller portions
 
 
 class Http1Link(SocketLink):
@@ -28,10 +28,12 @@ class Http1Link(SocketLink):
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         super().__init__(setup, callbacks)
         wiring, requests = setup.wiring, setup.requests
-        self.is_reading = self.replies is not None or wiring.reader is not None  # some; send() decides which
+        self.is_reading = (
+            self.replies is not None or wiring.reader is not None
+        )  # whether some replies are read; send() decides which
         if self.is_reading:
             self.next_step = always_finish(self.finish)
-        self.is_flushed = True  # a request that is given up closes its connection
+        self.is_flushed = True  # a cancelled request closes its connection
         self.reader = wiring.reader
         self.conversations = wiring.conversations
         self.requests: Sequence[Request] | NumberedRequests | UniqueRequests = requests
@@ -87,7 +89,8 @@ class Http1Link(SocketLink):
 
 
 def _marked(request: Request, mark: Mark) -> bytes:
-    """A copy with the sequence's id and flags in their place, which lies in the JSON part near the beginning."""
+    """Return a copy with the sequence's ID and flags filled in; their placeholder is near the beginning of the JSON
+    part."""
     copy = bytearray(request)
     start = copy.index(PLACE)
     copy[start : start + len(PLACE)] = http_mark(mark[:3])
@@ -95,9 +98,9 @@ def _marked(request: Request, mark: Mark) -> bytes:
 
 
 class NumberedRequests:
-    """Every request with another id, as asynchronous calls of the classic tool carry them: made each time it is sent.
+    """Requests with a different ID for each send, like asynchronous calls of the classic tool.
 
-    Requests too large to be copied each time, which lie in shared memory, keep the empty id."""
+    Large requests, which are in shared memory and would have to be copied each time, keep the empty ID."""
 
     def __init__(self, requests: Sequence[Request], first: int) -> None:
         self._numbers = count(first)
@@ -114,7 +117,7 @@ class NumberedRequests:
 
 
 class UniqueRequests:
-    """Every request with another start of its text, made each time it is sent; one without a place for it as it is."""
+    """Requests with a different prefix of their text for each send; those without a placeholder are sent unchanged."""
 
     def __init__(self, requests: Sequence[Request], unique: Unique, first: int) -> None:
         self._numbers = count(first)
@@ -129,7 +132,7 @@ class UniqueRequests:
 
 
 def _around_place(request: Request, width: int) -> tuple[Request, int, Request]:
-    """What stands before the place and behind it, and how many words the place has."""
+    """Return the parts before and after the placeholder, and the number of words it holds."""
     head = re.search(b"\r\n\r\n", request)
     place = re.compile(b"%s{%d,}" % (MARK.encode(), width)).search(request, head.end() if head else 0)
     if place is None:
@@ -138,8 +141,8 @@ def _around_place(request: Request, width: int) -> tuple[Request, int, Request]:
 
 
 def first_number(worker: int) -> int:
-    """Later runs begin with higher numbers, as long as there are fewer than a million requests a second: nothing that
-    a server remembers of one comes again in the next. Workers have ranges of their own."""
+    """Return the worker's first number. Below a million requests per second, later runs begin with higher numbers, so
+    no request hits a cache entry of an earlier run. Each worker has its own range."""
     return worker << COUNTER_BITS | time.time_ns() // NS_PER_US % (1 << COUNTER_BITS)
 
 
@@ -160,16 +163,16 @@ class _Connection(SocketConnection):
         self._requests = link.requests
         self._slot = slot
         self._request: Request | None = None
-        self._replies = 0  # on this socket
+        self._replies = 0  # received on this socket
         self.step = -1  # of the request whose reply is read; below 0 it is only counted
         self._sent_ns = self._wrote_ns = self._first_ns = 0
-        self._reading: ReplyBody | None = None  # of the reply that is coming, where its body counts
-        # What has come and is still to be read, with its time; the end of the connection comes last.
+        self._reading: ReplyBody | None = None  # reader of the current reply, if its body is read
+        # Received data still to be read, with its time; the end of the connection comes last.
         self._late: deque[tuple[bytes | OSError, int]] = deque()
 
     @property
     def sent_ns(self) -> int:
-        """0 while its connection is being set up."""
+        """When the request was sent; 0 while its connection is opening."""
         return self._sent_ns
 
     @property
@@ -233,7 +236,7 @@ class _Connection(SocketConnection):
             and buffer.startswith(decoder.expected_start)
             and not (decoder.received or decoder.keep or self._request is None)
         ):
-            # The usual case, in one piece: a whole reply like the one before, and the next request.
+            # The usual case in one function: a complete reply like the previous one, and the next request.
             next_step, cost = self._next_step, self._cost
             self._request = None
             self._replies = replies = self._replies + 1
@@ -244,7 +247,7 @@ class _Connection(SocketConnection):
             self._wrote_ns = 0
             self._sent_ns = due
             send = self._send if replies & MASK >= FIRST else self._sampled
-            try:  # as send() does: one call less, ten thousand times a second
+            try:  # the same as send(), saving one call ten thousand times a second
                 sent = send(request)
             except self._link.errors.later:
                 sent = 0
@@ -263,15 +266,15 @@ class _Connection(SocketConnection):
             and (begin := decoder.whole_chunk(buffer, length))
             and reading.takes(buffer, begin, length - 2, now)
         ):
-            decoder.received += length  # the usual case of a stream: one event like the one before
+            decoder.received += length  # the usual case of a stream: one event like the previous one
         else:
             self._take(length, now)
         if self._pending is not None:
             self._receive_pending()
 
     def _take(self, length: int, now_ns: int) -> None:
-        """To read the beginning or the end of a stream takes many times as long as an event in between. Where many
-        streams begin or end at once, all pieces get their time before any is read."""
+        """Handle received bytes. Reading the start or end of a stream takes many times as long as an event in between.
+        If many streams start or end at once, all pieces are timestamped before any is read."""
         if self._link.reader is None:
             self._take_piece(self._buffer, length, now_ns)
             return
@@ -282,7 +285,7 @@ class _Connection(SocketConnection):
         if not late:
             self._link.reactor.do_later(self._take_late)
         elif not late[-1][0] or isinstance(late[-1][0], OSError):
-            return  # epoll tells of an end again and again
+            return  # epoll reports an end repeatedly
         late.append((piece, now_ns))
 
     def _take_late(self) -> None:
@@ -295,7 +298,7 @@ class _Connection(SocketConnection):
                 self._take_piece(piece, len(piece), now_ns)
 
     def _is_usual(self, piece: bytes, now_ns: int) -> bool:
-        """Whether it is one event like the one before; it is taken then, as by _ready()."""
+        """Take the piece, as _ready() does, if it is one event like the previous one; return whether it was."""
         decoder, reading, length = self._decoder, self._reading, len(piece)
         if (
             reading is None
@@ -311,7 +314,7 @@ class _Connection(SocketConnection):
             self._ended(now_ns)
             return
         if self._request is None:
-            self.close()  # a reply to nothing, such as 408 before an idle close: the next request opens anew
+            self.close()  # an unsolicited reply, such as 408 before an idle close: the next request reconnects
             return
         if not self._first_ns:
             self._first_ns = now_ns
@@ -332,7 +335,8 @@ class _Connection(SocketConnection):
             self._complete(now_ns)
 
     def _take_alike(self, reading: ReplyBody, data: bytearray | bytes, length: int, now_ns: int) -> int:
-        """Events like the one before that came together, as they do when we are slow; where the rest begins."""
+        """Take events like the previous one that arrived together, as happens to a slow client; return where the rest
+        begins."""
         decoder = self._decoder
         taken = 0
         while (chunk := decoder.chunk_at(data, taken, length)) and reading.takes(data, *chunk, now_ns):
@@ -379,7 +383,7 @@ class _Connection(SocketConnection):
         )  # fmt: skip
 
     def _read(self, reader: ReplyReader, now_ns: int) -> None:
-        """Hand on what has come of the body of a good reply."""
+        """Pass received parts of a successful reply's body to the reader."""
         decoder = self._decoder
         head = decoder.head
         if head is None or not 200 <= head.status < 300:
@@ -394,7 +398,7 @@ class _Connection(SocketConnection):
     # --- endings
 
     def _ended(self, now_ns: int) -> None:
-        """The peer closed its side."""
+        """Handle the peer closing its side."""
         if self._request is None:
             self.close()
             return
@@ -409,9 +413,9 @@ class _Connection(SocketConnection):
             self._lost(BrokenPipeError("the server closed the connection before it answered"))
 
     def _lost(self, error: OSError) -> None:
-        """The connection broke. A kept-alive one that the server had closed meanwhile is opened again, once.
+        """Handle a broken connection; reopen once a kept-alive one that the server had closed meanwhile.
 
-        A server may close an idle connection at any time, also while a request is on its way (RFC 9112, 9.3.1 and
+        A server may close an idle connection at any time, even while a request is on its way (RFC 9112, 9.3.1 and
         9.5). A reset is not such a close: the request has failed.
         """
         if self._late:
@@ -431,7 +435,7 @@ class _Connection(SocketConnection):
         super().close()
 
     def fail(self, status: int, text: str) -> None:
-        """End the request badly and close the socket, since the rest of the reply may still come on it."""
+        """Fail the request and close the socket, since the rest of the reply may still arrive on it."""
         received = self._decoder.received if self._is_open else 0
         self.close()
         if self._request is None:
@@ -458,7 +462,7 @@ class _Connection(SocketConnection):
         self._decoder = ReplyDecoder(
             limit=link.wiring.reply_limit
             if link.reader is None
-            else LENGTH_LIMIT  # which readers know themselves
+            else LENGTH_LIMIT  # readers enforce their own limit
         )
         self._replies = 0
         if self._request is not None:

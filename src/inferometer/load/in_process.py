@@ -1,7 +1,7 @@
-"""Requests to a Triton in this very process: the library's threads call back, and an event descriptor wakes the loop.
+"""Requests to a Triton in this process: the library's threads call back, and an event descriptor wakes the loop.
 
-A request object is free again when its final response and its release have both come, in whatever order; a slot that
-sends before that takes another one. Callbacks only note what came and when; everything else happens in the loop.
+A request object is free again after both its final response and its release, in any order; a slot that
+sends before that takes another one. Callbacks only record events and their times; all other work happens in the loop.
 """
 
 import os
@@ -24,16 +24,16 @@ from inferometer.services.tritonserver import (
 
 @dataclass(slots=True)
 class _Call:
-    """What a slot is doing."""
+    """State of a slot's current call."""
 
     slot: int
     carrier: "_Carrier | None" = None
     sent_ns: int = 0
     wrote_ns: int = 0
     first_ns: int = 0
-    end_ns: int = 0  # of the last response with data
+    end_ns: int = 0  # time of the last response with data
     responses: int = 0
-    step: int = -1  # whose expected reply this one is compared with; below 0 it is only counted
+    step: int = -1  # step whose expected reply is compared; negative if the reply is only counted
     status: int = outcome.OK
     text: str = ""
     times: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Carrier:
-    """A request object, the call that uses it, and what it still waits for."""
+    """A request object, the call that uses it, and the events it still waits for."""
 
     request: InProcessRequest
     step: int
@@ -69,7 +69,7 @@ class InProcessLink(LinkBase):
         self._server = InProcessServer(InProcessSettings.from_environment(), self._responded, self._released)
         serve_control(self._server, setup.wiring.endpoint.port)
 
-    # --- on threads of the library
+    # --- called on threads of the library
 
     def _responded(self, number: int, response: int | None, is_final: bool) -> None:
         self._came.append((number, self.clock(), response, is_final))
@@ -78,17 +78,17 @@ class InProcessLink(LinkBase):
     def _released(self, number: int) -> None:
         self._came.append((number, 0, None, False))
 
-    # --- for the engine
+    # --- called by the engine
 
     @property
     def heard(self) -> int:
         return sum(call.responses for call in self._calls if call.carrier is not None)
 
     def prepare(self, slots: int) -> None:
-        """There is nothing to open."""
+        """Do nothing: there are no connections."""
 
     def close(self, slot: int) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no connections."""
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
         while slot >= len(self._calls):
@@ -107,10 +107,10 @@ class InProcessLink(LinkBase):
             is_sampled = self._sends & MASK < FIRST
             begun = self.cost.clock() if is_sampled else 0
             self._server.check(self._server.infer(self._server.handle, carrier.request.handle, None))
-        except TritonError as error:  # it was not taken: no callback will come
+        except TritonError as error:  # it was rejected: no callback will follow
             carrier.is_released = True
             call.status, call.text = outcome.GRPC + error.code, error.text
-            # In the loop, not from within the engine.
+            # Handle it in the loop, not from within the engine.
             self._responded(carrier.request.number, None, is_final=True)
             return
         if is_sampled:
@@ -131,7 +131,7 @@ class InProcessLink(LinkBase):
         if call.carrier is None:
             return
         self._server.cancel(call.carrier.request)
-        call.carrier.call = None  # what still comes is dropped
+        call.carrier.call = None  # drop later responses
         call.carrier = None
         call.status, call.text = status, text
         self._report(call, self.clock())
@@ -151,7 +151,7 @@ class InProcessLink(LinkBase):
             number, time_ns, response, is_final = came.popleft()
             carrier = self._carriers[number - 1]
             if time_ns:
-                if response is not None:  # none only says that there will be no more
+                if response is not None:  # None only means that no more responses follow
                     self._take(carrier.call, time_ns, response)
                 if is_final:
                     carrier.is_answered = True

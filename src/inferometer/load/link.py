@@ -1,6 +1,6 @@
-"""Links: what the engine asks of one, what it reports to the engine, and what those of every protocol have in common.
+"""Interface between engine and links, and the code common to the links of every protocol.
 
-A link is all connections of one worker to the server. It is made of a `LinkSetup` and the engine's `Callbacks`.
+A link holds all connections of one worker to the server. It is built from a `LinkSetup` and the engine's `Callbacks`.
 """
 
 import re
@@ -22,12 +22,15 @@ from inferometer.services.kserve import grpc_outputs, http_outputs, infer_text
 from inferometer.services.traffic import IN_PROCESS, Checker, OutputReader, Wiring
 from inferometer.wire.frames import Buffer
 
-RECENT = 15  # samples that count,
-OUTLIERS = 3  # without so many at either end: interrupts are charged to whoever runs
-MASK, FIRST = 1023, 8  # send n of a connection is sampled if n & MASK < FIRST: a look costs a fifth of a send
+RECENT = 15  # samples used,
+OUTLIERS = 3  # excluding this many at either end: interrupts are charged to the running process
+MASK, FIRST = (
+    1023,
+    8,
+)  # send n of a connection is sampled if n & MASK < FIRST: sampling costs a fifth of a send
 
 Request = bytes | memoryview
-"""Over HTTP head and body, ready for the socket; over gRPC the message."""
+"""For HTTP the head and body, ready for the socket; for gRPC the message."""
 
 Shown = Callable[[Buffer], str]
 """A message as -v -v shows it."""
@@ -40,11 +43,11 @@ Responded = Callable[[int, int], None]
 """(slot, responses of its request so far)."""
 
 Explain = Callable[[int, str], None]
-"""(status, what was said): kept once per status, as the example of its failures."""
+"""(status, error text): kept once per status, as the example of its failures."""
 
 
 class Finish(Protocol):
-    """How a link reports the end of a request; times it never reached are 0."""
+    """Callback with which a link reports the end of a request; times not reached are 0."""
 
     def __call__(
         self,
@@ -66,7 +69,8 @@ class Finish(Protocol):
 
 
 class NextStep(Protocol):
-    """A good reply of one response ended at `now_ns`: which step the slot sends next, and the time it is due, now.
+    """Record a successful reply of one response that ended at `now_ns`; return the slot's next step and its due time,
+    now.
 
     A step below 0 means that the link has nothing to send."""
 
@@ -79,7 +83,7 @@ NOTHING = (-1, 0)
 
 
 def always_finish(finish: Finish) -> NextStep:
-    """For callers that need every finish."""
+    """Return a NextStep for links that must report every request with `finish`."""
 
     def next_step(slot: int, sent_ns: int, wrote_ns: int, now_ns: int, received: int) -> tuple[int, int]:
         finish(slot, outcome.OK, sent_ns, wrote_ns, now_ns, now_ns, received)
@@ -89,7 +93,7 @@ def always_finish(finish: Finish) -> NextStep:
 
 
 class Callbacks(NamedTuple):
-    """What a link calls."""
+    """Callbacks of the engine."""
 
     finish: Finish
     next_step: NextStep
@@ -100,48 +104,48 @@ class Link(Protocol):
     """All connections of one worker to the server."""
 
     reconnects: int
-    resent: int  # times a request was sent again: the server had closed the connection, or had not begun it
+    resent: int  # requests sent again because the server had closed the connection or not started the request
     connects: int
     connect_ns: int  # summed over `connects`
-    responded: Responded | None  # if there is one, it is called for every response of a stream as it comes
+    responded: Responded | None  # called for every response of a stream as it arrives
 
     @property
     def opening(self) -> int:
-        """Connections that are being set up."""
+        """Number of connections being opened."""
 
     @property
     def heard(self) -> int:
-        """How much of the replies that are still coming has arrived; any change says that the server is at work."""
+        """Bytes received of incomplete replies; any change shows that the server is working."""
 
     @property
     def is_flushed(self) -> bool:
-        """Nothing waits to be sent."""
+        """Whether no data waits to be sent."""
 
     def send(self, slot: int, step: int, now_ns: int, mark: Mark | None) -> None:
-        """Start the request of this step of the dataset, marked as part of its sequence."""
+        """Send the request of this step of the dataset, marked as part of its sequence."""
 
     def prepare(self, slots: int) -> None:
-        """Open the connections of the first so many slots."""
+        """Open the connections of the first `slots` slots."""
 
     def cancel(self, slot: int, status: int, text: str) -> None:
-        """Give up the slot's request; `finish` is called with this status."""
+        """Cancel the slot's request; the link calls `finish` with this status."""
 
     def sent_ns(self, slot: int) -> int:
-        """When the slot's request was sent; 0 before."""
+        """Return when the slot's request was sent; 0 if not yet."""
 
     def times(self, slot: int) -> Sequence[int]:
-        """When the responses of the slot's request came, so far; none unless it is answered with a stream."""
+        """Return the times of the responses so far to the slot's request; empty unless the reply is a stream."""
 
     def close(self, slot: int) -> None: ...
 
 
 OpenLink = Callable[[Callbacks], Link]
 
-# --- what links have in common
+# --- common to all links
 
 
 class Replies:
-    """Who reads replies: the comparison with what was expected, the export, or both."""
+    """Reader of replies for the comparison with expected outputs, the export, or both."""
 
     def __init__(
         self,
@@ -158,7 +162,7 @@ class Replies:
         self._checked: dict[int, bool] = {}
 
     def wants(self, slot: int) -> bool:
-        """Whether the reply to the slot's next request will be read."""
+        """Return whether the reply to the slot's next request will be read."""
         is_checked = self._checker is not None and self._checker.wants_next()
         self._checked[slot] = is_checked
         if self._spool is None:
@@ -187,7 +191,7 @@ class Replies:
         return outcome.MISMATCH if text else outcome.OK, text
 
     def judge_grpc(self, slot: int, step: int, now_ns: int, message: Buffer) -> str:
-        """What is wrong with a ModelInferResponse; empty when nothing is."""
+        """Return what is wrong with a ModelInferResponse; empty if nothing is."""
         self.keep(slot, now_ns, message)
         if not self._checked[slot]:
             return ""
@@ -195,10 +199,10 @@ class Replies:
         try:
             return self._checker.check(step, (self._outputs or grpc_outputs)(message))
         except PeerError as error:
-            return f"the reply cannot be read: {error}"
+            return f"cannot read the reply: {error}"
 
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None:
-        """A response that there is nothing to compare with, such as the last one of a stream, which only says so."""
+        """Keep a response without comparing it, such as the empty final response of a stream."""
         if self._shown is not None:
             MESSAGES.debug("< [%d] %s", slot, self._shown(message))
         if self._spool is not None:
@@ -206,31 +210,31 @@ class Replies:
 
 
 class SendCost:
-    """What it costs to send a request that the socket takes whole, in one worker: processor time of the call, sampled.
+    """Cost of sending a request that the socket accepts at once, in one worker: sampled CPU time of the call.
 
-    The wall time of such a call says little about sending. It wakes the server, which may take our processor before
-    the call returns, and what is then seen as sending is the server at work. So a request that goes out in one piece
-    counts as sent after the processor time that recent calls took; only one that the socket would not take at once
-    counts until its last byte is out.
+    The wall time of such a call says little about sending. The call wakes the server, which may take the CPU before
+    the call returns, so that the server's work would count as sending. So a request that goes out in one piece
+    counts as sent after the CPU time that recent calls took; only one that the socket does not accept at once
+    counts until its last byte is sent.
     """
 
     __slots__ = ("_own_ns", "_recent", "clock", "ns")
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
-        self.ns = 0  # a request
+        self.ns = 0  # per request
         self.clock = clock
         self._recent: deque[int] = deque(maxlen=RECENT)
-        self._own_ns = min(-clock() + clock() for _ in range(RECENT))  # what it takes to look
+        self._own_ns = min(-clock() + clock() for _ in range(RECENT))  # cost of reading the clock
 
     def sampled(self, send: Callable[..., int], data: Buffer) -> int:
-        """Send, and note what it took."""
+        """Send the data and record the cost."""
         begun = self.clock()
         sent = send(data)
         self.note(begun)
         return sent
 
     def note(self, begun: int, requests: int = 1) -> None:
-        """So many requests were sent since `clock` said `begun`."""
+        """Record the cost of sending these requests since `clock` returned `begun`."""
         took = self.clock() - begun - self._own_ns
         self._recent.append(max(took, 0) // requests)
         ordered = sorted(self._recent)
@@ -239,7 +243,7 @@ class SendCost:
 
 
 class ReplyReading(Protocol):
-    """What links ask of `Replies`, and of those who read the replies of visits."""
+    """Interface of `Replies` and of the readers of visits' replies."""
 
     def wants(self, slot: int) -> bool: ...
     def judge_http(
@@ -250,18 +254,18 @@ class ReplyReading(Protocol):
 
 
 class LinkSetup(NamedTuple):
-    """What a link is made of."""
+    """Parameters of a link."""
 
     wiring: Wiring
     requests: Sequence[Request]  # by step
-    replies: ReplyReading | None  # None where replies are only counted
+    replies: ReplyReading | None  # None if replies are only counted
     reactor: EpollReactor
     clock: Clock
-    are_made: bool = False  # while the load runs: a request is there when it is sent, and not before
+    are_made: bool = False  # requests are generated while the load runs
 
 
 class LinkBase:
-    """Where a link reports to, and what it counts."""
+    """Callbacks and counters of a link."""
 
     def __init__(self, setup: LinkSetup, callbacks: Callbacks) -> None:
         self.reconnects = self.resent = self.connects = self.connect_ns = 0
@@ -277,7 +281,7 @@ class LinkBase:
 
 
 def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:
-    """How the messages of this wiring are shown: as JSON where they are KServe v2 or text."""
+    """Return the function that shows messages of this wiring: as JSON if they are KServe v2, or as text."""
     if wiring.protocol == "http":
         return body_text if is_reply else _request_text
     if wiring.protocol == IN_PROCESS or b"GRPCInferenceService" in wiring.block:
@@ -286,14 +290,14 @@ def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:
 
 
 def _request_text(request: Buffer) -> str:
-    """The body of an HTTP request. Headers are not shown: they may hold secrets."""
+    """Return the body of an HTTP request as text. Headers are not shown: they may contain secrets."""
     head, _, body = bytes(request).partition(b"\r\n\r\n")
     found = _JSON_LENGTH.search(head)
     return body_text(body, None if found is None else int(found[1]))
 
 
 class RequestLog:
-    """A line for every request and every reply, for users who ask for that. It takes time."""
+    """Log of one line per request and reply (-v -v). It slows down the client."""
 
     def __init__(self, requests: Sequence[Request], wiring: Wiring) -> None:
         self._requests = requests
@@ -306,7 +310,7 @@ class RequestLog:
         MESSAGES.debug("> [%d] %s", slot, self._body(self._requests[step]))
 
     def finished(self, slot: int, status: int, took_ns: int | None, received: int, responses: int) -> None:
-        """`took_ns` is None when nothing was sent."""
+        """Log the end of a request; `took_ns` is None if it was never sent."""
         took = "never sent" if took_ns is None else f"{took_ns // NS_PER_US} usec"
         MESSAGES.debug(
             f"< [{slot}] {outcome.kind(status)}, {received} bytes in {responses} response(s), {took}"
@@ -317,7 +321,8 @@ class RequestLog:
 
 
 def title(request: Request) -> str:
-    """A request in a line: over HTTP its first line. Headers are not shown: they may hold secrets."""
+    """Return a one-line summary of a request, for HTTP its first line. Headers are not shown: they may contain
+    secrets."""
     start = bytes(request[:2048])
     if start.startswith(b"POST "):
         first = start.partition(b"\r\n")[0].decode("latin-1")

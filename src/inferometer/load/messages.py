@@ -1,4 +1,4 @@
-"""What a controller and its workers say to each other."""
+"""Messages between a controller and its workers."""
 
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """What a worker is told first."""
+    """First message to a worker."""
 
     wiring: Wiring
     ring_fd: int
     requests_fd: int
-    spans: tuple[tuple[int, int], ...]  # of each request in the requests' memory
+    spans: tuple[tuple[int, int], ...]  # of each request in the shared memory
     first_step: int
     stride: int
     timeout_ns: int
     sequences: SequencePlan | None
     validation: Validation | None
-    spool_fd: int | None = None  # where requests are kept for the export
+    spool_fd: int | None = None  # file in which requests are kept for the export
     cancellation: Cancellation | None = None
-    verbose: int = 0  # from ALOUD on it tells of every message
-    visits: "VisitPlan | None" = None  # requests are made by visits, and not from the requests' memory
+    verbose: int = 0  # from ALOUD on, log every message
+    visits: "VisitPlan | None" = None  # visits generate the requests instead of the shared memory
 
 
 class Apply(NamedTuple):
@@ -40,32 +40,32 @@ class Apply(NamedTuple):
 
 
 class Adjust(NamedTuple):
-    """Go on with the open plan at other times, and with more of its requests. There is no answer."""
+    """Continue the open plan with another timing and with more of its requests. There is no answer."""
 
     timing: Timing
     more: tuple[Progression, ...] = ()
-    cap: int | None = None  # None leaves it as it is
+    cap: int | None = None  # None: unchanged
 
 
 class Sync(NamedTuple):
-    """Publish everything that has ended, then answer."""
+    """Publish all ended requests, then answer."""
 
-    with_running: bool = False  # and say what is in flight
+    with_running: bool = False  # and report requests in flight
 
 
 class Stop(NamedTuple):
-    """Send nothing more, and wait for what is outstanding."""
+    """Stop sending and wait for outstanding requests."""
 
-    silence_ns: int  # but only while something ends at least this often,
+    silence_ns: int  # but only as long as some end at least this often,
     limit_ns: int  # and no longer than this
 
 
 class Applied:
-    """The load is as the message asked."""
+    """The answer to `Apply`: the load has the requested form."""
 
 
 class InFlightRows(NamedTuple):
-    """Requests in flight, as `records.ring` would have their rows, with the times of the responses so far."""
+    """Requests in flight as rows of `records.ring`, with the times of the responses so far."""
 
     rows: "array[int]"
     times: "array[int]"
@@ -74,8 +74,8 @@ class InFlightRows(NamedTuple):
 class Synced(NamedTuple):
     """The answer to `Sync`: what the worker has done and spent so far."""
 
-    seen_ns: int  # all that had come until then is read and written,
-    behind_ns: int  # which took so long
+    seen_ns: int  # everything received until then has been read and recorded,
+    behind_ns: int  # which took this long
     cpu_ns: int
     sent: int
     resent: int
@@ -83,16 +83,16 @@ class Synced(NamedTuple):
     connects: int
     connect_ns: int
     outstanding: int
-    heard: int  # of replies that are still coming
+    heard: int  # bytes received of incomplete replies
     is_finished: bool
     examples: dict[int, str]
-    spool_problem: str  # why requests are no longer kept; empty while they are
-    visits: int = 0  # that have begun
-    running: "InFlightRows | None" = None  # only where it was asked for
+    spool_problem: str  # why requests are no longer kept; empty if they are
+    visits: int = 0  # started so far
+    running: "InFlightRows | None" = None  # only if requested
 
 
 class Stopped(NamedTuple):
-    """The answer to `Stop`: requests that were cancelled, and final counts."""
+    """The answer to `Stop`: the number of cancelled requests and final counts."""
 
     cancelled: int
     sent: int
@@ -100,7 +100,7 @@ class Stopped(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The worker cannot go on: an error for the user, or a bug with its traceback."""
+    """The worker has failed: an error for the user, or a bug with its traceback."""
 
     error: InferometerError | None
     text: str

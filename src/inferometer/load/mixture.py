@@ -1,9 +1,9 @@
-"""In which order the requests of several classes follow each other, so that each has its share at any time.
+"""Order of the requests of several classes, such that each class has its share at any time.
 
 A list of prime length P holds a request of some class at each place. Place i is the point (i * g mod P) / P of the unit
 interval, with g near P over the golden ratio; each class has a piece of the interval as long as its share. Multiples of
-the golden ratio fill the interval evenly, however few there are of them, so that no class waits for long. A worker of
-W visits every W-th place; as P is prime it comes to all of them, in an order that is as even.
+the golden ratio fill the interval evenly, however few there are, so that no class waits for long. A worker of
+W visits every W-th place; because P is prime it reaches all of them, in an equally even order.
 """
 
 import math
@@ -13,13 +13,13 @@ from itertools import accumulate
 GOLDEN = (math.sqrt(5) - 1) / 2
 SHORTEST = 1009
 LONGEST = 1_000_003
-EXACT = 0.002  # share by which that of a class may be off in the list
+EXACT = 0.002  # tolerated error of a class's share in the list
 
 
 def mixture(weights: Sequence[float], sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """(class, step of its data) of each place; `sizes` is the number of different requests of each class.
+    """Return (class, step of its data) for each place; `sizes` is the number of different requests of each class.
 
-    Every request of a class comes at least once, unless it has so many of them that the list would be too long.
+    Every request of a class occurs at least once, unless the list would become too long.
     """
     total = sum(weights)
     shares = [weight / total for weight in weights]
@@ -37,20 +37,20 @@ def mixture(weights: Sequence[float], sizes: Sequence[int]) -> tuple[tuple[int, 
 
 
 def _least_length(shares: Sequence[float], sizes: Sequence[int]) -> int:
-    """Long enough for all data of every class, and for shares that are exact enough."""
+    """Return a length sufficient for all data of every class and for shares within EXACT."""
     needed = [math.ceil(size / share) for size, share in zip(sizes, shares, strict=True)]
-    # A class has a whole number of places: off by half a place at either end of its piece.
+    # A class has a whole number of places: an error of half a place at either end of its piece.
     precise = [math.ceil(1 / (EXACT * share)) for share in shares]
     return min(max(SHORTEST, *needed, *precise), LONGEST - 2)
 
 
 def _coprime_step(length: int) -> int:
-    """Any number below a prime will do; the one nearest to its golden part is even."""
+    """Return the number nearest to the golden section of a prime; any number below works, this one is the most even."""
     return max(1, round(length * GOLDEN))
 
 
 def next_prime(least: int) -> int:
-    """The first prime from there on."""
+    """Return the smallest prime that is at least `least`."""
     number = max(2, least)
     while any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
         number += 1

@@ -1,23 +1,23 @@
-"""Plain gRPC calls: what a load test makes by the ten thousand, answered and followed in one function.
+"""Plain gRPC calls, which a load test makes by the ten thousand: one function handles the reply and the next call.
 
-A unary call whose reply is only counted is **plain** while nothing but its usual reply can be said about it: it went
-out whole, as bytes made beforehand, and is known by its stream's id. When its reply is like the one before (UsualReply
-in wire/frames.py) it is counted, and the next call of its slot takes its place. Whatever else happens on the connection
-is read in the general way (wire/http2.py), for which plain calls are made into streams first.
+A unary call whose reply is only counted is **plain** as long as only its usual reply is expected: it went out in one
+piece, as prepared bytes, and is identified by its stream ID. If its reply is like the previous one (UsualReply in
+wire/frames.py) it is counted, and the next call of its slot replaces it. Everything else on the connection is read in
+the general way (wire/http2.py), for which plain calls are first converted to streams.
 
-The rule. What is taken here leaves the connection as if it had been read and sent frame by frame: tests/unit/load/
+The rule: frames handled here leave the connection as if they had been read and sent one by one: tests/unit/load/
 test_plain.py compares the two. So this module, and no other outside of wire, updates the state of an Http2Connection:
 
-    next_reply             the usual reply, while the connection stands between two frames; only read
+    next_reply             the usual reply, while the connection is between two frames; only read
     plain, streams         the reply ends the stream; the next call opens one
     limit                  of both together; only read
     next_id                two more for each call
-    unreturned             plus the bytes of a reply; from `return_at` on it is left to http2.py, which answers
+    unreturned             plus the bytes of a reply; from `return_at` on http2.py takes over and returns them
     sender.window          plus what the server returns, minus the bytes of a call
-    sender.quick_limit     the longest body that may go in one frame; only read
-    sender.queue           takes the frames of calls, except of the one that is left to the caller (`only`)
+    sender.quick_limit     the longest body that fits in one frame; only read
+    sender.queue           takes the frames of calls, except for the one left to the caller (`only`)
 
-A reply that breaks one of these limits is not taken here, so errors are found by http2.py alone.
+A reply that exceeds one of these limits is not handled here, so only http2.py detects errors.
 """
 
 from typing import Any, Protocol
@@ -36,13 +36,13 @@ from inferometer.wire.sender import ID, Http2Request, Stream, patch, put_id
 
 
 class Steps(Protocol):
-    """The request of a step, as it is to be sent this time."""
+    """Requests to send, by step."""
 
     def __getitem__(self, step: int, /) -> Http2Request: ...
 
 
 class Caller(Protocol):
-    """What a slot is doing, as far as it matters here."""
+    """State of a slot's call, as far as needed here."""
 
     slot: int
     request: Any
@@ -52,14 +52,14 @@ class Caller(Protocol):
 
 
 class PlainCalls:
-    """Those of one connection; frames that they cause are put into its queue, and they into `unwritten`."""
+    """Plain calls of one connection; their frames go to its queue, and the calls to `unwritten`."""
 
     __slots__ = ("_http2", "_next_step", "_requests", "_sender", "_unwritten", "late", "only")
 
     def __init__(
         self, http2: Http2Connection, requests: Steps, next_step: NextStep, unwritten: list[Any]
     ) -> None:
-        self.late: list[Any] = []  # calls that found no place in exchange()
+        self.late: list[Any] = []  # calls that exchange() could not queue
         self.only: Any = None  # the call that exchange() left to its caller to send
         self._http2 = http2
         self._sender = http2.sender
@@ -68,7 +68,7 @@ class PlainCalls:
         self._unwritten = unwritten
 
     def open(self, call: Caller, request: Http2Request) -> bool:
-        """Start the call, if all of it can be queued at once."""
+        """Start the call if all of it can be queued at once; return whether it was started."""
         http2, sender = self._http2, self._sender
         size, stream_id = request.quick_size, http2.next_id
         has_room = size <= sender.quick_limit and size <= sender.window and http2.can_open
@@ -83,11 +83,11 @@ class PlainCalls:
         return True
 
     def exchange(self, data: Buffer, length: int, now_ns: int) -> int:
-        """Take usual replies, as long as data[:length] has nothing else, each with the call that follows it.
+        """Take usual replies at the start of data[:length], each with the call that follows it.
 
-        Returns how far it came. When there was only one, the call that follows is not queued: it is `only`, and its
-        request's frames are to be sent. It does what open() does, and much of HTTP/2, without calling them: between two
-        replies the server has used the caches, and each further function is one more place that is not in them."""
+        Return the end of the last one taken. If there was only one, the following call is not queued: it is `only`, and
+        its caller sends its frames. The function inlines open() and much of HTTP/2: between two replies the server has
+        used the caches, and each further function is one more cache miss."""
         http2, sender, next_step = self._http2, self._sender, self._next_step
         plain, usual = http2.plain, http2.next_reply
         unpack, size = usual.unpack, usual.size
@@ -149,7 +149,7 @@ class PlainCalls:
         return at
 
     def make_streams(self) -> None:
-        """Make streams of them."""
+        """Convert the plain calls to streams."""
         http2 = self._http2
         for stream_id, call in http2.plain.items():
             window = self._sender.initial_window - call.request.quick_size

@@ -1,8 +1,8 @@
-"""When requests are sent: pure numbers, no clock.
+"""Plans of when to send requests: pure numbers, no clock.
 
 A closed plan keeps a number of requests outstanding. An open plan follows a schedule: request n is due at a time that
-does not depend on how the server is doing, so a slow server cannot slow down the load that shows it. A periodic plan
-adds requests as the streams of those before them go on.
+does not depend on the server, so a slow server cannot slow down the load. A periodic plan
+adds requests as the streams of earlier ones progress.
 """
 
 import bisect
@@ -16,19 +16,19 @@ from inferometer.base.errors import LocalError, UsageError
 from inferometer.base.units import NS_PER_S, parse_duration_ns
 
 NEVER = 1 << 62
-ROUNDING = 1e-6  # of a request: sums of rates and times are not exact
+ROUNDING = 1e-6  # fraction of a request: sums of rates and times are not exact
 
 
 class Closed(NamedTuple):
-    """Keep `concurrency` requests outstanding; stop after `count` if that is given."""
+    """Keep `concurrency` requests outstanding; stop after `count` if given."""
 
     concurrency: int
-    count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
-    ramp_ns: int = 0  # over which those that are not at work yet begin, evenly
-    phase: float = 0.0  # of this worker among those that share the ramp, from 0 up to 1
+    count: int | None = None  # type: ignore[assignment]  # nobody calls tuple.count on a plan
+    ramp_ns: int = 0  # time over which idle slots start, evenly
+    phase: float = 0.0  # of this worker among those that share the ramp, from 0 to 1
 
     def share(self, index: int, parts: int) -> "Closed":
-        """The part of worker `index`; the first ones take the remainder."""
+        """Return the share of worker `index`; the first workers take the remainder."""
         return self._replace(
             concurrency=_share(self.concurrency, index, parts),
             count=_maybe_share(self.count, index, parts),
@@ -36,7 +36,7 @@ class Closed(NamedTuple):
         )
 
     def starts_ns(self, slots: int, now_ns: int, last_ns: int | None) -> list[int]:
-        """When each of so many slots that are not at work begins; `last_ns` is when one did before them."""
+        """Return the start time of each of the idle slots; `last_ns` is the latest earlier start."""
         spacing = self.ramp_ns / slots
         first_ns = now_ns + self.phase * spacing if last_ns is None else max(now_ns, last_ns + spacing)
         return [round(first_ns + number * spacing) for number in range(slots)]
@@ -46,17 +46,17 @@ class Schedule(Protocol):
     """Due times of requests 0, 1, 2 ... in nanoseconds after the start; they never decrease."""
 
     def due_ns(self, number: int) -> int:
-        """NEVER when the schedule is over."""
+        """Return the due time of a request; NEVER after the end of the schedule."""
 
 
 class Arrivals:
-    """How many requests of an open plan were due by times that do not decrease."""
+    """Number of requests of an open plan due by a time; times must not decrease."""
 
     def __init__(self, plan: "Open") -> None:
         self._plan = plan
         self._number = 0
         schedule = plan.schedule
-        # A random schedule can only be walked once, and the sender walks the plan's own.
+        # A random schedule can only be traversed once, and the sender traverses the plan's own.
         self._schedule: Schedule = (
             Poisson(schedule.rate, schedule.seed, schedule.until_ns)
             if isinstance(schedule, Poisson)
@@ -64,7 +64,7 @@ class Arrivals:
         )
 
     def by(self, after_ns: int) -> int:
-        """Of the whole plan, whatever part each worker has; `after_ns` is the time since the schedule began."""
+        """Return the number due in the whole plan, over all workers; `after_ns` is the time since its start."""
         due_ns, number = self._schedule.due_ns, self._number
         if isinstance(self._schedule, Poisson):
             while due_ns(number) <= after_ns:
@@ -78,18 +78,18 @@ class Arrivals:
 class Open(NamedTuple):
     """Send each request when it is due; with `cap`, only when fewer than that are outstanding.
 
-    With `steps`, request n sends that step of the dataset; without, the steps follow each other.
+    With `steps`, request n sends step `steps[n]` of the dataset; without, steps are sent in order.
     """
 
     schedule: Schedule
     cap: int | None = None
-    count: int | None = None  # type: ignore[assignment]  # no one counts in a plan
+    count: int | None = None  # type: ignore[assignment]  # nobody calls tuple.count on a plan
     steps: Sequence[int] | None = None
     first: int = 0  # this worker's requests are first, first + stride, first + 2 * stride ...
     stride: int = 1
 
     def share(self, index: int, parts: int) -> "Open":
-        """The part of worker `index` of `parts`: every request whose number has that remainder."""
+        """Return the share of worker `index` of `parts`: every request whose number has that remainder."""
         return self._replace(
             cap=None if self.cap is None else max(1, _share(self.cap, index, parts)),
             count=_maybe_share(self.count, index, parts),
@@ -99,7 +99,7 @@ class Open(NamedTuple):
 
 
 class Periodic(NamedTuple):
-    """Start with `start` requests at once; `step` more whenever the latest have had `period` responses, up to `end`."""
+    """Start with `start` requests; add `step` whenever the latest have received `period` responses, up to `end`."""
 
     start: int
     end: int
@@ -108,43 +108,43 @@ class Periodic(NamedTuple):
     count: None = None  # type: ignore[assignment]
 
     def share(self, index: int, parts: int) -> "Periodic | Closed":
-        """One worker does it all: a batch is complete only when every request of it is."""
+        """Return the whole plan for the first worker: a batch is complete only when all its requests are."""
         return Closed(0, 0) if index else self
 
 
 class Stairs(NamedTuple):
-    """A concurrency that changes: (nanoseconds after the start, requests outstanding from then on), in order."""
+    """A changing concurrency: (nanoseconds after the start, requests outstanding from then on), in order."""
 
     steps: tuple[tuple[int, int], ...]
 
     def at(self, after_ns: int) -> int:
-        """The requests outstanding at this time."""
+        """Return the concurrency at this time."""
         return next(
             (concurrency for start_ns, concurrency in reversed(self.steps) if start_ns <= after_ns), 0
         )
 
 
 class Joint(NamedTuple):
-    """A plan for each class of traffic; they begin together. `Together` gives each to the workers of its class."""
+    """Plans that start together, one per class of traffic. `Together` gives each to the workers of its class."""
 
     plans: tuple["Closed | Open | Stairs", ...]
     count: None = None  # type: ignore[assignment]
 
     def share(self, index: int, parts: int) -> "Plan":
-        raise LocalError("a joint plan is for groups of workers, and one group was given it")
+        raise LocalError("a joint plan requires several groups of workers, but only one group received it")
 
 
 Plan = Closed | Open | Periodic | Joint
 
 
 def open_plans(plan: Plan) -> "tuple[Open, ...]":
-    """Those of its parts whose requests are due at a time."""
+    """Return the open plans among its parts."""
     parts = plan.plans if isinstance(plan, Joint) else (plan,)
     return tuple(part for part in parts if isinstance(part, Open))
 
 
 def is_all_open(plan: Plan) -> bool:
-    """Whether all its requests are due at a time."""
+    """Return whether all its parts are open plans."""
     return isinstance(plan, Open) or (isinstance(plan, Joint) and len(open_plans(plan)) == len(plan.plans))
 
 
@@ -162,7 +162,7 @@ class Constant(NamedTuple):
     rate: float  # requests per second
 
     def due_ns(self, number: int) -> int:
-        return round((number + 1) * NS_PER_S / self.rate)  # absolute, so lateness never adds up
+        return round((number + 1) * NS_PER_S / self.rate)  # absolute, so lateness never accumulates
 
 
 class Poisson:
@@ -171,14 +171,14 @@ class Poisson:
     def __init__(self, rate: float, seed: int = 0, until_ns: int | None = None) -> None:
         self.rate = rate
         self.seed = seed
-        self.until_ns = NEVER if until_ns is None else until_ns  # nothing is due from then on
+        self.until_ns = NEVER if until_ns is None else until_ns  # no request is due after this
         self._due: list[int] = []
-        self._base = 0  # number of the first one in `_due`
+        self._base = 0  # number of the first request in `_due`
         self._random: random.Random | None = None
         self._last_s = 0.0
 
     def due_ns(self, number: int) -> int:
-        """Asked for in order: what lies behind is forgotten."""
+        """Return the due time; numbers must not decrease, since earlier ones are discarded."""
         if self._random is None:
             self._random = random.Random(self.seed)
         while number - self._base >= len(self._due):
@@ -197,9 +197,9 @@ class Poisson:
 
 
 class Intervals(NamedTuple):
-    """Gaps that repeat; the first request is due after the first gap."""
+    """Repeating gaps; the first request is due after the first gap."""
 
-    times_ns: tuple[int, ...]  # of one round: the gaps, added up
+    times_ns: tuple[int, ...]  # cumulative gaps of one round
 
     def due_ns(self, number: int) -> int:
         rounds, place = divmod(number, len(self.times_ns))
@@ -207,7 +207,7 @@ class Intervals(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Due times from a list, once."""
+    """Due times from a list, without repetition."""
 
     times_ns: tuple[int, ...]
 
@@ -216,7 +216,7 @@ class Listed(NamedTuple):
 
 
 class Ramps:
-    """Pieces of time in each of which the rate goes evenly from one value to another.
+    """Periods in each of which the rate changes linearly from one value to another.
 
     Within a piece the number of requests due by time t is a t + b t²; request n is due when it reaches n + 1.
     """
@@ -228,7 +228,7 @@ class Ramps:
 
     @property
     def count(self) -> int:
-        """Requests in all."""
+        """Total number of requests."""
         return int(self._ends[-1] + ROUNDING)
 
     def due_ns(self, number: int) -> int:
@@ -247,7 +247,7 @@ def _requests_in(piece: tuple[int, float, float]) -> float:
 
 
 def _time_of(wanted: float, duration_s: float, start: float, end: float) -> float:
-    """When a rate that goes from start to end has made `wanted` requests."""
+    """Return when a rate that changes from start to end has produced `wanted` requests."""
     slope = (end - start) / duration_s
     if abs(slope) < 1e-9:
         return wanted / start
@@ -255,7 +255,7 @@ def _time_of(wanted: float, duration_s: float, start: float, end: float) -> floa
 
 
 class Excerpt:
-    """Of a longer schedule, what is due from one time on up to another; times count from the first of these."""
+    """Excerpt of a longer schedule between two times; due times count from the first of them."""
 
     def __init__(self, schedule: Schedule, from_ns: int, until_ns: int) -> None:
         self.schedule = schedule
@@ -268,7 +268,7 @@ class Excerpt:
 
     @property
     def count(self) -> int:
-        """Requests in all."""
+        """Total number of requests."""
         return self._due_before(self.until_ns) - self.first
 
     def due_ns(self, number: int) -> int:
@@ -277,27 +277,27 @@ class Excerpt:
 
 
 def from_mid_period(schedule: Schedule, rate: float, length_ns: int = NEVER) -> Excerpt:
-    """All of it half a period of this rate earlier: a time has as many requests as its rate says, and none is due just
-    when it ends. Nothing is due after `length_ns`."""
+    """Return the schedule shifted earlier by half a period of this rate, so that a period has as many requests as its
+    rate says and none is due exactly at its end. No request is due after `length_ns`."""
     half_ns = round(NS_PER_S / rate / 2)
     return Excerpt(schedule, half_ns, min(NEVER, half_ns + length_ns))
 
 
-# --- how a rate changes over time, in a few words: `ramp 10..500 over 60s then hold 500 for 2m`
+# --- shapes: a changing rate in words, such as `ramp 10..500 over 60s then hold 500 for 2m`
 #
 #    shape = piece { ("then" | ",") piece }
 #    piece = "ramp" RATE ".." RATE "over" TIME
 #          | "hold" RATE "for" TIME
 #          | "burst" RATE ["on" RATE] "for" TIME "every" TIME ["over" TIME]
 #
-# Rates are requests per second. A burst stands at the beginning of each period; the rest of the period has the rate
-# given with `on`, or none. Without `over` there is one period.
+# Rates are requests per second. A burst is at the beginning of each period; the rest of the period has the rate
+# given with `on`, or 0. Without `over` there is one period.
 
 OPTION = "--shape-load"
 MOST_PIECES = 100_000
 _HELP = (
     "write 'ramp 10..500 over 60s', 'hold 100 for 30s' or 'burst 500 on 50 for 1s every 10s over 1m', "
-    "joined by 'then' or commas"
+    "separated by 'then' or commas"
 )
 _RATE = r"(\d+(?:\.\d+)?)(?:/s)?"
 _TIME = r"(\d\S*)"
@@ -306,7 +306,7 @@ Piece = tuple[int, float, float]  # duration ns, rate at its start, rate at its 
 
 
 def parse_shape(text: str) -> Ramps:
-    """The schedule the words describe; a UsageError names the piece that is wrong."""
+    """Return the schedule described by the text; raise a UsageError that names the invalid piece."""
     pieces: list[Piece] = []
     words = re.split(r"\s*,\s*(?:then\s)?|\s+then\s+", " ".join(text.lower().split()))
     for number, piece in enumerate(words, start=1):
@@ -318,7 +318,7 @@ def parse_shape(text: str) -> Ramps:
     schedule = Ramps(tuple(pieces))
     if not schedule.count:
         raise UsageError(
-            f"{OPTION} '{text}' is over before the first request is due", remedy="give a higher rate"
+            f"{OPTION} '{text}' ends before its first request is due", remedy="give a higher rate"
         )
     return schedule
 
@@ -328,7 +328,7 @@ def _piece(text: str, where: str) -> list[Piece]:
         found = re.fullmatch(pattern, text)
         if found is not None:
             return list(make(found, where))
-    raise UsageError(f"{where} is '{text}', which is no ramp, hold or burst", remedy=_HELP)
+    raise UsageError(f"{where} is '{text}', which is not a ramp, hold or burst", remedy=_HELP)
 
 
 def _ramp(found: re.Match[str], where: str) -> Iterator[Piece]:
@@ -344,7 +344,7 @@ def _burst(found: re.Match[str], where: str) -> Iterator[Piece]:
     length, period = _duration(found[3], where), _duration(found[4], where)
     if length >= period:
         raise UsageError(
-            f"{where} has bursts of {found[3]} every {found[4]}, with nothing between them",
+            f"{where} has bursts of {found[3]} every {found[4]}, which leaves no gap between them",
             remedy="make the period longer than the burst, or use hold",
         )
     left = period if found[5] is None else _duration(found[5], where)
@@ -361,9 +361,11 @@ def _duration(text: str, where: str) -> int:
     try:
         duration = parse_duration_ns(text, where)
     except OverflowError as error:
-        raise UsageError(f"{where} has the time '{text}', which cannot pass", remedy=_HELP) from error
+        raise UsageError(f"{where} has the duration '{text}', which is too long", remedy=_HELP) from error
     if duration <= 0:
-        raise UsageError(f"{where} has a time of '{text}'", remedy="give one above 0, such as 500ms or 10s")
+        raise UsageError(
+            f"{where} has the duration '{text}'", remedy="give one above 0, such as 500ms or 10s"
+        )
     return duration
 
 

@@ -141,7 +141,7 @@ class Timer:
         self._pointer = ctypes.byref(self._spec)
         self.fd = self._libc.timerfd_create(_MONOTONIC, _NONBLOCK_CLOEXEC)
         if self.fd < 0:
-            raise LocalError(f"no timer could be made: {os.strerror(ctypes.get_errno())}")
+            raise LocalError(f"cannot create a timer: {os.strerror(ctypes.get_errno())}")
 
     def set(self, time_ns: int) -> None:
         """On the clock of `time.monotonic_ns`; a time that has passed fires at once."""

@@ -169,11 +169,11 @@ def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -
             return _grpc(wiring, wire, request) if wiring.protocol == "grpc" else _http(wiring, wire, request)
     except TimeoutError as error:
         if pieces:
-            text = f"not over after {plain_number(timeout_s)} s"
+            text = f"not complete after {plain_number(timeout_s)} s"
             return SingleReply("no status", False, text, pieces=tuple(pieces), took_ns=pieces[-1][0])
         raise PeerError(
-            f"{wiring.endpoint.authority} did not answer in {plain_number(timeout_s)} s",
-            remedy="give it more time with --timeout",
+            f"{wiring.endpoint.authority} did not answer within {plain_number(timeout_s)} s",
+            remedy="allow more time with --timeout",
         ) from error
     except OSError as error:
         why, remedy = why_unreachable(error)
@@ -266,7 +266,9 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
                 wire.keep(message or b"")
                 ending = _maybe_ending(wiring, message or b"")
             elif not ending.code and is_single and len(wire.pieces) != 1:
-                ending = Ending(UNKNOWN, f"the call ended without an error after {len(wire.pieces)} messages")
+                ending = Ending(
+                    UNKNOWN, f"the call ended without an error status after {len(wire.pieces)} messages"
+                )
             if ending is not None:
                 return SingleReply(
                     status=f"gRPC status {ending.code} {name_of_code(ending.code)}",

@@ -148,7 +148,7 @@ def _each(plan: Plan, count: int) -> tuple[Closed | Open | Stairs, ...]:
         return plan.plans
     if isinstance(plan, Closed) and plan.concurrency == 0:
         return (plan,) * count
-    raise LocalError(f"{count} groups of workers need a plan each, and {plan} is not that")
+    raise LocalError(f"{count} groups of workers need one plan each, but got {plan}")
 
 
 def _sum(parts: Sequence[Cost]) -> Cost:

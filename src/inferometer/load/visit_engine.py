@@ -129,7 +129,7 @@ class VisitEngine:
         elif isinstance(plan, Open):
             self._apply_open(plan, start_ns)
         else:
-            raise LocalError(f"visits follow a concurrency or a schedule, and {plan} is neither")
+            raise LocalError(f"visits require a concurrency or a schedule, but got {plan}")
 
     def _apply_closed(self, plan: Closed) -> None:
         self._open, self._next_due = None, NEVER
@@ -248,7 +248,7 @@ class VisitEngine:
             visitor.run = VisitRun(self._visits, visitor.number)
             following = visitor.run.following(None)
             if following.is_over:
-                raise VisitError("it is over before its first request")
+                raise VisitError("it ends before its first request")
         except VisitError as error:
             self._fail_to_begin(visitor, str(error))
             return
@@ -265,8 +265,8 @@ class VisitEngine:
         self._vain += 1
         if self._vain == self.begun == MOST_VAIN:
             raise UsageError(
-                f"{self._visits.origin or 'the visit'} cannot begin: {why}",
-                remedy="a visit must send a request; try the function by itself",
+                f"{self._visits.origin or 'the visit'} cannot start: {why}",
+                remedy="a visit must send at least one request; run the function on its own to see why it does not",
             )
         visitor.step, visitor.due_ns = 0, visitor.visit_due_ns
         self._explain(outcome.VISIT, why)

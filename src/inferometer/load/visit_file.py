@@ -50,7 +50,8 @@ def _function(path: Path, name: str, source: bytes | None) -> Callable[..., Any]
         found: Any = _module(path) if source is None or _holds(path, source) else _carried(path, source)
     except Exception as error:  # the user's code, whatever it raises
         raise UsageError(
-            f"{path} cannot be run: {type(error).__name__}: {error}", remedy=f"try it: python {path}"
+            f"{path} cannot be imported: {type(error).__name__}: {error}",
+            remedy=f"run it to see the error: python {path}",
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -89,7 +90,7 @@ def _module(path: Path) -> Any:
     name = f"inferometer_visit_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     if spec is None or spec.loader is None or path.suffix not in SOURCE_SUFFIXES:
-        raise ImportError("it is no Python file")
+        raise ImportError("it is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -111,7 +112,7 @@ def _import_source_from(folder: Path) -> None:
 
     def finder(path: str) -> Any:
         if not Path(path).resolve().is_relative_to(folder):
-            raise ImportError("it is not in that folder")
+            raise ImportError("it is not in this folder")
         return make(path)
 
     sys.path_hooks.insert(0, finder)

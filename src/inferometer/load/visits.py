@@ -13,7 +13,7 @@ from inferometer.services.visit_plan import VisitPlan
 from inferometer.wire.frames import Buffer
 
 MOST_PAUSES = 1000  # without a request between them
-_AWAITED = "yield pause(seconds) instead of waiting, and do not await in a visit"
+_AWAITED = "use yield pause(seconds) to wait, and do not await in a visit"
 
 
 class Following(NamedTuple):
@@ -51,7 +51,7 @@ class VisitRun:
             self._close = _close_async(made)
         else:
             raise UsageError(
-                f"{plan.origin} gives a {type(made).__name__}, and no generator",
+                f"{plan.origin} returns a {type(made).__name__}, not a generator",
                 remedy="write a function that yields call(...) and pause(...)",
             )
 
@@ -71,16 +71,16 @@ class VisitRun:
             raise
         except Exception as error:  # the user's code, whatever it raises
             raise VisitError(said(error)) from error
-        raise VisitError(f"{MOST_PAUSES} pauses came without a request between them")
+        raise VisitError(f"{MOST_PAUSES} pauses in a row without a request between them")
 
     def _called(self, what: object, pause_ns: int) -> Following:
         if not isinstance(what, Call):
             raise VisitError(
-                f"the visit yields a {type(what).__name__}, and neither call(...) nor pause(...)"
+                f"the visit yielded an object of type {type(what).__name__}, not call(...) or pause(...)"
             )
         steps = self._plan.steps
         if what.step not in steps:
-            raise VisitError(f"the visit calls '{what.step}', and its steps are {', '.join(steps)}")
+            raise VisitError(f"the visit calls '{what.step}', but its steps are {', '.join(steps)}")
         step = steps.index(what.step)
         try:
             return Following(pause_ns, step, self._plan.callers[step].request(what))

@@ -462,17 +462,17 @@ def _receive(process: _Worker) -> object:
 
 def _died(child: WorkerProcess) -> LocalError:
     """It has closed its end and so is about to exit; only one that does not is killed, by us."""
-    remedy = "what was measured is kept"
+    remedy = "results measured so far are kept"
     try:
         code = child.wait(EXIT_S)
     except (TimeoutError, subprocess.TimeoutExpired):
         child.kill()
         child.wait()
-        return LocalError("a worker process closed its connection and went on running", remedy=remedy)
+        return LocalError("a worker process closed its connection but did not exit", remedy=remedy)
     if code == -signal.SIGKILL:
-        remedy = f"look for a message of the system's out-of-memory killer; {remedy}"
-    how = f"of {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return LocalError(f"a worker process died {how}", remedy=remedy)
+        remedy = f"check the system log for the out-of-memory killer; {remedy}"
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    return LocalError(f"a worker process {how}", remedy=remedy)
 
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:

@@ -198,7 +198,7 @@ def _from_due(measured: Measurement, late_ns: int) -> Check:
 def _from_send(measured: Measurement) -> Check:
     """The same load by a tool that cannot send while its few senders wait, and counts from the send."""
     p95_ns, truth_ns = measured.service.percentile_ns(95), STALL.percentile_ns(95)
-    text = f"p95 {duration(p95_ns)}, where {duration(truth_ns)} is true: why latency counts from the due time"
+    text = f"p95 {duration(p95_ns)} instead of the true {duration(truth_ns)}, so latency counts from the due time"
     figures: dict[str, Figure] = {
         "senders": SENDERS,
         "p95_ms": p95_ns / NS_PER_MS,

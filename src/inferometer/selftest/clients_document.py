@@ -88,8 +88,10 @@ def document(planned: Planned) -> Document:
         verdict=_sentence(planned),
         sections=(
             _table("measured", "Measured here", _measured(planned)),
-            _table("needed", "What the load needs", _needed(planned)),
-            Section("assumed", "Assumed of other machines", "", (Messages(tuple(_assumed(planned))),)),
+            _table("needed", "Needed for the load", _needed(planned)),
+            Section(
+                "assumed", "Assumptions about the other machines", "", (Messages(tuple(_assumed(planned))),)
+            ),
             *((Section("notes", "Notes", "", (Messages(notes),)),) if notes else ()),
         ),
         tone=Tone.WARNING if notes else Tone.GOOD,
@@ -105,10 +107,10 @@ def _sentence(planned: Planned) -> str:
     needed, machines = planned.needed, planned.machines
     clients = plural(needed.clients, "client")
     bounds = needed.bounds
-    sure = "" if bounds.low == bounds.high else f" ({bounds} with what is known)"
+    sure = "" if bounds.low == bounds.high else f" ({bounds} within the uncertainty)"
     return (
         f"{quantity(planned.asked.rate)} requests/s need {clients} of {plural(machines.cores, 'core')} and "
-        f"{_bits(machines.network_bit_s)}{sure}; {needed.limit} decides."
+        f"{_bits(machines.network_bit_s)}{sure}; {needed.limit} is the limit."
     )
 
 
@@ -116,12 +118,12 @@ def _measured(planned: Planned) -> Iterator[tuple[str, str]]:
     worker, cost = planned.worker, planned.worker.cost_us
     yield "machine", f"{planned.host['processor']}, {plural(planned.host['cores'], 'core')}"
     yield (
-        "CPU of a request",
+        "CPU per request",
         f"{duration(cost.value * NS_PER_US)} {interval(cost)} in {plural(len(worker.costs_us), 'repeat')}",
     )
     yield "one worker alone", f"{quantity(fmean(worker.rates))} requests/s; limit: {_most(worker.limits)}"
-    yield "sent", f"{size(round(worker.sent_bytes))} a request, with headers"
-    yield "received", f"{size(round(worker.received_bytes))} a reply, with headers"
+    yield "sent", f"{size(round(worker.sent_bytes))} per request, with headers"
+    yield "received", f"{size(round(worker.received_bytes))} per reply, with headers"
 
 
 def _needed(planned: Planned) -> Iterator[tuple[str, str]]:
@@ -136,13 +138,13 @@ def _needed(planned: Planned) -> Iterator[tuple[str, str]]:
 def _assumed(planned: Planned) -> Iterator[Message]:
     machines = planned.machines
     for text in (
-        "Their cores are as fast as those of this machine, and its workers do not slow each other down.",
-        f"A request costs a client of a cluster {share(CLUSTER_COST - 1)} more CPU than a worker alone.",
-        f"{share(machines.headroom)} of cores and network stay unused (--headroom): a client that is the limit "
-        "measures itself.",
+        "Their cores are as fast as those of this machine, and their workers do not slow each other down.",
+        f"A request costs a cluster client {share(CLUSTER_COST - 1)} more CPU than a single worker.",
+        f"{share(machines.headroom)} of cores and network stay unused (--headroom): a saturated client would measure "
+        "itself.",
         f"Each client's network carries {_bits(machines.network_bit_s)} in each direction (--network); "
         "acknowledgements are not counted.",
-        "The server and the switches between carry the load.",
+        "The server and the network in between can carry the load.",
     ):
         yield Message(text, tone=Tone.PLAIN)
 
@@ -151,8 +153,8 @@ def _messages(planned: Planned) -> Iterator[Message]:
     worker, needed = planned.worker, planned.needed
     if "client" not in worker.limits and "both" not in worker.limits:
         yield Message(
-            f"The worker was not at its own limit here (limit: {_most(worker.limits)}), so a request may cost less "
-            "than was measured.",
+            f"The worker did not reach its own limit here (limit: {_most(worker.limits)}), so a request may need less "
+            "CPU than measured.",
             "Run it again when this machine is idle.",
         )
     if worker.failed:
@@ -160,8 +162,8 @@ def _messages(planned: Planned) -> Iterator[Message]:
     if not needed.is_mergeable:
         yield Message(
             f"One command merges the records of {quantity(planned.asked.rate / needed.controller_cores)} requests/s "
-            "at most: it has one core for that.",
-            f"Start {needed.commands} commands at the same time, each with its part of the rate and its own clients.",
+            "at most, because merging uses one core.",
+            f"Start {needed.commands} commands at the same time, each with its share of the rate and its own clients.",
         )
 
 

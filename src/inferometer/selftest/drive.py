@@ -70,8 +70,8 @@ class HelperProcess:
         line = out.readline() if ready else b""
         if not line:
             raise LocalError(
-                f"the self-test's process '{self._module}' does not answer",
-                remedy="this machine may be out of memory or far too busy",
+                f"the self-test process '{self._module}' does not answer",
+                remedy="this machine may be out of memory or overloaded",
             )
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -153,5 +153,5 @@ def run_load(load: Load, plan: Plan, duration_s: float) -> tuple[Measurement, Re
     instrument = Instrument(recorded, monotonic_ns, lambda: None, deadline)
     level = measure_level(instrument, settings, LoadPoint("selftest", 0.0, plan))
     if level.measurement is None:
-        raise LocalError("no request of the self-test was answered")
+        raise LocalError("none of the self-test's requests was answered")
     return level.measurement, join(recorded.parts)

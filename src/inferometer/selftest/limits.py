@@ -45,11 +45,12 @@ def _timer() -> Check:
     late = np.array(_wakes(), dtype=np.int64)
     p50_ns, p99_ns = percentile(late, 50), percentile(late, 99)
     text = (
-        f"clock resolution {duration(resolution_ns)}; a timer wakes us {duration(p50_ns)} late (p50), "
+        f"clock resolution {duration(resolution_ns)}; a timer fires {duration(p50_ns)} late (p50), "
         f"{duration(p99_ns)} (p99)"
     )
     advice = (
-        f"more than {duration(SPIN_NS)} late, sends lag behind: is this machine saving power, or virtual?"
+        f"timers fire more than {duration(SPIN_NS)} late, so requests are sent late: "
+        "check for power saving or virtualization"
     )
     figures = {
         "resolution_ns": resolution_ns,
@@ -81,7 +82,7 @@ def _files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_endless = hard == resource.RLIM_INFINITY
     is_low = not is_endless and hard < FEW_FILES
-    text = f"{'any number' if is_endless else hard} may be open at once, one for each request in flight over HTTP"
+    text = f"{'any number' if is_endless else hard} can be open at once, one per request in flight over HTTP"
     figures = {"soft": soft, "hard": None if is_endless else hard}
     return _machine_check("open files", text, figures, Note.FEW_FILES.advice if is_low else "")
 
@@ -90,7 +91,7 @@ def _ports() -> Check:
     """Ports of this machine for connections to one address; closed connections hold theirs for a minute."""
     ports = local_ports()
     free = len(ports) - len({port for port in _ports_taken() if port in ports})
-    advice = f"widen the range in {PORT_RANGE}, or wait until closed connections have let go of theirs"
+    advice = f"widen the range in {PORT_RANGE}, or wait until closed connections have released their ports"
     text = f"{free} of {len(ports)} local ports are free"
     figures = {"free": free, "range": len(ports)}
     return _machine_check("ports", text, figures, advice if free < FEW_PORTS else "")

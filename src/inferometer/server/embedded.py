@@ -116,8 +116,8 @@ class EmbeddedTriton:
             with contextlib.suppress(_PortLostError):
                 return self._attempt(wheel)
         raise LocalError(
-            f"the ports picked for the embedded Triton were taken by others {_ATTEMPTS} times in a row",
-            remedy="give ports of your own choice",
+            f"the ports picked for the embedded Triton were taken by other processes {_ATTEMPTS} times in a row",
+            remedy="choose the ports yourself",
         )
 
     def _attempt(self, wheel: Wheel) -> "_Running":
@@ -176,7 +176,7 @@ def _check_repository(folder: Path) -> None:
         problem = "is not a folder" if folder.exists() else "does not exist"
         raise UsageError(
             f"the model repository '{folder}' {problem}",
-            remedy="give a folder that holds one folder per model, or none for the example models",
+            remedy="give a folder that contains one folder per model, or none for the example models",
         )
 
 

@@ -189,10 +189,10 @@ def end_words(code: int, log: Path | None) -> str:
 def ending(code: int) -> str:
     """An exit status in words; one below zero is a signal, as in `subprocess`."""
     if code >= 0:
-        return f"ended with exit status {code}"
+        return f"exited with status {code}"
     with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
 
 
 def last_line(log: Path) -> str:

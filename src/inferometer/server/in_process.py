@@ -85,7 +85,7 @@ class Host:
         problem = self._started[-1].wait_until(lambda: not is_free(port), self.timeout_s)
         if problem:
             raise LocalError(
-                f"the process that holds Triton {problem}: {self._last_words()}",
+                f"the Triton process {problem}: {self._last_words()}",
                 remedy="check --model-repository and the model's configuration",
             )
         self._has_answered = True
@@ -111,7 +111,7 @@ class Host:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait(GRACE_S)
-            return "it was still there, and was ended"
+            return "it did not exit and was killed"
         line = last_line(self._started[-1].log)
         return f"it {ending(code)}; its last line: {line}" if line else f"it {ending(code)}"
 

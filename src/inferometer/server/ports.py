@@ -53,8 +53,8 @@ def is_free(port: int) -> bool:
 def port_in_use(service: str, port: int) -> UsageError:
     """The error for a given port that somebody else holds."""
     return UsageError(
-        f"the {service} port {port} on {LOOPBACK} is in use by another process",
-        remedy="stop that process, give another port, or leave the port out to have a free one picked",
+        f"the {service} port {port} on {LOOPBACK} is used by another process",
+        remedy="stop that process, give another port, or leave out the port to use a free one",
     )
 
 
@@ -118,12 +118,12 @@ def _check_numbers(requested: Ports) -> None:
     for service, port in requested.named():
         if not 0 <= port <= 65535:
             raise UsageError(
-                f"the {service} port is {port}, but a port is a number from 1 to 65535",
-                remedy="give such a number, or 0 to have a free one picked",
+                f"the {service} port is {port}, but a port must be from 1 to 65535",
+                remedy="give such a port, or 0 to use a free one",
             )
         if port and port in seen:
             raise UsageError(
-                f"the {service} port and the {seen[port]} port are both {port}, but each needs its own",
+                f"the {service} port and the {seen[port]} port are both {port}, but must differ",
                 remedy="give different ports",
             )
         seen[port] = service
@@ -140,7 +140,7 @@ def _bind(port: int, service: str) -> socket.socket:
             raise port_in_use(service, port) from None
         raise UsageError(
             f"the {service} port {port} on {LOOPBACK} cannot be opened: {error.strerror}",
-            remedy="give a port above 1023, or leave it out to have a free one picked",
+            remedy="give a port above 1023, or leave it out to use a free one",
         ) from None
     return sock
 

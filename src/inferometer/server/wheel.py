@@ -65,7 +65,7 @@ def find_wheel() -> Wheel:
             f"{sys.executable}",
             remedy=INSTALL
             if _PYTHON in SERVER_PYTHONS
-            else f"it needs Python {' or '.join(SERVER_PYTHONS)}, and this is {_PYTHON}: {INSTALL} with one of these",
+            else f"it requires Python {' or '.join(SERVER_PYTHONS)}, but this is {_PYTHON}: {INSTALL} with one of them",
         )
     wheel = Wheel(Path(next(iter(spec.submodule_search_locations))).parent)
     for needed in (wheel.executable, wheel.libraries):
@@ -100,7 +100,7 @@ def make_backends(wheel: Wheel, runtime: Path) -> None:
         known.sort(key=lambda version: tuple(map(int, version.split("."))))
         raise UsageError(
             f"nvidia-pytriton has no python backend for Python {_PYTHON}, only for {', '.join(known) or 'none'}",
-            remedy="run inferometer with one of these",
+            remedy="run inferometer with one of these versions",
         )
     backend = backends_folder(runtime) / "python"
     backend.mkdir(parents=True)
@@ -163,8 +163,8 @@ def numpy_remarks() -> tuple[Remark, ...]:
     if int(version.partition(".")[0]) < NUMPY_LIMIT:
         return ()
     text = (
-        f"python models of the embedded Triton will run with numpy {version}, with which its python backend returns "
-        "empty outputs for arrays of numbers"
+        f"python models of the embedded Triton will run with numpy {version}, under which its python backend returns "
+        "empty outputs for numeric arrays"
     )
     return (Remark(Note.NUMPY_TOO_NEW, text),)
 

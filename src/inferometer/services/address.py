@@ -44,7 +44,7 @@ def read_address(text: str) -> Address:
     """`host`, `host:port`, `:port`, `[v6]:port`, each perhaps with a scheme, a path and a query."""
     url = text.strip()
     if any(char.isspace() or not char.isprintable() for char in url):
-        raise UsageError(f"the address '{url}' has a blank in it", remedy="write it like localhost:8000")
+        raise UsageError(f"the address '{url}' contains a space", remedy="write it like localhost:8000")
     known = re.fullmatch(_SCHEME, url)
     scheme, rest = (known[1].lower(), known[2]) if known is not None else ("", url)
     parts = re.fullmatch(_PARTS, rest)
@@ -54,20 +54,22 @@ def read_address(text: str) -> Address:
         raise _with_user(*authority.rpartition("@")[::2])
     if scheme and scheme not in SCHEMES:
         raise UsageError(
-            f"the address '{url}' has the scheme '{scheme}'",
+            f"the address '{url}' has the unsupported scheme '{scheme}'",
             remedy="write host:port, or one of http://, https://, grpc:// and grpcs:// before it",
         )
     if parts["fragment"]:
         raise UsageError(
-            f"the address '{url}' ends with '{parts['fragment']}', which is never sent",
+            f"the address '{url}' ends with '{parts['fragment']}', but clients do not send fragments",
             remedy=f"write {url.partition('#')[0]}",
         )
     if is_digits(authority) or (authority.startswith(":") and is_digits(authority[1:])):
         authority = f"{LOCAL}:{authority.lstrip(':')}"
     if "," in authority:
-        raise UsageError(f"the address '{url}' has a comma in it", remedy="give one address")
+        raise UsageError(f"the address '{url}' contains a comma", remedy="give one address")
     if not scheme and (known := re.fullmatch(_NO_SLASHES, url)) is not None:
-        raise UsageError(f"the address '{url}' has no //", remedy=f"write {known[1].lower()}://{known[2]}")
+        raise UsageError(
+            f"the address '{url}' has no // after the scheme", remedy=f"write {known[1].lower()}://{known[2]}"
+        )
     if authority.startswith("[") != ("]" in authority) or (authority.count(":") > 1 and authority[0] != "["):
         raise UsageError(
             f"the address '{url}' is not host:port",
@@ -85,9 +87,9 @@ def _with_user(user: str, host: str) -> UsageError:
     """What stands before an @ may be a secret, so it is not shown; a word alone may be the model."""
     shown = host or "a server"
     header = '-H "Authorization: Basic $(printf USER:PASSWORD | base64)"'
-    model = "" if ":" in user else f"; or, if it is the model that stands before the @: {shown} MODEL"
+    model = "" if ":" in user else f"; or, if the part before the @ is the model: {shown} MODEL"
     return UsageError(
-        f"the address of {shown} has a user name or a password in it",
+        f"the address of {shown} contains a user name or a password",
         remedy=f"write {shown}, and send them in a header: {header}{model}",
     )
 

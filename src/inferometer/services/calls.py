@@ -64,7 +64,7 @@ class TensorCalls:
 
     def request(self, call: Call) -> bytes:
         if call.body is not None:
-            raise UsageError(f"'{self.model.name}' takes inputs, and got a body")
+            raise UsageError(f"'{self.model.name}' takes inputs, but got a body")
         tensors, given = [], 0
         for spec in self.model.inputs:
             if spec.name in call.inputs:
@@ -96,7 +96,7 @@ class TensorCalls:
             found[name] = Tensor(name, datatype, shape, bytes(body[position : position + size]))
             position += size
         if position != len(body):
-            raise PeerError(f"the reply has {len(body)} bytes, and its header tells of {position}")
+            raise PeerError(f"the reply has {len(body)} bytes, but its header announces {position}")
         return VisitAnswer(found)
 
     def grpc_answer(self, message: bytes) -> VisitAnswer:
@@ -149,7 +149,7 @@ def made_tensor(spec: TensorSpec, value: Any) -> Tensor:
     """The value as this input takes it; UsageError where it cannot be."""
     if isinstance(value, Tensor):
         if value.datatype != spec.datatype:
-            raise UsageError(f"'{spec.name}' takes {spec.datatype}, and got {value.datatype}")
+            raise UsageError(f"'{spec.name}' takes {spec.datatype}, but got {value.datatype}")
         shape = fitting_shape(spec, value.shape)
         return Tensor(spec.name, spec.datatype, shape, value.data)
     nested = _listed(value)
@@ -157,7 +157,7 @@ def made_tensor(spec: TensorSpec, value: Any) -> Tensor:
     try:
         data = encode(spec.datatype, elements)
     except ElementError as error:
-        raise UsageError(f"'{spec.name}' takes {spec.datatype}: {error}, and is {error.found!r}") from error
+        raise UsageError(f"'{spec.name}' takes {spec.datatype}: {error}, but is {error.found!r}") from error
     except (TypeError, ValueError) as error:
         raise UsageError(f"'{spec.name}' takes {spec.datatype}: {error}") from error
     shape = tuple(value.shape) if hasattr(value, "shape") else _shape_of(nested)
@@ -177,7 +177,7 @@ def fitting_shape(spec: TensorSpec, shape: tuple[int, ...], elements: int | None
     if (not variable and count == fixed) or (variable == 1 and fixed and count % fixed == 0):
         return tuple(count // fixed if dim < 0 else dim for dim in spec.shape)
     wanted, got = (f"[{','.join(map(str, each))}]" for each in (spec.shape, shape))
-    raise UsageError(f"'{spec.name}' needs the shape {wanted}, and the value has {got}")
+    raise UsageError(f"'{spec.name}' requires the shape {wanted}, but the value has the shape {got}")
 
 
 def _listed(value: Any) -> Any:
@@ -206,7 +206,7 @@ class JsonCalls:
 
     def request(self, call: Call) -> bytes:
         if call.inputs:
-            raise UsageError("the server takes a JSON body, and got inputs")
+            raise UsageError("the server takes a JSON body, but got inputs")
         body = {**self.fixed, **(call.body or {})} if self._is_completed(call.body) else call.body
         method = self.method or ("GET" if body is None else "POST")
         if body is None:
@@ -216,7 +216,7 @@ class JsonCalls:
         try:
             text = json.dumps(body, separators=(",", ":"), default=_plain).encode()
         except (TypeError, ValueError) as error:
-            raise UsageError(f"the body is no JSON: {error}") from error
+            raise UsageError(f"the body is not JSON: {error}") from error
         return render_http(self.connection, self.path, text, method=method)
 
     def _is_completed(self, body: Any) -> bool:
@@ -226,10 +226,10 @@ class JsonCalls:
         try:
             return json.loads(body) if body else None
         except (ValueError, RecursionError) as error:
-            raise PeerError(f"the reply is no JSON: {error}") from error
+            raise PeerError(f"the reply is not JSON: {error}") from error
 
     def grpc_answer(self, message: bytes) -> Any:
-        raise PeerError("JSON came over gRPC")
+        raise PeerError("received JSON over gRPC")
 
 
 def _plain(value: Any) -> Any:

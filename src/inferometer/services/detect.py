@@ -110,7 +110,7 @@ def _is_management(answer: ProbeAnswer) -> bool:
 
 
 TORCHSERVE = ServerGuess("torchserve", "http", "TorchServe")
-PLAIN = ServerGuess("http", "http", "an HTTP server of no kind that is known")
+PLAIN = ServerGuess("http", "http", "an HTTP server of unknown kind")
 
 TLS, METRICS, MANAGEMENT, GRPC = "tls", "metrics", "management", "grpc"
 """Kinds that cannot be measured, as long as no more is known."""
@@ -150,7 +150,7 @@ SIGNS: tuple[tuple[str, Callable[[ProbeAnswer], bool], ServerGuess], ...] = (
         ServerGuess("triton", "grpc", "a plain KServe v2 server over gRPC"),
     ),
     ("grpc tfserving", lambda answer: True, ServerGuess("tfserving", "grpc", "TensorFlow Serving over gRPC")),
-    ("grpc", lambda answer: True, ServerGuess(GRPC, "grpc", "a gRPC server of no kind that is known")),
+    ("grpc", lambda answer: True, ServerGuess(GRPC, "grpc", "a gRPC server of unknown kind")),
     ("tls grpc", lambda answer: True, ServerGuess(TLS, "grpc", "a gRPC port with TLS", "grpcs")),
     ("tls", lambda answer: True, ServerGuess(TLS, "http", "a port with TLS", "https")),
 )
@@ -269,7 +269,7 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     remedy = "check the port: Triton's are usually 8000 for HTTP and 8001 for gRPC"
     if isinstance(cause, TimeoutError):
         raise PeerError(
-            f"{connection.endpoint} takes connections, and has not answered a GET completely within "
+            f"{connection.endpoint} accepts connections, but did not answer a GET completely within "
             f"{plain_number(_patience_s(connection))} s",
             remedy=remedy,
         ) from cause
@@ -283,13 +283,13 @@ def _probe_other_protocols(connection: Connection, cause: Exception) -> ProbeAns
     if answers:
         return answers
     if is_closed and connection.endpoint.tls is not None:
-        said = f"{where} speaks TLS, and then closes every connection without an answer"
-        remedy = "check the port, and give our certificate if it wants one: --tls-cert and --tls-key"
+        said = f"{where} speaks TLS, but closes every connection without an answer"
+        remedy = "check the port, and give a client certificate if the server requires one: --tls-cert and --tls-key"
     elif is_closed:
         said = f"{where} closes every connection without an answer: it speaks neither HTTP nor gRPC nor TLS"
     else:
         said = (
-            f"{where} does not speak HTTP: {_named(line)}its answer began with {(line or str(cause))[:60]!r}"
+            f"{where} does not speak HTTP: {_named(line)}its answer begins with {(line or str(cause))[:60]!r}"
         )
     raise PeerError(said, remedy=remedy) from cause
 

@@ -81,9 +81,9 @@ def describe_model(
         config = {}
     if not metadata.get("inputs") and not config:
         raise PeerError(
-            f"the server says nothing about the inputs of '{name}', so no request can be made for it",
-            remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send a request of your "
-            "own with --service-kind http --body @FILE",
+            f"the server does not describe the inputs of '{name}', so no request can be built for it",
+            remedy="declare them on the server (MLServer: 'inputs' in model-settings.json), or send your "
+            "own request with --service-kind http --body @FILE",
         )
     members = _Members(control, {}).of(config, called, (name,))
     return _spec(name, version, metadata, config, members)
@@ -165,14 +165,14 @@ class _Members(NamedTuple):
     def _endless(self, above: tuple[str, ...], name: str) -> PeerError:
         return PeerError(
             f"failed to get model config: the server says that '{above[0]}' is composed of "
-            f"{' > '.join((*above[1:][-3:], name))}, which has no end"
+            f"{' > '.join((*above[1:][-3:], name))}, which is an endless chain"
         )
 
     def _check_size(self, above: tuple[str, ...], size: int) -> None:
         if size > MOST_MODELS:
             raise PeerError(
                 f"failed to get model config: the server says that '{above[0]}' is composed of more than "
-                f"{MOST_MODELS:,} models, which is the most"
+                f"{MOST_MODELS:,} models, which exceeds the limit"
             )
 
 
@@ -191,8 +191,8 @@ def _spec(
     )
     if len(inputs) + len(outputs) > MOST_TENSORS:
         raise PeerError(
-            f"the server says that '{name}' has {len(inputs):,} inputs and {len(outputs):,} outputs, and models can "
-            f"be measured that have {MOST_TENSORS:,} of both together"
+            f"the server says that '{name}' has {len(inputs):,} inputs and {len(outputs):,} outputs, which exceeds the "
+            f"limit of {MOST_TENSORS:,} in total"
         )
     is_batched = max_batch_size > 0
     return ModelSpec(

@@ -119,11 +119,11 @@ def _compile(path: Path, folders: Sequence[Path]) -> list[File]:
                 command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise UsageError(f"--proto {path} was not compiled within {COMPILE_S} s") from error
+            raise UsageError(f"--proto {path} did not compile within {COMPILE_S} s") from error
         if done.returncode:
             raise UsageError(
                 f"--proto {path} cannot be compiled: {' '.join(done.stderr.split())}",
-                remedy="name the folders that its imports start from with --proto-path",
+                remedy="give the root folders of its imports with --proto-path",
             )
         return _read_set(made)
 
@@ -136,7 +136,7 @@ def _compiler() -> list[str]:
     found = which("protoc")
     if found is None:
         raise UsageError(
-            "a .proto file needs a compiler, and there is none",
+            "a .proto file needs a protobuf compiler, but none is installed",
             remedy="pip install 'inferometer[grpc]', or give a compiled descriptor set (.pb)",
         )
     return [found]
@@ -184,7 +184,7 @@ class Reflection:
             except MissingError as error:
                 if len(self._controls) == 1:
                     raise UsageError(
-                        f"{self._connection.endpoint.authority} has no reflection, so nothing is known of its methods",
+                        f"{self._connection.endpoint.authority} has no reflection, so its methods are unknown",
                         remedy="give the .proto file of the service with --proto",
                     ) from error
                 del self._controls[0]
@@ -217,21 +217,21 @@ def _pool(files: Iterable[File], fetch: Fetch) -> descriptor_pool.DescriptorPool
         if name in added:
             return
         if not isinstance(name, str):  # what is not UTF-8 comes as bytes
-            raise PeerError(f"a file imports {name!r:.80}, which is no name")
+            raise PeerError(f"a file imports {name!r:.80}, which is not a file name")
         if name in above or len(above) > DEEPEST:
             raise PeerError(
-                f"the file '{name}' imports itself, or more than {DEEPEST} files below each other"
+                f"the file '{name}' imports itself, or its imports are nested more than {DEEPEST} levels deep"
             )
         if name not in known:
             known.update({file.name: file for file in (_common(name) or fetch(name))})
         if name not in known:
-            raise PeerError(f"'{above[-1]}' imports '{name}', which is not to be had", remedy="give --proto")
+            raise PeerError(f"'{above[-1]}' imports '{name}', which is not available", remedy="give --proto")
         for needed in known[name].dependency:
             add(needed, (*above, name))
         try:
             pool.AddSerializedFile(known[name].SerializeToString())
         except (TypeError, ValueError) as error:
-            raise PeerError(f"the file '{name}' cannot be used: {error}") from error
+            raise PeerError(f"the file '{name}' is invalid: {error}") from error
         added.add(name)
 
     for name in list(known):
@@ -312,7 +312,7 @@ class DynamicGrpc(Service):
             reply = method.reply.FromString(body)
             text = MessageToJson(reply, indent=None, descriptor_pool=method.pool)
         except (DecodeError, TypeError) as error:
-            raise PeerError(f"the reply is no {method.reply.DESCRIPTOR.full_name} ({error})") from error
+            raise PeerError(f"the reply is not a {method.reply.DESCRIPTOR.full_name} ({error})") from error
         return {OUTPUT.name: text.encode()}
 
     def traffic(self, model: ModelSpec, steps: Steps, placement: Placement | None = None) -> Traffic:
@@ -322,7 +322,7 @@ class DynamicGrpc(Service):
         if options.bodies:
             calls = [[self._parse(read_body(text), f"--body {text}")] for text in options.bodies]
         elif not any(steps):
-            findings = (f"No data is given: an empty {method.request.DESCRIPTOR.full_name} is sent.",)
+            findings = (f"No data given: sending an empty {method.request.DESCRIPTOR.full_name}.",)
             calls = [[b""]]
         if method.is_unary:
             requests = tuple(messages[0] for messages in calls)
@@ -362,7 +362,7 @@ class DynamicGrpc(Service):
         ]
         if len(messages) > 1 and not method.takes_stream:
             raise UsageError(
-                f"{where} has {len(messages)} messages, and the method {method.name} takes one",
+                f"{where} has {len(messages)} messages, but the method {method.name} takes one",
                 remedy="give each call one message",
             )
         return messages
@@ -375,7 +375,7 @@ class DynamicGrpc(Service):
         except (ParseError, SystemError, ValueError, RecursionError) as error:
             known = ", ".join(field.name for field in request.DESCRIPTOR.fields)
             raise UsageError(
-                f"{where} is no {request.DESCRIPTOR.full_name}: {' '.join(str(error).split())}",
+                f"{where} is not a {request.DESCRIPTOR.full_name}: {' '.join(str(error).split())}",
                 remedy=f"its fields are {known}",
             ) from error
 
@@ -384,5 +384,5 @@ class DynamicGrpc(Service):
         try:
             request.FromString(data)
         except DecodeError as error:
-            raise UsageError(f"{where} is no {request.DESCRIPTOR.full_name}: {error}") from error
+            raise UsageError(f"{where} is not a {request.DESCRIPTOR.full_name}: {error}") from error
         return data

@@ -24,8 +24,8 @@ def start_reading(reader: ReplyReader, head: Head) -> ReplyBody:
         return body
     if encoding != "deflate" and encoding not in _GZIP:
         raise PeerError(
-            f"the reply has the Content-Encoding '{encoding}', and only gzip and deflate can be decoded: ask for "
-            "an uncompressed one with -H 'Accept-Encoding: identity'"
+            f"the reply has the Content-Encoding '{encoding}', but only gzip and deflate are supported: request "
+            "an uncompressed reply with -H 'Accept-Encoding: identity'"
         )
     return _Inflated(body, encoding)
 
@@ -77,7 +77,7 @@ class _Inflated:
                 piece = self._inflate.decompress(data, _STEP)
             except zlib.error as error:
                 raise PeerError(
-                    f"the reply is not what its Content-Encoding '{self._encoding}' says: {error}"
+                    f"the reply does not match its Content-Encoding '{self._encoding}': {error}"
                 ) from None
             is_full = len(piece) == _STEP and not self._inflate.eof
             data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
@@ -86,5 +86,5 @@ class _Inflated:
 
     def end(self) -> Reply:
         if self._inflate is not None and not self._inflate.eof:
-            return Reply(outcome.MALFORMED, f"the reply ends within its {self._encoding} data", 0)
+            return Reply(outcome.MALFORMED, f"the reply ends in the middle of its {self._encoding} data", 0)
         return self._body.end()

@@ -78,7 +78,7 @@ def parse_endpoint(url: str, *, default_port: int, tls: "Tls") -> Endpoint:
         scheme, rest = "http", url
     if scheme.lower() not in ("http", "https"):
         raise UsageError(
-            f"the address '{url}' has the scheme '{scheme}'",
+            f"the address '{url}' has the unsupported scheme '{scheme}'",
             remedy="use host:port, http://host:port or https://host:port",
         )
     secure = scheme.lower() == "https"
@@ -100,7 +100,9 @@ def split_authority(authority: str, url: str) -> tuple[str, int | None]:
         raise UsageError(f"the address '{url}' is not host:port", remedy="write it like localhost:8000")
     port = int(port_text) if port_text else None
     if port is not None and not 0 < port < 65536:
-        raise UsageError(f"the address '{url}' has port {port}", remedy="use a port from 1 to 65535")
+        raise UsageError(
+            f"the address '{url}' has the invalid port {port}", remedy="use a port from 1 to 65535"
+        )
     return host, port
 
 

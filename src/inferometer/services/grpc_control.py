@@ -105,7 +105,7 @@ class GrpcControl:
                 MESSAGES.debug("< %s", message_text(found))
             return found
         except DecodeError as error:
-            raise PeerError(f"the server's answer to {method} is no {reply.__name__}") from error
+            raise PeerError(f"the server's answer to {method} is not a {reply.__name__}") from error
 
     def call_bytes(self, method: str, request: bytes, *, timeout_s: float | None = None) -> bytes:
         """The same with messages that are encoded already."""
@@ -129,7 +129,11 @@ class GrpcControl:
     def _not_grpc(self) -> str:
         """The remedy for an address where something else answers."""
         is_secure = self._connection.endpoint.tls is not None
-        also = "our certificate if it wants one" if is_secure else "whether it needs TLS (--ssl-grpc-use-ssl)"
+        also = (
+            "the client certificate if it requires one"
+            if is_secure
+            else "whether it needs TLS (--ssl-grpc-use-ssl)"
+        )
         return f"check that -u gives the server's gRPC port, and {also}; or measure with -i http"
 
     def _deadline(self, timeout_s: float | None) -> Deadline:

@@ -56,7 +56,7 @@ class PlainHttp(Service):
     def _method(self, *, is_bare: bool) -> str:
         method = (self._options.method or ("GET" if is_bare else "POST")).upper()
         if method in ("HEAD", "CONNECT"):
-            raise UsageError(f"the method {method} cannot be measured", remedy="use GET, POST or PUT")
+            raise UsageError(f"the method {method} is not supported", remedy="use GET, POST or PUT")
         return method
 
     def _render(self, body: bytes | None) -> bytes:
@@ -76,7 +76,7 @@ def read_body(text: str) -> bytes:
         text[1:],
         DATA,
         "the body file",
-        remedy="write --body @FILE with the name of a file, or the text itself",
+        remedy="write --body @FILE with the path of a file, or give the text itself",
     )
 
 

@@ -155,7 +155,7 @@ def _reply(sock: socket.socket, deadline: Deadline) -> tuple[Head, bytes]:
             is_other = is_first and not line.startswith("HTTP/")
             raise BadReply(str(error), line if is_other else "") from error
         if len(decoder.body) > LARGEST_BODY:
-            raise BadReply(f"its answer is longer than {LARGEST_BODY} bytes")
+            raise BadReply(f"its answer exceeds {LARGEST_BODY} bytes")
         if is_whole:
             assert decoder.head is not None
             return decoder.head, bytes(decoder.body)
@@ -170,7 +170,7 @@ def why_unreachable(error: Exception) -> tuple[str, str]:
                 "measure with -i grpc, or give its HTTP port with -u",
             )
         return (
-            f"it does not speak HTTP (its answer began with {error.begins[:60]!r})",
+            f"it does not speak HTTP (its answer begins with {error.begins[:60]!r})",
             "check the port given with -u",
         )
     usual = str(error) or type(error).__name__, "check the address given with -u, and that the server is up"

@@ -67,7 +67,7 @@ class InProcess(Service):
         """Every request as a message, which the worker takes apart once."""
         if placement is not None:
             raise UsageError(
-                "a Triton in this process reads inputs where they are: shared memory has nothing to save",
+                "a Triton in this process reads inputs in place, so shared memory has no effect",
                 remedy="leave out --shared-memory",
             )
         requests = tuple(
@@ -99,7 +99,7 @@ def serve_control(server: InProcessServer, port: int) -> ThreadingHTTPServer:
                 status = 404 if error.code in (grpc.NOT_FOUND, grpc.UNAVAILABLE) else 400
                 document = {"error": error.text}
             except LookupError:
-                status, document = 404, {"error": f"a Triton in this process has no {self.path}"}
+                status, document = 404, {"error": f"a Triton in this process does not support {self.path}"}
             body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

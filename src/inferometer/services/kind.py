@@ -34,7 +34,7 @@ class Service(Protocol):
 
         MissingError where it says nothing.
         """
-        raise MissingError("such servers say nothing of themselves")
+        raise MissingError("such servers do not describe themselves")
 
     def models(self) -> Sequence[str]:
         """Names of the models it has, as far as it tells."""
@@ -147,8 +147,8 @@ KINDS = {
         rules=(
             Rule(
                 lambda given: not (names_data(given) or given.get("data.files") or given.get("bodies")),
-                "torchserve has no metadata to make data from. Give a file with --input data=@FILE, --body @FILE or "
-                "--input-data.",
+                "torchserve has no metadata to generate data from. Give a file with --input data=@FILE, --body @FILE "
+                "or --input-data.",
             ),
             Rule(
                 lambda given: "bodies" in given and (names_data(given) or "data.files" in given),
@@ -203,8 +203,8 @@ KINDS = {
             ),
             Rule(
                 lambda given: "proto_paths" in given and "proto" not in given,
-                "--proto-path is where the imports of a file start. Give the file with --proto.",
-                "give it, or leave out --proto-path",
+                "--proto-path sets the root folder of imports and requires --proto.",
+                "give --proto, or leave out --proto-path",
             ),
             _no_batches("dynamic_grpc"),
         ),

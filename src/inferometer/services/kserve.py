@@ -155,7 +155,7 @@ def http_tensors(body: bytes | bytearray, header_length: str | None) -> "dict[st
             shape = tuple(map(int, row.get("shape", ())))
             outputs[row["name"]] = Tensor(row["name"], row.get("datatype", ""), shape, data)
     except _UNREADABLE as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
+        raise PeerError(f"cannot read the reply: {error!r}") from error
     return outputs
 
 
@@ -174,7 +174,7 @@ def grpc_outputs(message: bytes | bytearray | memoryview) -> dict[str, bytes]:
             return dict(zip(names, raw, strict=True))
         return _typed_outputs(bytes(message))
     except _UNREADABLE as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
+        raise PeerError(f"cannot read the reply: {error!r}") from error
 
 
 def grpc_tensors(message: bytes) -> "dict[str, Tensor]":
@@ -205,7 +205,7 @@ def _message(message: bytes) -> Any:
     try:
         return load_messages().ModelInferResponse.FromString(message)
     except DecodeError as error:
-        raise PeerError(f"the reply cannot be read: {error!r}") from error
+        raise PeerError(f"cannot read the reply: {error!r}") from error
 
 
 # --- messages
@@ -257,7 +257,7 @@ def load_messages() -> Any:
         return _import_messages()
     except VersionError as error:
         raise UsageError(
-            f"the messages in tritonclient do not fit the installed protobuf: {error}", remedy=_INSTALL
+            f"the messages in tritonclient do not match the installed protobuf: {error}", remedy=_INSTALL
         ) from error
 
 

@@ -109,20 +109,21 @@ def _check_use(options: Options, api: Api) -> None:
     """Refuses what has no effect at this endpoint."""
     if options.streaming and not api.stream:
         raise UsageError(
-            f"--streaming asks for a stream, and {api.path} answers in one piece", remedy="leave it out"
+            f"--streaming requests a stream, but {api.path} does not stream", remedy="leave it out"
         )
     if options.output_tokens is not None and not api.limit:
         raise UsageError(
-            f"--output-tokens limits an answer of text, and that of {api.path} is none", remedy="leave it out"
+            f"--output-tokens limits generated text, but {api.path} generates none", remedy="leave it out"
         )
     for option, given in (("--image", options.images), ("--audio", options.audio_s)):
         if given and api.chat is None:
             raise UsageError(
-                f"{option} is for messages, and {api.path} takes only text", remedy="use --endpoint chat"
+                f"{option} is for chat messages, but {api.path} takes only text", remedy="use --endpoint chat"
             )
     if options.session_concurrency is not None and not api.has_sessions:
         raise UsageError(
-            f"--session-concurrency plays chats, and {api.path} is no chat", remedy="use --endpoint chat"
+            f"--session-concurrency replays chats, but {api.path} is not a chat endpoint",
+            remedy="use --endpoint chat",
         )
 
 
@@ -172,7 +173,7 @@ class _Bodies:
             return self._chat([{"role": "user", "content": parts}])
         if self._api.name == "rerank" and self._options.data.prompts is not None:
             raise UsageError(
-                f"rerank needs a query and documents, and {self._options.data.prompts} has a prompt alone",
+                f"rerank needs a query and documents, but {self._options.data.prompts} has only a prompt",
                 remedy='write lines of JSON: {"query": "...", "documents": ["...", "..."]}',
             )
         return self._api.ask(prompt)
@@ -180,7 +181,7 @@ class _Bodies:
     def _chat(self, messages: Sequence[Any]) -> Fields:
         if self._api.chat is None:
             raise UsageError(
-                f"the data has messages, images or sounds, and {self._api.path} takes only text",
+                f"the data contains messages, images or sounds, but {self._api.path} takes only text",
                 remedy="use --endpoint chat",
             )
         return self._api.chat(messages)
@@ -210,7 +211,7 @@ class _Bodies:
     def _require_prompts(self) -> None:
         if self._has_made:
             raise UsageError(
-                "--image and --audio are added to prompts, and the data has whole messages or payloads",
+                "--image and --audio are added to prompts, but the data contains whole messages or payloads",
                 remedy="leave them out, or give --prompts or --prompt-tokens",
             )
 

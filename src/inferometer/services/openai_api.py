@@ -142,8 +142,8 @@ class BodyField:
             if not isinstance(found, dict):
                 name = ".".join(self.keys)
                 raise UsageError(
-                    f"--body {name}=... cannot be put into a body whose '{'.'.join(self.keys[:depth])}' is no object",
-                    remedy=f"give all of it: --body '{self.keys[0]}={{...}}'",
+                    f"--body {name}=... cannot be set in a body whose '{'.'.join(self.keys[:depth])}' is not an object",
+                    remedy=f"give the whole object: --body '{self.keys[0]}={{...}}'",
                 )
             inner = found
         inner[self.keys[-1]] = self.value
@@ -158,8 +158,8 @@ def body_field(word: str) -> BodyField:
     """Of `key=value` or `outer.inner=value`; a value that is no JSON is a string."""
     if not is_body_field(word):
         raise UsageError(
-            f"--body {word} is not a field of a body",
-            remedy="with an OpenAI-style server write it as key=value, such as temperature=0 or "
+            f"--body {word} is not a valid body field",
+            remedy="for an OpenAI-style server write key=value, such as temperature=0 or "
             "response_format.type=json_object; give whole bodies with --data, or with --service-kind http",
         )
     key, _, text = word.partition("=")
@@ -169,7 +169,7 @@ def body_field(word: str) -> BodyField:
     except ValueError as error:
         if text.lstrip().startswith(("{", "[")):
             raise UsageError(
-                f"--body {key}=... begins like JSON, but is not: {error}",
-                remedy="put the word into single quotes, so that the shell leaves it alone",
+                f"--body {key}=... begins like JSON, but is invalid: {error}",
+                remedy="put the argument in single quotes to protect it from the shell",
             ) from None
     return BodyField(tuple(key.split(".")), value)

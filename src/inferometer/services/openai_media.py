@@ -65,7 +65,7 @@ def _file(name: str) -> Part:
         name,
         MEDIUM,
         "the prompt's file",
-        remedy="paths are relative to the folder in which the command runs; leave out the @ if it is only text",
+        remedy="paths are relative to the folder in which the command runs; leave out the @ for plain text",
     )
     suffix = name.rpartition(".")[2].lower()
     return image_part(data, IMAGES[suffix]) if suffix in IMAGES else sound_part(data, suffix)

@@ -172,7 +172,7 @@ class _Events:
         if self._texts is not None or self._said is not None:
             self._kept += len(event.data) + EVENT_COST
             if self._kept > BODY_LIMIT:
-                raise PeerError(f"the events of the stream are longer than {BODY_LIMIT} bytes together")
+                raise PeerError(f"the events of the stream exceed {BODY_LIMIT} bytes in total")
         if self._texts is not None:  # [DONE] is kept as a response without content
             self._texts.append((now_ns, b"" if is_done else b"data: " + event.data + b"\n\n"))
         if is_done:
@@ -250,14 +250,18 @@ class _Events:
         if rest is not None and not self._is_ended and self._error is None:
             if not _is_whole(rest):
                 status = outcome.MALFORMED if self._is_framed else outcome.RESET
-                return Reply(status, f"the stream ended within an event, after {count} responses", count)
+                return Reply(
+                    status, f"the stream ended in the middle of an event, after {count} responses", count
+                )
             self._event(rest, self._piece_ns)  # only the empty line behind it is missing
             count = len(self._times)
         if self._error is not None:
             return self._error._replace(text=without_key(self._error.text, self._key))
         if not self._is_framed and not self._is_ended:
             return Reply(
-                outcome.RESET, f"the connection was closed in the stream, after {count} responses", count
+                outcome.RESET,
+                f"the connection was closed in the middle of the stream, after {count} responses",
+                count,
             )
         times, first_ns, answer_at = tuple(self._times), 0, self._answer_at if self._answer_at >= 0 else count
         if self._turns:

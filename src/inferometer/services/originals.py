@@ -67,7 +67,7 @@ class Originals:
                 _put_back(self._control, left["models"], left["loaded"], is_forced=True)
                 self.has_put_back = True
                 self._say(
-                    f"The last run at {self._server} was killed before it could put the server back; done now: "
+                    f"The last run at {self._server} was killed before it could restore the server; restored now: "
                     f"{', '.join(sorted(left['models']))}"
                 )
             os.ftruncate(self._file, 0)
@@ -109,7 +109,7 @@ class Originals:
             minutes = plain_number(GUARD_S / 60)
             raise PeerError(
                 error.message,
-                remedy=f"a background process goes on trying for {minutes} min; if the server stays as it is, "
+                remedy=f"a background process keeps trying for {minutes} min; if it does not succeed, "
                 f"{error.remedy}",
             ) from error
         finally:
@@ -147,9 +147,9 @@ def kept_in(server: str) -> Path:
             if os.access(place, os.W_OK) and place.stat().st_uid == os.geteuid():
                 return place / name
     raise LocalError(
-        f"what is changed at {server} could not be noted: neither '{folder}' nor the folder of temporary files can be "
-        "written",
-        remedy="set XDG_STATE_HOME to a folder that you may write to",
+        f"cannot record the changes made at {server}: neither '{folder}' nor the temporary folder is "
+        "writable",
+        remedy="set XDG_STATE_HOME to a writable folder",
     )
 
 
@@ -187,14 +187,14 @@ def _locked(path: Path, server: str, say: Say) -> int:
                     remedy="wait for it to end",
                 ) from None
             if not is_told:
-                say(f"The last run at {server} was killed: waiting for its guard to put the models back")
+                say(f"The last run at {server} was killed: waiting for its guard to restore the models")
             is_told = True
             try:
                 deadline.sleep(_PAUSE_S)
             except DeadlineError as late:
                 raise PeerError(
-                    f"the models of {server} were not put back by the guard of the last run {late}",
-                    remedy="wait, or load them again by hand",
+                    f"the guard of the last run did not restore the models of {server} {late}",
+                    remedy="wait, or reload them by hand",
                 ) from late
             continue
         if os.fstat(file).st_nlink:  # else it was removed by whoever held it
@@ -239,8 +239,8 @@ def _put_back(
             failures.append(error)
     if failures:
         raise PeerError(
-            f"the original configuration could not be put back: {failures[0].message}",
-            remedy="load the model again by hand, without a configuration of its own",
+            f"cannot restore the original configuration: {failures[0].message}",
+            remedy="reload the model by hand, without an override of its configuration",
         ) from failures[0].__cause__ or failures[0]
 
 
@@ -255,7 +255,7 @@ def _load_back(control: ModelControl, name: str, original: Document, *, is_force
         control.unload_model(name)
         control.load_model(name)
     if control.config(name) != original:
-        raise PeerError(f"after loading '{name}' again its configuration differs from the original one")
+        raise PeerError(f"after reloading '{name}' its configuration differs from the original")
 
 
 def _unload_back(control: ModelControl, name: str, others: Iterable[str]) -> None:

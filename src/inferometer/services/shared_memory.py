@@ -121,7 +121,7 @@ def _output_size(output: TensorSpec, outputs: OutputPlaces) -> int:
     size = math.prod(output.shape) * datatype.size * outputs.batch
     if size > LARGEST_OUTPUT:
         raise UsageError(
-            f"output '{output.name}' would take {size} bytes of shared memory, and at most {LARGEST_OUTPUT} are given",
+            f"output '{output.name}' would take {size} bytes of shared memory, more than the limit of {LARGEST_OUTPUT}",
             remedy="leave out --shared-memory",
         )
     return size
@@ -181,7 +181,7 @@ def shared_region(shared: Shared, registry: Registry) -> Iterator[None]:
                 registry.register_memory(shared.kind, region, fields)
             except PeerError as error:
                 raise PeerError(
-                    f"the server cannot use our {shared.kind} shared memory: {error.message}",
+                    f"the server cannot use the client's {shared.kind} shared memory: {error.message}",
                     remedy=error.remedy or _HOW_TO_SHARE[shared.kind],
                 ) from error
             _remove_file(region)
@@ -215,7 +215,7 @@ def _file(name: str, size: int) -> Iterator[int]:
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LocalError(
-            f"shared memory cannot be created in {FOLDER}: {error.strerror}",
+            f"cannot create shared memory in {FOLDER}: {error.strerror}",
             remedy="leave out --shared-memory",
         ) from error
     try:
@@ -232,10 +232,10 @@ def _allocate(fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-            raise LocalError(f"shared memory of {size} bytes cannot be had: {error.strerror}") from error
+            raise LocalError(f"cannot allocate {size} bytes of shared memory: {error.strerror}") from error
         raise LocalError(
-            f"there is no room for {size} bytes of shared memory in {FOLDER}",
-            remedy="send fewer or smaller requests, or give it more room (docker run --shm-size, "
+            f"not enough space for {size} bytes of shared memory in {FOLDER}",
+            remedy="send fewer or smaller requests, or make it larger (docker run --shm-size, "
             f"mount -o remount,size=... {FOLDER})",
         ) from error
 
@@ -308,8 +308,8 @@ class _Driver:
             self._library = ctypes.CDLL(CUDA_LIBRARY)
         except OSError as error:
             raise UsageError(
-                f"--shared-memory cuda needs an NVIDIA driver on this machine, but it has no {CUDA_LIBRARY}",
-                remedy="run inferometer on the machine of the GPU, or use --shared-memory system",
+                f"--shared-memory cuda needs an NVIDIA driver on this machine, but {CUDA_LIBRARY} is missing",
+                remedy="run inferometer on the machine with the GPU, or use --shared-memory system",
             ) from error
         for name, arguments in _SIGNATURES.items():
             getattr(self._library, name).argtypes = arguments
@@ -322,7 +322,7 @@ class _Driver:
         code = self.attempt(name, *arguments)
         if code:
             raise LocalError(
-                f"--shared-memory cuda failed, as the CUDA driver answered {name} with: {self._text(code)}",
+                f"--shared-memory cuda failed: the CUDA driver answered {name} with {self._text(code)}",
                 remedy="check the GPU with nvidia-smi, or use --shared-memory system",
             )
 

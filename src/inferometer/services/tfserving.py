@@ -148,7 +148,7 @@ _ENDINGS = {
 _DATATYPES = {f"DT_{name}": datatype for datatype, (name, _) in _ENDINGS.items()}
 _NUMBERS = {datatype: DATA_TYPES.index(name) for datatype, (name, _) in _ENDINGS.items()}
 _MOST_ELEMENTS = 2**28  # that a reply may leave out because all are alike
-_NO_LIST = "TensorFlow Serving has no call for that"
+_NO_LIST = "TensorFlow Serving does not support this call"
 _BITS = ("FP16", "BF16")  # their field holds the bits of each value as an integer
 
 
@@ -236,7 +236,7 @@ def predicted(reply: bytes | bytearray | memoryview) -> Mapping[str, bytes]:
         response = message("PredictResponse").FromString(bytes(reply))
         return {name: content(tensor) for name, tensor in response.outputs.items()}
     except (DecodeError, LookupError, OverflowError, ValueError) as error:
-        raise PeerError(f"the reply is no PredictResponse ({error!r})") from error
+        raise PeerError(f"the reply is not a PredictResponse ({error!r})") from error
 
 
 def content(tensor: Any) -> bytes:
@@ -276,7 +276,7 @@ def model_of(signatures: Document, name: str, version: str, options: Options) ->
         known = ", ".join(sorted(signatures))
         raise UsageError(
             f"model '{name}' has no signature '{options.signature}'",
-            remedy=f"choose one with --model-signature-name: it has {known}"
+            remedy=f"choose one of its signatures with --model-signature-name: {known}"
             if known
             else "export it with one",
         )
@@ -305,8 +305,8 @@ def _tensor(name: str, row: Mapping[str, Any]) -> TensorSpec:
     described = row.get("tensor_shape", {})
     if described.get("unknown_rank"):
         raise PeerError(
-            f"tensor '{name}' has any number of dimensions, so no data can be made for it",
-            remedy="export the model with a signature that says how many there are",
+            f"tensor '{name}' has an unknown rank, so no data can be generated for it",
+            remedy="export the model with a signature that declares the number of dimensions",
         )
     shape = tuple(dim.get("size", 0) for dim in described.get("dim", ()))
     return TensorSpec(name, _DATATYPES.get(row["dtype"], row["dtype"]), shape)
@@ -410,7 +410,7 @@ class Columns:
                 if name in columns
             }
         except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
-            raise PeerError(f"the reply cannot be read: {error!r}") from error
+            raise PeerError(f"cannot read the reply: {error!r}") from error
 
 
 def _shape(value: Any) -> tuple[int, ...]:

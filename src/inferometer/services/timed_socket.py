@@ -116,7 +116,7 @@ def _connect_any(addresses: list[Address], deadline: Deadline) -> socket.socket:
             if isinstance(error, DeadlineError) or not isinstance(error, OSError):
                 raise
             failures.append(error)
-    raise failures[0] if failures else OSError("the name has no address")
+    raise failures[0] if failures else OSError("the name does not resolve to an address")
 
 
 def _connect_one(sock: socket.socket, address: Any, deadline: Deadline) -> None:

@@ -41,7 +41,7 @@ def _load_authorities(context: ssl.SSLContext, tls: "Tls") -> None:
             context.load_verify_locations(cafile=file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"the CA certificates file '{tls.ca_file}' cannot be used: {error}",
+            f"cannot use the CA certificates file '{tls.ca_file}': {error}",
             remedy=remedy,
         ) from error
 
@@ -65,7 +65,7 @@ def _load_identity(context: ssl.SSLContext, tls: "Tls") -> None:
         raise UsageError(
             f"the client certificate '{tls.certificate_file}' ({tls.certificate_type}) with key '{tls.key_file}' "
             f"({tls.key_type}) cannot be used: {error}",
-            remedy="give files that belong together, and say which are DER",
+            remedy="give a matching certificate and key, and state which are DER",
         ) from error
 
 
@@ -78,15 +78,15 @@ def _read(path: str, what: str, remedy: str = "") -> bytes:
 # --- what can go wrong
 
 _UNKNOWN_AUTHORITY = (
-    "name its authority with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
-    "switch the check off with -k"
+    "give its CA with --cacert, --ssl-https-ca-certificates-file or --ssl-grpc-root-certifications-file, or "
+    "disable verification with -k"
 )
-_WRONG_NAME = "reach it under the name in its certificate, or give that name with --server-name"
+_WRONG_NAME = "use the host name in its certificate, or give that name with --server-name"
 
 # By OpenSSL's verification codes.
 _CERTIFICATE_REMEDIES = {
     9: "the certificate is not valid yet: check the clocks of both machines",
-    10: "the certificate has expired: have it renewed, or switch the check off with -k",
+    10: "the certificate has expired: renew it, or disable verification with -k",
     62: _WRONG_NAME,
     64: _WRONG_NAME,
 }
@@ -100,12 +100,12 @@ def is_untrusted(error: BaseException | None) -> bool:
 def maybe_problem(error: Exception) -> tuple[str, str] | None:
     """The reason and the remedy; None where it has nothing to do with TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason = f"its certificate is not accepted ({error.verify_message})"
+        reason = f"its certificate was rejected ({error.verify_message})"
         return reason, _CERTIFICATE_REMEDIES.get(error.verify_code, _UNKNOWN_AUTHORITY)
     if isinstance(error, ssl.SSLError):
         return (
             f"TLS failed ({error})",
-            "check that the port speaks TLS, and the client certificate if it wants one",
+            "check that the port speaks TLS, and give a client certificate if it requires one",
         )
     return None
 

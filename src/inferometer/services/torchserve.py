@@ -84,7 +84,7 @@ class TorchServe(Service):
     def server(self) -> Document:
         """It says nothing of itself, but its metrics may count requests."""
         if not self._options.collect_metrics or not self._has_metrics():
-            raise MissingError("TorchServe says nothing of itself")
+            raise MissingError("TorchServe does not describe itself")
         return {"name": "TorchServe", "extensions": ["statistics"]}
 
     def models(self) -> list[str]:
@@ -177,7 +177,7 @@ class TorchServe(Service):
             return ()
         return (
             f"TorchServe has no metrics at {self._metrics.endpoint.authority}: start it with "
-            "metrics_mode=prometheus, or say with --metrics-url where they are.",
+            "metrics_mode=prometheus, or give their address with --metrics-url.",
         )
 
     def _about_workers(self, model: ModelSpec) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def _workers(row: Mapping[str, Any]) -> str:
     if not workers:
         wait = "; requests fail until one is added"
     else:
-        wait = "" if ready else "; requests wait until one is, or until --request-timeout"
+        wait = "" if ready else "; requests wait until one is ready or --request-timeout expires"
     return (
         f"TorchServe's model '{row.get('modelName')}' {row.get('modelVersion')} has {len(workers)} "
         f"worker{'' if len(workers) == 1 else 's'}, {ready} ready{batches}{wait}."

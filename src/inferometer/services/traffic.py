@@ -109,7 +109,7 @@ class WholeBody:
         if self._is_wanted:
             self._body += data
             if self._limit is not None and len(self._body) > self._limit:
-                raise PeerError(f"the reply is longer than {self._limit} bytes")
+                raise PeerError(f"the reply exceeds {self._limit} bytes")
 
     def end(self) -> Reply:
         return self._judge(bytes(self._body), self._last_ns)
@@ -248,7 +248,7 @@ class Checker:
         try:
             wanted, got = (self._numbers.decode("BYTES", raw) for raw in (tensor.data, data))
         except ValueError as error:
-            return f"output '{tensor.name}' cannot be read: {error}"
+            return f"output '{tensor.name}' cannot be decoded: {error}"
         if len(wanted) != len(got):
             return f"output '{tensor.name}' has {len(got)} elements, expected {len(wanted)}"
         for index, (one, other) in enumerate(zip(wanted, got, strict=True)):

@@ -187,6 +187,6 @@ def _set_parameter(parameter: Any, name: str, value: str, kind: str) -> None:
         parameter.int64_param = int(value)
     else:
         raise UsageError(
-            f"the request parameter '{name}' has the value '{value}', which is no {kind}",
+            f"the request parameter '{name}' has the value '{value}', which is not a valid {kind}",
             remedy="write true or false for bool, an integer of up to 64 bits for int",
         )

@@ -149,7 +149,7 @@ class TritonHttp(Service):
         asked = self._options
         if asked.is_dry:
             return asked, (
-                plain_sentence(self, "whether it takes binary tensors only an inference would tell"),
+                plain_sentence(self, "support for binary tensors unknown until the first inference"),
             )
         if asked.input_format == JSON or _is_good(self._ask(model, step, asked)[0]):
             return asked, (plain_sentence(self),)
@@ -157,11 +157,11 @@ class TritonHttp(Service):
         status, text = self._ask(model, step, as_json)
         if not _is_good(status):
             raise PeerError(
-                f"the server takes tensors of '{model.name}' neither as binary data nor as JSON "
+                f"the server accepts tensors of '{model.name}' neither as binary data nor as JSON "
                 f"(status {status}): {reason_of(text)}",
                 remedy="check the data and its shape",
             )
-        return as_json, (plain_sentence(self, "no binary tensors, so JSON is sent"),)
+        return as_json, (plain_sentence(self, "no binary tensors (sending JSON)"),)
 
     def _ask(self, model: ModelSpec, step: Sequence[Tensor], formats: Options) -> tuple[int, bytes]:
         """One inference as it would be sent, outside the load."""

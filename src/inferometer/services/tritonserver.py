@@ -168,7 +168,7 @@ class _Library:
             function = getattr(self._library, f"TRITONSERVER_{name}")
         except AttributeError:
             raise LocalError(
-                f"the Triton library has no TRITONSERVER_{name}", remedy="give a newer Triton"
+                f"the Triton library has no TRITONSERVER_{name}", remedy="use a newer Triton"
             ) from None
         function.restype, function.argtypes = result, arguments
         return function
@@ -195,7 +195,7 @@ def _load(settings: InProcessSettings) -> ctypes.CDLL:
     except OSError as error:
         raise UsageError(
             f"the Triton library '{settings.library}' cannot be loaded: {error}",
-            remedy="check --triton-server-directory, or leave it out to use the one of nvidia-pytriton",
+            remedy="check --triton-server-directory, or leave it out to use the library of nvidia-pytriton",
         ) from None
 
 
@@ -253,7 +253,7 @@ class InProcessServer:
         except TritonError as error:
             raise UsageError(
                 f"Triton cannot start in this process: {error.text}",
-                remedy=f"check that the repository '{settings.repository}' has the models {', '.join(settings.models)}",
+                remedy=f"check that the repository '{settings.repository}' contains {', '.join(settings.models)}",
             ) from None
         return handle
 
@@ -326,7 +326,7 @@ class InProcessServer:
         self._library.call("InferenceResponseOutput", response, index, *map(byref, told))
         name, _, _, _, start, size, where, _, _ = (row.value for row in told)
         if where != _CPU:
-            raise PeerError("an output lies in GPU memory, where it cannot be read")
+            raise PeerError("an output is in GPU memory, which the client cannot read")
         return (name or b"").decode(), ctypes.string_at(start or 0, size) if size else b""
 
     def output_count(self, response: int) -> int:

@@ -173,7 +173,7 @@ def _change(tracer: Tracer, wanted: TraceSettings, before: TraceSettings) -> Non
         start = "start Triton with --trace-config triton,file=trace.json"
         raise PeerError(
             f"the server refuses the trace settings {asked}: {error.message}",
-            remedy="give values it takes" if has_place else start,
+            remedy="give values that the server accepts" if has_place else start,
         ) from error
 
 

@@ -64,7 +64,7 @@ class Fault(PeerError):
 
 
 def name_of_kind(kind: int) -> str:
-    return f"{KINDS[kind]} frame" if kind < len(KINDS) else f"frame of the unknown kind {kind}"
+    return f"{KINDS[kind]} frame" if kind < len(KINDS) else f"frame of unknown type {kind}"
 
 
 def name_of_error(code: int) -> str:
@@ -107,7 +107,9 @@ def header_frames(stream_id: int, block: bytes, *, ends: bool, largest: int) -> 
 def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
     """Names and values in the order they were sent, which is the order they count in."""
     if len(payload) % 6:
-        raise Fault(f"a SETTINGS frame has {len(payload)} bytes, which is no multiple of 6", FRAME_SIZE_ERROR)
+        raise Fault(
+            f"a SETTINGS frame has {len(payload)} bytes, which is not a multiple of 6", FRAME_SIZE_ERROR
+        )
     found = [unpack_from(">HL", payload, at) for at in range(0, len(payload), 6)]
     for name, value in found:
         _check_setting(name, value)
@@ -116,21 +118,23 @@ def parse_settings(payload: Buffer) -> list[tuple[int, int]]:
 
 def _check_setting(name: int, value: int) -> None:
     if name == ENABLE_PUSH and value:
-        raise Fault(f"the server set ENABLE_PUSH to {value}, where only 0 is its to say")
+        raise Fault(f"the server set ENABLE_PUSH to {value}, but a server may only set it to 0")
     if name == INITIAL_WINDOW_SIZE and value > LARGEST_WINDOW:
-        raise Fault(f"the server set INITIAL_WINDOW_SIZE to {value}, above 2^31-1", FLOW_CONTROL_ERROR)
+        raise Fault(
+            f"the server set INITIAL_WINDOW_SIZE to {value}, which exceeds 2^31-1", FLOW_CONTROL_ERROR
+        )
     if name == MAX_FRAME_SIZE and not LEAST_FRAME_SIZE <= value <= LARGEST_FRAME_SIZE:
-        raise Fault(f"the server set MAX_FRAME_SIZE to {value}, not within 2^14 and 2^24-1")
+        raise Fault(f"the server set MAX_FRAME_SIZE to {value}, which is outside 2^14 to 2^24-1")
 
 
 def check_size(kind: int, wanted: int, size: int) -> None:
     if size != wanted:
-        raise Fault(f"a {name_of_kind(kind)} has {size} bytes, not {wanted}", FRAME_SIZE_ERROR)
+        raise Fault(f"a {name_of_kind(kind)} has {size} bytes instead of {wanted}", FRAME_SIZE_ERROR)
 
 
 def check_connection(kind: int, stream_id: int) -> None:
     if stream_id:
-        raise Fault(f"a {name_of_kind(kind)} came for stream {stream_id}, not for the connection")
+        raise Fault(f"a {name_of_kind(kind)} arrived on stream {stream_id} instead of stream 0")
 
 
 def padding_of(data: Buffer, start: int, stop: int) -> int:

@@ -117,7 +117,7 @@ def encode_headers(
     if _PATH.fullmatch(path) is None:
         raise UsageError(f"the method {path!r} is not of the form /package.Service/Method")
     if not authority or _TEXT.fullmatch(authority) is None:
-        raise UsageError(f"the server name {authority!r} is empty or has a character that is not ASCII")
+        raise UsageError(f"the server name {authority!r} is empty or contains a non-ASCII character")
     given = [_metadatum(name, value) for name, value in metadata]
     headers = [(":method", "POST"), (":scheme", scheme), (":path", path), (":authority", authority)]
     headers += [("te", "trailers"), ("content-type", "application/grpc")]
@@ -136,16 +136,16 @@ def _metadatum(name: str, value: str) -> tuple[str, str]:
             f"the metadata name {name!r} has upper-case letters", remedy="write it in lower case"
         )
     if _NAME.fullmatch(name) is None:
-        raise UsageError(f"{name!r} is not a metadata name: letters, digits and _.- are")
+        raise UsageError(f"{name!r} is not a valid metadata name: use letters, digits and _.-")
     if name in _OURS:
-        raise UsageError(f"the metadata {name!r} is gRPC's own to set", remedy="leave it out")
+        raise UsageError(f"the metadata {name!r} is set by gRPC itself", remedy="leave it out")
     if name.endswith("-bin"):
         raw = value.encode("utf-8", "surrogateescape")
         return name, base64.b64encode(raw).decode("ascii").rstrip("=")
     if _TEXT.fullmatch(value) is None:
         raise UsageError(
             f"the metadata {name!r} has a value that is not printable ASCII",
-            remedy="give bytes under a name that ends with -bin",
+            remedy="for binary values use a name that ends with -bin",
         )
     return name, value
 
@@ -191,7 +191,7 @@ def _ending(headers: Headers) -> Ending | None:
         return None
     text = _unquoted(headers.get("grpc-message") or "")
     if not status.isdecimal() or not status.isascii() or len(status) > 9:
-        return Ending(UNKNOWN, f"the reply has the grpc-status {status[:80]!r}", MALFORMED)
+        return Ending(UNKNOWN, f"the reply has the invalid grpc-status {status[:80]!r}", MALFORMED)
     if int(status) >= len(CODES):
         return Ending(UNKNOWN, f"grpc-status {int(status)}: {text}" if text else f"grpc-status {int(status)}")
     return Ending(int(status), text)
@@ -295,7 +295,7 @@ class _Calls:
     def _begin(self, stream: Stream, partial: _Partial) -> None:
         flag, partial.left = _unpack_prefix(partial.prefix)
         if flag > 1:
-            raise StreamFault(f"a message has the compression flag {flag}")
+            raise StreamFault(f"a message has the invalid compression flag {flag}")
         _check_size(partial.left, self._kept if stream.keep else self._largest)
         partial.compressed = flag == 1
         if partial.compressed:
@@ -320,10 +320,10 @@ class _Calls:
         try:
             message = unpacker.decompress(packed, limit + 1)
         except zlib.error as error:
-            raise StreamFault(f"a message cannot be decompressed: {error}") from None
+            raise StreamFault(f"cannot decompress a message: {error}") from None
         _check_size(len(message), limit)
         if not unpacker.eof or unpacker.unused_data:
-            raise StreamFault("a message cannot be decompressed: it has the wrong length")
+            raise StreamFault("cannot decompress a message: its length is wrong")
         return message
 
     def ended(self, stream: Stream, trailers: Headers | None) -> None:
@@ -341,7 +341,8 @@ class _Calls:
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
         raise StreamFault(
-            f"a message has {size} bytes or more, {limit} are allowed", frames.ENHANCE_YOUR_CALM
+            f"a message has at least {size} bytes, which exceeds the limit of {limit}",
+            frames.ENHANCE_YOUR_CALM,
         )
 
 
@@ -349,7 +350,7 @@ def _compression(stream: Stream) -> str:
     """What the server says it compressed with."""
     name = None if stream.head is None else stream.head.get("grpc-encoding")
     if name not in _WINDOW_BITS:
-        raise StreamFault(f"a message is compressed, with the grpc-encoding {name!r:.80}")
+        raise StreamFault(f"a message is compressed with the unsupported grpc-encoding {name!r:.80}")
     return name
 
 
@@ -368,7 +369,7 @@ def _judge(stream: Stream, ending: Ending | None) -> Ending:
         return Ending(UNKNOWN, "the reply ended without a grpc-status", MALFORMED)
     if ending.code != OK:
         return ending
-    return Ending(INTERNAL, "the reply ended within a message", MALFORMED)
+    return Ending(INTERNAL, "the reply ended in the middle of a message", MALFORMED)
 
 
 class GrpcConnection:

@@ -143,10 +143,12 @@ def _decode(decoder: "Decoder", block: bytes) -> Headers:
     try:
         pairs = decoder.decode(block, raw=True)
     except OversizedHeaderListError:
-        raise _TooLong(f"headers of more than the {LIST_LIMIT} bytes announced", ENHANCE_YOUR_CALM) from None
+        raise _TooLong(
+            f"headers that exceed the announced limit of {LIST_LIMIT} bytes", ENHANCE_YOUR_CALM
+        ) from None
     except HPACKError as error:
         reason = _ADDRESS.sub("", str(error))
-        raise Fault(f"a header block cannot be decoded: {reason}", COMPRESSION_ERROR) from None
+        raise Fault(f"cannot decode a header block: {reason}", COMPRESSION_ERROR) from None
     return parse_fields([(str(name, "latin-1"), str(value, "latin-1")) for name, value in pairs])
 
 
@@ -161,21 +163,21 @@ def parse_fields(fields: list[tuple[str, str]]) -> Headers:
     status = int(pseudo[0][1]) if pseudo and not fault else 0
     lengths = {value for name, value in plain if name == "content-length"}
     if not fault and (len(lengths) > 1 or any(_LENGTH.fullmatch(value) is None for value in lengths)):
-        fault = "a Content-Length that no reply can have"
+        fault = "an invalid Content-Length"
     length = int(lengths.pop()) if lengths and not fault else -1
     return Headers(plain, status, length, fault)
 
 
 def _find_fault(fields: list[tuple[str, str]], pseudo: list[tuple[str, str]]) -> str:
     if fields[: len(pseudo)] != pseudo:
-        return f"the header {pseudo[-1][0][:80]!r} behind other headers"
+        return f"the pseudo-header {pseudo[-1][0][:80]!r} after regular headers"
     if len(pseudo) > 1 or (pseudo and pseudo[0][0] != ":status"):
-        return f"the header {pseudo[-1][0][:80]!r}, which is not for replies or is there twice"
+        return f"the pseudo-header {pseudo[-1][0][:80]!r}, which is duplicated or not allowed in replies"
     if pseudo and _STATUS.fullmatch(pseudo[0][1]) is None:
-        return f"the status {pseudo[0][1][:80]!r}"
+        return f"the invalid status {pseudo[0][1][:80]!r}"
     for name, value in fields:
         if _NAME.fullmatch(name) is None:
-            return f"the header name {name[:80]!r}"
+            return f"the invalid header name {name[:80]!r}"
         if name in _ABOUT_CONNECTIONS:
             return f"the header {name!r}, which HTTP/2 forbids"
         if any(c in value for c in "\r\n\0"):

@@ -56,8 +56,8 @@ def encode_request(
         raise UsageError(f"{method!r} is not an HTTP method")
     if _PATH.fullmatch(path) is None:
         raise UsageError(
-            f"the path {path!r} is empty or has a space, a control or a non-ASCII character",
-            remedy="write such characters as %XX",
+            f"the path {path!r} is empty or contains a space, a control character or a non-ASCII character",
+            remedy="percent-encode such characters (%XX)",
         )
     lines = [f"{method} {path} HTTP/1.1".encode("ascii")]
     lines += [_encode_field(name, value, body_length is not None) for name, value in headers]
@@ -68,7 +68,7 @@ def encode_request(
 
 def _encode_field(name: str, value: str, framed: bool) -> bytes:
     if _NAME.fullmatch(name) is None:
-        raise UsageError(f"{name!r} is not a header name: letters, digits and !#$%&'*+-.^_`|~ are")
+        raise UsageError(f"{name!r} is not a valid header name: use letters, digits and !#$%&'*+-.^_`|~")
     if framed and name.lower() in ("content-length", "transfer-encoding"):
         raise UsageError(f"the header {name!r} is set from the body", remedy="leave it out")
     if any(c in value for c in "\r\n\0"):
@@ -231,7 +231,7 @@ class ReplyDecoder:
         if self._step == _SIZED:
             length = self.head.length
             return f"in the body of a reply, after {length - self._left} of {length} bytes"
-        return f"in a chunked body, before its last chunk, after {self.received} bytes of the reply"
+        return f"in a chunked body, before the last chunk, after {self.received} bytes of the reply"
 
     def _advance(self, data: bytearray | bytes, length: int) -> bool:
         pending = self._pending
@@ -323,7 +323,7 @@ class ReplyDecoder:
         self.chunks += 1
         size = int(match[1], 16)
         if size > LENGTH_LIMIT:
-            raise PeerError(f"the reply has a chunk of {size} bytes, which no reply can have")
+            raise PeerError(f"the reply has a chunk of {size} bytes, which exceeds any valid size")
         begin = match.end()
         if size and data.startswith(b"\r\n", begin + size, stop):  # the whole chunk is here
             self._keep(data, begin, begin + size)
@@ -341,7 +341,7 @@ class ReplyDecoder:
             return at
         else:
             raise PeerError(
-                f"a chunk of the reply is longer than it says: {_quote(data, at, stop)} follows it"
+                f"a chunk of the reply is longer than its declared size: {_quote(data, at, stop)} follows it"
             )
         self._step = _CHUNK_SIZE
         return end
@@ -394,7 +394,7 @@ _STEPS: tuple[Callable[[ReplyDecoder, bytearray | bytes, int, int], int], ...] =
 
 def _too_long(limit: int, length: int | None = None) -> str:
     size = f"{length}" if length is not None else f"more than {limit}"
-    return f"the reply has {size} bytes, {limit} are allowed"
+    return f"the reply has {size} bytes, but the limit is {limit}"
 
 
 def _head_end(data: bytearray | bytes, at: int, stop: int) -> int:
@@ -417,9 +417,9 @@ def _check_half_head(data: bytearray | bytes, at: int, stop: int) -> None:
 def _check_half_line(data: bytearray | bytes, at: int, stop: int, limit: int, what: str) -> None:
     end = data.find(b"\n", at, min(stop, at + limit))
     if end >= 0:
-        raise PeerError(f"the reply has an illegal {what}: {_quote(data, at, end + 1)}")
+        raise PeerError(f"the reply has an invalid {what}: {_quote(data, at, end + 1)}")
     if stop - at >= limit:
-        raise PeerError(f"the reply has a too long {what}: {_quote(data, at, stop)}")
+        raise PeerError(f"the reply has a {what} that is too long: {_quote(data, at, stop)}")
 
 
 def _learn_head(raw: bytes) -> Head:
@@ -451,10 +451,10 @@ def _parse_head(raw: bytes) -> Head:
 def _parse_status_line(line: bytes) -> tuple[bytes, int, str]:
     match = _STATUS_LINE.fullmatch(line)
     if match is None:
-        raise PeerError(f"the reply has an illegal status line: {_quote(line, 0, len(line))}")
+        raise PeerError(f"the reply has an invalid status line: {_quote(line, 0, len(line))}")
     version, status, reason = match.groups(b"")
     if status == b"101":
-        raise PeerError("the server switched to another protocol (status 101), which was not asked for")
+        raise PeerError("the server switched to another protocol (status 101) without being asked to")
     return version, int(status), reason.decode("latin-1")
 
 
@@ -462,7 +462,7 @@ def _parse_status_line(line: bytes) -> tuple[bytes, int, str]:
 def _parse_field(line: bytes) -> tuple[str, str]:
     match = _FIELD.fullmatch(line.decode("latin-1"))
     if match is None:
-        raise PeerError(f"the reply has an illegal header line: {_quote(line, 0, len(line))}")
+        raise PeerError(f"the reply has an invalid header line: {_quote(line, 0, len(line))}")
     name, value = match.groups()
     return name.lower(), value.rstrip(" \t")
 
@@ -486,18 +486,20 @@ def _body_length(fields: tuple[tuple[str, str], ...]) -> int:
     lengths = [_parse_length(value) for value in _values(fields, "content-length")]
     codings = _values(fields, "transfer-encoding")
     if any(length != lengths[0] for length in lengths):
-        raise PeerError(f"the reply has two Content-Lengths, {lengths[0]} and {lengths[-1]}")
+        raise PeerError(f"the reply has two different Content-Lengths, {lengths[0]} and {lengths[-1]}")
     if not codings:
         return lengths[0] if lengths else UNTIL_CLOSE
     if len(codings) > 1 or codings[0].lower() != "chunked":
-        raise PeerError(f"the reply has the Transfer-Encoding {', '.join(codings)[:80]!r}, not 'chunked'")
+        raise PeerError(
+            f"the reply has the Transfer-Encoding {', '.join(codings)[:80]!r} instead of 'chunked'"
+        )
     return CHUNKED
 
 
 def _parse_length(text: str) -> int:
     # isdecimal, in Latin-1, is 0 to 9 and nothing else; 19 digits are enough for the limit.
     if not text.isdecimal() or len(text) > 19 or int(text) > LENGTH_LIMIT:
-        raise PeerError(f"the reply has the Content-Length {text[:80]!r}, which no reply can have")
+        raise PeerError(f"the reply has the invalid Content-Length {text[:80]!r}")
     return int(text)
 
 

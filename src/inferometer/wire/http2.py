@@ -198,7 +198,7 @@ class Http2Connection:
         """Start a stream; its first frames, or all of them, are queued."""
         streams = self.streams
         if not self.can_open:
-            raise LocalError("no further stream can be opened on this connection")
+            raise LocalError("no more streams can be opened on this connection")
         stream_id = self.next_id
         self.next_id = stream_id + 2
         if stream_id == LARGEST_STREAM_ID:
@@ -211,7 +211,7 @@ class Http2Connection:
         if stream.id not in self.streams:
             return
         if stream.ends:
-            raise LocalError("a request that has ended cannot go on")
+            raise LocalError("cannot continue a request that has ended")
         self.sender.send(stream, body, ends=ends)
 
     def cancel(self, stream: Stream, code: int = frames.CANCEL) -> None:
@@ -284,13 +284,13 @@ class Http2Connection:
     def _check_frame(self, data: Buffer, at: int, size: int, kind: int) -> None:
         if not self.ready and kind != SETTINGS:
             began = repr(bytes(data[at : at + FRAME_HEAD]))[1:]
-            raise Fault(f"the server does not speak HTTP/2: it began with {began}")
+            raise Fault(f"the server does not speak HTTP/2: its reply begins with {began}")
         if size > OUR_FRAME_SIZE:
-            text = f"a {name_of_kind(kind)} has {size} bytes, {OUR_FRAME_SIZE} are allowed"
+            text = f"a {name_of_kind(kind)} has {size} bytes, which exceeds the limit of {OUR_FRAME_SIZE}"
             raise Fault(text, frames.FRAME_SIZE_ERROR)
         if kind != self._expected >= 0:
             expected = name_of_kind(self._expected)
-            raise Fault(f"a {name_of_kind(kind)} came where only a {expected} may come")
+            raise Fault(f"a {name_of_kind(kind)} arrived where only a {expected} is allowed")
 
     def _read_usual(self, stream_id: int, data: bytes | bytearray, at: int, length: int) -> int:
         """A whole reply like the ones before; returns where it ends, or 0 when it is not like them."""
@@ -362,7 +362,7 @@ class Http2Connection:
         stream.received += size + FRAME_HEAD
         stream.content += content
         if stream.head is None:
-            self._fail(stream, "a body came before the headers")
+            self._fail(stream, "the body arrived before the headers")
             return None
         stream.unreturned += size
         if stream.unreturned < self.return_at:
@@ -419,7 +419,7 @@ class Http2Connection:
 
     def _read_continuation(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         if self._expected != CONTINUATION or stream_id != self._block_stream:
-            raise Fault(f"a CONTINUATION frame of stream {stream_id} continues nothing")
+            raise Fault(f"a CONTINUATION frame of stream {stream_id} does not follow a HEADERS frame")
         self._block += data[start:stop]
         self._block_frames += 1
         self._check_block(len(self._block))
@@ -446,7 +446,7 @@ class Http2Connection:
         elif stream.head is None:
             self._read_head(stream, headers, block)
         elif headers.status:
-            self._fail(stream, f"a second head came, with status {headers.status}")
+            self._fail(stream, f"a second head arrived, with status {headers.status}")
         elif not flags & END_STREAM:
             self._fail(stream, "the trailers do not end the reply")
         else:
@@ -466,13 +466,11 @@ class Http2Connection:
             if ends:
                 self._end(stream, None)
         elif ends or headers.status == 101:
-            self._fail(stream, f"the status {headers.status} ends the reply or the protocol")
+            self._fail(stream, f"the interim status {headers.status} ends the reply or switches protocols")
         else:
             stream.interim += 1
             if stream.interim > INTERIM_LIMIT:
-                text = (
-                    f"more than {INTERIM_LIMIT} interim replies came, the last with status {headers.status}"
-                )
+                text = f"more than {INTERIM_LIMIT} interim replies arrived, the last with status {headers.status}"
                 self._fail(stream, text, frames.ENHANCE_YOUR_CALM)
 
     # --- ends of streams
@@ -482,7 +480,9 @@ class Http2Connection:
             return
         head = stream.head
         if head is not None and 0 <= head.length != stream.content:
-            self._fail(stream, f"the body has {stream.content} bytes, its Content-Length is {head.length}")
+            self._fail(
+                stream, f"the body has {stream.content} bytes, but its Content-Length is {head.length}"
+            )
             return
         del self.streams[stream.id]
         if stream.waiting or not stream.ends:  # the answer is complete: the server does not want the rest
@@ -540,22 +540,24 @@ class Http2Connection:
             return stream
         self._check_opened(stream_id, kind)
         if stream_id > self._forgotten:
-            text = f"a {name_of_kind(kind)} came for stream {stream_id}, which has ended"
+            text = f"a {name_of_kind(kind)} arrived for stream {stream_id}, which has ended"
             raise Fault(text, frames.STREAM_CLOSED)
         return None
 
     def _check_opened(self, stream_id: int, kind: int) -> None:
         if stream_id % 2 == 0 or stream_id >= self.next_id:
-            raise Fault(f"a {name_of_kind(kind)} came for stream {stream_id}, which was never opened")
+            raise Fault(f"a {name_of_kind(kind)} arrived for stream {stream_id}, which was never opened")
 
     # --- control frames
 
     def _read_priority(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         if not stream_id:
-            raise Fault("a PRIORITY frame came for no stream")
+            raise Fault("a PRIORITY frame arrived on stream 0")
         stream = self.streams.get(stream_id)
         if stream is not None and stop - start != 5:
-            self._fail(stream, f"a PRIORITY frame has {stop - start} bytes, not 5", frames.FRAME_SIZE_ERROR)
+            self._fail(
+                stream, f"a PRIORITY frame has {stop - start} bytes instead of 5", frames.FRAME_SIZE_ERROR
+            )
 
     def _read_reset(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_size(frames.RST_STREAM, 4, stop - start)
@@ -595,7 +597,7 @@ class Http2Connection:
             self.sender.allow_all(value, self.streams.values())
 
     def _read_push_promise(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        raise Fault("a PUSH_PROMISE frame came, though push is switched off")
+        raise Fault("a PUSH_PROMISE frame arrived although push is disabled")
 
     def _read_ping(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_connection(frames.PING, stream_id)
@@ -607,20 +609,20 @@ class Http2Connection:
         self._queue(reply)
         self.answers += 1
         if self.answers > ANSWERS_LIMIT:
-            raise Fault("the server asks for more answers than it reads", frames.ENHANCE_YOUR_CALM)
+            raise Fault("the server requests more acknowledgements than it reads", frames.ENHANCE_YOUR_CALM)
 
     def _read_goaway(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         frames.check_connection(frames.GOAWAY, stream_id)
         if stop - start < 8:
-            raise Fault(f"a GOAWAY frame has {stop - start} bytes", frames.FRAME_SIZE_ERROR)
+            raise Fault(f"a GOAWAY frame has only {stop - start} bytes", frames.FRAME_SIZE_ERROR)
         last, code = unpack_from(">LL", data, start)
         last &= LARGEST_STREAM_ID
         if self.goaway is not None and last > self.goaway.last_stream_id:
-            raise Fault("a second GOAWAY frame names a higher stream than the first")
+            raise Fault("a second GOAWAY frame names a higher stream ID than the first")
         text = bytes(data[start + 8 : min(stop, start + 8 + 1024)]).decode("utf-8", "replace")
         self.goaway = Goaway(last, code, text)
         self._close()
-        reason = f"the server took no more streams{self._goaway_reason()}"
+        reason = f"the server accepted no more streams{self._goaway_reason()}"
         for stream in [stream for stream in self.streams.values() if stream.id > last]:
             del self.streams[stream.id]
             self._remember_cancelled(stream)
@@ -640,7 +642,7 @@ class Http2Connection:
         if not increment:
             self._fail(stream, "a WINDOW_UPDATE frame has an increment of 0")
         elif stream.window + increment > frames.LARGEST_WINDOW:
-            self._fail(stream, "the stream's window was lifted above 2^31-1", frames.FLOW_CONTROL_ERROR)
+            self._fail(stream, "the stream's window was raised above 2^31-1", frames.FLOW_CONTROL_ERROR)
         else:
             self.sender.allow_stream(stream, increment)
 

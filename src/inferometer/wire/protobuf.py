@@ -25,7 +25,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
             elif kind in (FIXED64, FIXED32):
                 size = 8 if kind == FIXED64 else 4
             else:
-                raise PeerError(f"a message has a field of the unknown kind {kind}")
+                raise PeerError(f"a message has a field of unknown wire type {kind}")
             if at + size > end:
                 raise PeerError("a message ends in the middle of a field")
             yield key >> 3, message[at : at + size]
@@ -44,7 +44,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 63:
-            raise PeerError("a message has a number of more than ten bytes")
+            raise PeerError("a message has a varint longer than ten bytes")
 
 
 def varint(value: int) -> bytes:

@@ -206,7 +206,7 @@ class Sender:
             raise Fault("a WINDOW_UPDATE frame has an increment of 0")
         self.window += increment
         if self.window > frames.LARGEST_WINDOW:
-            raise Fault("the connection's window was lifted above 2^31-1", frames.FLOW_CONTROL_ERROR)
+            raise Fault("the connection's window was raised above 2^31-1", frames.FLOW_CONTROL_ERROR)
 
     def allow_stream(self, stream: Stream, increment: int) -> None:
         """WINDOW_UPDATE of one stream."""
@@ -221,6 +221,6 @@ class Sender:
             self.quick_limit = initial
         for stream in streams:
             if stream.window + change > frames.LARGEST_WINDOW:
-                text = f"the new INITIAL_WINDOW_SIZE lifts stream {stream.id} above 2^31-1"
+                text = f"the new INITIAL_WINDOW_SIZE raises the window of stream {stream.id} above 2^31-1"
                 raise Fault(text, frames.FLOW_CONTROL_ERROR)
             self.allow_stream(stream, change)

@@ -147,7 +147,7 @@ def test_a_worker_that_was_killed_takes_its_client_with_it():
             os.kill(processes(load)[0].workers[0], signal.SIGKILL)
             while victim.loss is None:
                 load.collect(load.clock() + NS_PER_S)
-            assert victim.loss.why == "a worker process died of SIGKILL"
+            assert victim.loss.why == "a worker process was killed by SIGKILL"
             load.apply(Closed(4))  # all of it by the other
             assert load.collect(load.clock() + NS_PER_S).outstanding == 4
         assert_gone(pids)

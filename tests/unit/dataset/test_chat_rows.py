@@ -140,7 +140,7 @@ def test_what_is_left_out_is_said(read):
     _, steps, findings = read(lines({"conversations": []}, {"conversations": said("a")}))
     assert len(steps) == 1
     assert [text.partition(": ")[2] for text in findings] == [
-        "1 conversations without a turn of a user were left out"
+        "1 conversations without a user turn were left out"
     ]
 
 
@@ -157,22 +157,22 @@ REFUSED = [
     (lines({"method": "GET", "body": {}}), "line 1 of {}: 'method' is 'GET'"),
     (
         lines({"url": "/v1/a", "body": {}}, {"url": "/v1/b", "body": {}}),
-        "line 2 of {}: 'url' is /v1/b, and rows before it have /v1/a",
+        "line 2 of {}: 'url' is /v1/b, but earlier rows have /v1/a",
     ),
     (
         lines({"conversations": [{"from": "cat", "value": "x"}]}),
         "message 1 of 'conversations': 'from' is 'cat'",
     ),
     (lines({"conversations": [{"from": "gpt"}]}), "message 1 of 'conversations' has no text 'value'"),
-    (lines({"conversations": []}), "neither it nor any other row has a turn of a user"),
+    (lines({"conversations": []}), "no row has a user turn"),
     (lines({"prompt": "a", "max_tokens": -3}), "line 1 of {}: 'max_tokens' is -3"),
     (lines({"prompt": "a", "session_id": 1, "delay": "x"}), "line 1 of {}: 'delay' is 'x'"),
     (b'[{"prompt": "a"}, 3]', "entry 2 of {} is not an object"),
-    (b'[{"prompt": "a"', "{} begins like a JSON list, but is not: "),
-    (table(("prompt", "b"), ("1", "2"), ("3",)), "line 3 of {} has 1 cells, and the first line names 2"),
+    (b'[{"prompt": "a"', "{} begins like a JSON list, but is invalid: "),
+    (table(("prompt", "b"), ("1", "2"), ("3",)), "line 3 of {} has 1 cells, but the header has 2"),
     (table(("prompt", "b"), ("1", "2"), ("", "3")), "line 3 of {}: 'prompt' is empty"),
     (b"PAR1 and no more", "{} cannot be read as Parquet: "),
-    (as_parquet({"a": 1}), "{} has the columns a, and none is called body or messages"),
+    (as_parquet({"a": 1}), "{} has the columns a, but none named body or messages"),
 ]
 
 

@@ -51,7 +51,7 @@ def test_a_trace(contents):
         outputs=(0, 3),
         cacheable_tokens=512,
         sessions=(2,),
-        findings=("1 requests have no tokens in their answer",),
+        findings=("1 requests have an answer without tokens",),
     )
 
 

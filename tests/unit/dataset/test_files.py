@@ -413,7 +413,9 @@ FILES = {
     "two.txt": b"a\nb\n",
 }  # fmt: skip
 AS_IS = "such files are sent as they are: decode and resize them first, for example to .npy"
-ONE_ELEMENT = "each file or line is one element; requests of several go into a JSON file (--input-data)"
+ONE_ELEMENT = (
+    "each file or line is one element; for requests with several elements use a JSON file (--input-data)"
+)
 
 
 @pytest.mark.parametrize(
@@ -421,18 +423,18 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
     [
         (
             one("UINT8", 3, 2), "@7.bin",
-            f"7.bin does not fit input 'X', which takes UINT8 of shape [3,2]: it has 7 elements, expect 6; {AS_IS}",
+            f"7.bin does not fit input 'X', which takes UINT8 of shape [3,2]: it has 7 elements, expected 6; {AS_IS}",
         ),
         (
             one("UINT8", -1, 3), "@7.bin",
             "7.bin does not fit input 'X', which takes UINT8 of shape [-1,3]: "
-            f"it has 7 elements, expect a multiple of 3; {AS_IS}",
+            f"it has 7 elements, expected a multiple of 3; {AS_IS}",
         ),
         (
             one("FP32", -1), "@7.bin",
             "7.bin does not fit input 'X', which takes FP32 of shape [-1]: "
-            "its 7 bytes are no whole number of elements of 4 bytes; "
-            "raw files hold the numbers as they lie in memory, little-endian; or save an array as .npy",
+            "its 7 bytes are not a multiple of the element size of 4 bytes; "
+            "raw files contain the numbers in binary, little-endian; or save an array as .npy",
         ),
         (
             one("UINT8", -1, -1), "@7.bin",
@@ -460,7 +462,7 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         ),
         (
             one("FP32", 1), "@two.txt",
-            "two.txt does not fit input 'X', which takes FP32 of shape [1]: a text file goes to BYTES inputs; "
+            "two.txt does not fit input 'X', which takes FP32 of shape [1]: text files are for BYTES inputs; "
             "save numbers as .npy, or put them into a JSON file",
         ),
         (
@@ -491,7 +493,7 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         (
             one("INT32", 4), "@i32.npy",
             "i32.npy does not fit input 'X', which takes INT32 of shape [4]: it holds an array of shape [2,3]; "
-            "reshape it; one dimension more in front stands for several requests",
+            "reshape it; an extra first dimension means several requests",
         ),
         (
             one("BF16", 2), "@big.npy",
@@ -514,8 +516,8 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         (
             one("FP32", -1), "@stereo.wav",
             "stereo.wav does not fit input 'X', which takes FP32 of shape [-1]: "
-            "it holds samples of shape [1,2], which is frames by channels; "
-            "mix it down to one channel, or give the shape with --shape",
+            "it holds samples of shape [1,2], which means frames by channels; "
+            "mix it down to mono, or give the shape with --shape",
         ),
         (
             one("INT32", -1), "@24.wav",
@@ -525,12 +527,12 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
         (
             one("UINT16", -1), "@24.wav",
             "24.wav does not fit input 'X', which takes UINT16 of shape [-1]: it holds 24-bit integer samples; "
-            "sound goes to INT16, INT32 and float inputs; send anything else as .npy",
+            "sound files are for INT16, INT32 and float inputs; for other inputs use .npy",
         ),
         (
             one("FP32", -1), "@alaw.wav",
-            "alaw.wav does not fit input 'X', which takes FP32 of shape [-1]: it cannot be read as .wav: "
-            "format 6 with 8 bits and 1 channels is none of those we know",
+            "alaw.wav does not fit input 'X', which takes FP32 of shape [-1]: it is not a readable .wav file: "
+            "format 6 with 8 bits and 1 channels is not supported",
         ),
         (one("FP32", -1), "@junk.wav", "junk.wav does not fit input 'X'"),
         (
@@ -548,13 +550,13 @@ ONE_ELEMENT = "each file or line is one element; requests of several go into a J
          "to send a file, write --input X=@yes"),
         (
             one("BYTES", 1), "two.txt",
-            "--input X=two.txt is a value, but there is also a file of that name; "
+            "--input X=two.txt is a value, but a file with that name exists; "
             "to send the file, write --input X=@two.txt",
         ),
         (
             one("BYTES", 1), "@nope/*.txt",
             "--input X=@nope/*.txt: there is no such file; "
-            "after '@' comes the path of a file, or a pattern such as 'photos/*.jpg'",
+            "give the path of a file after '@', or a pattern such as 'photos/*.jpg'",
         ),
         (
             one("BYTES", 1), "@.",
@@ -577,7 +579,7 @@ def test_lists_of_different_lengths():
     specs = tuple(TensorSpec(name, "BYTES", (1,)) for name in "ABC")
     assert error(specs, "A=@two.txt", "B=@three.txt", "C=x") == (
         "--input gives different numbers of requests: 2 for 'A', 3 for 'B', 1 for 'C'; "
-        "give each input equally many files or lines, or one for all requests"
+        "give the same number of files or lines for each input, or one for all requests"
     )
 
 

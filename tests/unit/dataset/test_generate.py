@@ -149,13 +149,13 @@ DYNAMIC = (
             TensorSpec("X", "INT32", (-1, 3, -1)),
             {},
             f"{DYNAMIC}[-1,3,-1]; "
-            "send a file of yours with --input X=@FILE, or generated data with --shape X:1,3,1",
+            "send your own file with --input X=@FILE, or generated data with --shape X:1,3,1",
             id="a variable shape needs a file or --shape",
         ),
         pytest.param(
             TensorSpec("X", "UINT8", (-1,), optional=True),
             {"sources": ("zero",)},
-            f"{DYNAMIC}[-1]; send a file of yours with --input X=@FILE, or generated data with --shape X:1",
+            f"{DYNAMIC}[-1]; send your own file with --input X=@FILE, or generated data with --shape X:1",
             id="zeros and optional inputs need it too",
         ),
         pytest.param(

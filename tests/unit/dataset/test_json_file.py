@@ -256,7 +256,7 @@ MISMATCH = "mismatch in the data provided for X."
         pytest.param(
             one("BYTES", (1,)),
             {"b64": b64(b"hello")},
-            f"{MISMATCH}{AT}: BYTES elements need their length, 4 bytes little-endian, before them; "
+            f"{MISMATCH}{AT}: each BYTES element must be preceded by its length, 4 bytes little-endian; "
             "element 0 says it has 1819043176 bytes, but only 1 follow",
             id="strings in b64 without their length",
         ),
@@ -339,7 +339,7 @@ MISMATCH = "mismatch in the data provided for X."
         pytest.param(
             one("INT32"),
             {"content": [1], "shapes": [1]},
-            f"Input data file is malformed.{AT}: the key 'shapes' is none of content, b64 and shape",
+            f"Input data file is malformed.{AT}: the key 'shapes' is not content, b64 or shape",
             id="a misspelt key",
         ),
         pytest.param(

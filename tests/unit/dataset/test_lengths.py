@@ -92,14 +92,14 @@ def test_answers_take_the_lengths_of_a_file_in_turn(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "there is no length in it"),
-        ("input,output\n", "there is no length in it"),
-        ("5\nmany\n", "line 2 has 'many'"),
-        ("5\n0\n", "line 2 has '0'"),
-        ("5,1\n6\n", "line 2 has '6'"),
-        ("1,2,3\n", "more than two columns without names"),
-        ("a,b,c\n1,2,3\n", "no column is called input_tokens"),
-        ("99999999999\n", "lengths from 1 to 10,000,000 belong"),
+        ("", "it contains no lengths"),
+        ("input,output\n", "it contains no lengths"),
+        ("5\nmany\n", "line 2 is 'many'"),
+        ("5\n0\n", "line 2 is '0'"),
+        ("5,1\n6\n", "line 2 is '6'"),
+        ("1,2,3\n", "more than two columns, but no column names"),
+        ("a,b,c\n1,2,3\n", "it has no column input_tokens"),
+        ("99999999999\n", "must contain lengths from 1 to 10,000,000"),
     ],
 )
 def test_files_that_are_refused(content, message, tmp_path):
@@ -152,7 +152,7 @@ def test_answers_take_no_pairs(tmp_path):
         lengths(pairs=False).check("--output-tokens", "1/2:3")
     with pytest.raises(UsageError, match="has pairs"):
         draw_outputs(f"@{path}", 1, 0)
-    with pytest.raises(UsageError, match="and so does --output-tokens"):
+    with pytest.raises(UsageError, match="set the length of the answers"):
         draw_pairs(LengthRules(f"@{path}", "uniform(1, 2)"), 1, 0)
 
 

@@ -56,7 +56,7 @@ REFUSED = [
     ("", "the trace '.*' is empty"),
     ("{oops", "line 1 of '.*' is not JSON"),
     ("[" * 100_000, "line 1 of '.*' is not JSON"),
-    ("[1]", "line 1 of '.*' is no object"),
+    ("[1]", "line 1 of '.*' is not an object"),
     ("{}", "line 1 of '.*' has no time"),
     ('{"timestamp": 1, "timestamp_s": 1}', "line 1 of '.*' has more than one time"),
     ('{"timestamp": "1"}', "line 1 of '.*': 'timestamp' is \"1\""),
@@ -66,7 +66,7 @@ REFUSED = [
     ('{"timestamp": 1, "step": -1}', "line 1 of '.*': 'step' is -1"),
     ('{"timestamp": 1, "stream": 1.5}', "line 1 of '.*': 'stream' is 1.5"),
     ('{"timestamp": 1, "data": [1]}', "line 1 of '.*': 'data' must be an object"),
-    ('{"timestamp": 1, "data": {}, "step": 1}', "line 1 of '.*' has its own data and names some"),
+    ('{"timestamp": 1, "data": {}, "step": 1}', "line 1 of '.*' has its own data and also refers"),
     ('{"timestamp": 1}\n{"timestamp": 2, "step": "x"}', "line 2 of '.*': 'step' is \"x\""),
     (
         '{"timestamp": 1}\n{"timestamp_s": 1700000000}',

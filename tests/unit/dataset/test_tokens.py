@@ -87,10 +87,10 @@ def test_without_a_tokenizer_words_count():
 @pytest.mark.parametrize(
     ("content", "message", "remedy"),
     [
-        (None, "there is no file", "the folder that holds one"),
+        (None, "no such file:", "the folder that holds one"),
         ("{", "is not a tokenizer", "tokenizer.json of a model"),
         (json.dumps({"version": "1.0"}), "is not a tokenizer", "tokenizer.json of a model"),
-        (wordless().to_str(), "fewer than 8 words", "leave --tokenizer out"),
+        (wordless().to_str(), "fewer than 8 words", "leave out --tokenizer"),
     ],
 )
 def test_what_is_no_tokenizer_is_refused(tmp_path, content, message, remedy):

@@ -34,22 +34,22 @@ def test_words_stand_for_pieces(text, pieces):
 
 REFUSED = [
     ("", "piece 1 of --shape-load is ''"),
-    ("wave 5", "piece 1 of --shape-load is 'wave 5', which is no ramp, hold or burst"),
+    ("wave 5", "piece 1 of --shape-load is 'wave 5', which is not a ramp, hold or burst"),
     ("hold 5 for 1s then ramp 1..2", "piece 2 of --shape-load is 'ramp 1..2'"),
     ("hold 5 for 1s,", "piece 2 of --shape-load is ''"),
     ("hold -5 for 1s", "piece 1"),
-    ("hold 5 for 0s", "piece 1 of --shape-load has a time of '0s'"),
+    ("hold 5 for 0s", "piece 1 of --shape-load has the duration '0s'"),
     ("hold 5 for 3 weeks", "piece 1"),
     ("hold 5 for 3parsec", "needs a duration, but got '3parsec'"),
-    ("burst 5 for 2s every 2s", "with nothing between them"),
+    ("burst 5 for 2s every 2s", "which leaves no gap between them"),
     ("burst 5 for 1us every 2us over 1h", "more than 100000 bursts"),
-    ("hold 0 for 9s", "over before the first request is due"),
-    ("hold 0.1 for 9s", "over before the first request is due"),
+    ("hold 0 for 9s", "ends before its first request is due"),
+    ("hold 0.1 for 9s", "ends before its first request is due"),
 ]
 
 
 @pytest.mark.parametrize(("text", "sentence"), REFUSED)
-def test_what_is_no_shape_is_refused_with_its_place(text, sentence):
+def test_an_invalid_shape_is_refused_with_its_place(text, sentence):
     with pytest.raises(UsageError, match=sentence.replace("(", r"\(")):
         parse_shape(text)
 

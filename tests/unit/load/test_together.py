@@ -67,7 +67,7 @@ def test_a_concurrency_climbs_its_stairs():
 
 
 def test_every_group_needs_a_plan():
-    with pytest.raises(LocalError, match="2 groups of workers need a plan each"):
+    with pytest.raises(LocalError, match="2 groups of workers need one plan each"):
         together(quick, quick).apply(Closed(4))
     with pytest.raises(LocalError, match="groups of workers"):
         Joint((Closed(1),)).share(0, 1)

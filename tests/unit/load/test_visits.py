@@ -92,7 +92,7 @@ def broken(number):
     [
         (waiting, "awaits something that is not ready"),
         (sleeping, r"awaits something that is not ready.*yield pause\(seconds\)"),
-        (endless, "1000 pauses came without a request"),
+        (endless, "1000 pauses in a row without a request"),
     ],
 )
 def test_what_would_never_go_on_is_refused(make, said):
@@ -147,8 +147,8 @@ def test_a_file_of_a_package_may_import_from_there(tmp_path):
     ("text", "function", "said"),
     [
         ("x = 1\n", "visit", "has no function 'visit'"),
-        ("1 / 0\n", "visit", "cannot be run: ZeroDivisionError"),
-        ("def\n", "visit", "cannot be run: SyntaxError"),
+        ("1 / 0\n", "visit", "cannot be imported: ZeroDivisionError"),
+        ("def\n", "visit", "cannot be imported: SyntaxError"),
     ],
 )
 def test_a_file_that_does_not_hold_it_is_refused(text, function, said, tmp_path):

@@ -49,13 +49,13 @@ def error_after(code: int | None) -> str:
 
 def test_a_worker_that_is_still_exiting_is_not_called_killed() -> None:
     found = error_after(7)
-    assert "a worker process died with exit code 7" in found
+    assert "a worker process exited with code 7" in found
     assert "out-of-memory" not in found
 
 
 def test_a_worker_that_the_system_killed_points_to_its_memory() -> None:
     found = error_after(-signal.SIGKILL)
-    assert "a worker process died of SIGKILL" in found
+    assert "a worker process was killed by SIGKILL" in found
     assert "out-of-memory" in found
 
 
@@ -64,13 +64,13 @@ def test_a_worker_that_dies_before_it_has_its_job_is_a_lost_worker() -> None:
         def __init__(self, fds: tuple[int, ...]) -> None:
             self._code = -signal.SIGKILL
 
-    with pytest.raises(LocalError, match="died of SIGKILL"):
+    with pytest.raises(LocalError, match="was killed by SIGKILL"):
         Workers(TRAFFIC, start=lambda command, fds: Stillborn(fds)).__enter__()
 
 
 def test_a_worker_that_does_not_exit_is_not_blamed_on_the_system() -> None:
     found = error_after(None)
-    assert "went on running" in found
+    assert "did not exit" in found
     assert "out-of-memory" not in found
 
 

@@ -295,7 +295,7 @@ def end_and_wait(process):
 
 @pytest.mark.parametrize(
     ("ended", "words"),
-    [(kill, "was ended by SIGKILL"), (end, "ended with exit status 7"), (end_and_wait, "has ended")],
+    [(kill, "was killed by SIGKILL"), (end, "exited with status 7"), (end_and_wait, "has ended")],
 )
 def test_how_a_real_server_ended_and_its_last_line(server, ended, words):
     found = LocalServer(int(server.stdout.readline()))

@@ -53,8 +53,8 @@ def test_a_host_that_does_not_let_this_machine_work_is_noted(stolen, is_said):
         (1020, 1024, "", True),
         (1024, 1024, "", True),
         (10**6, 0, "", False),
-        (10, 64, "no socket could be made: Too many open files", True),
-        (64, 64, "no socket could be made: Too many open files", True),
+        (10, 64, "cannot create a socket: Too many open files", True),
+        (64, 64, "cannot create a socket: Too many open files", True),
     ],
 )
 def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
@@ -67,6 +67,6 @@ def test_files_that_are_used_up_are_noted(files, limit, reason, is_said):
     ("reason", "is_said"), [("Cannot assign requested address", True), ("Connection refused", False)]
 )
 def test_ports_that_are_used_up_are_noted(reason, is_said):
-    failure = FailureGroup("connect", 3, f"connection to 127.0.0.1:8000 failed: {reason}", 0.1, 0.2)
+    failure = FailureGroup("connect", 3, f"cannot connect to 127.0.0.1:8000: {reason}", 0.1, 0.2)
     found: Any = SimpleNamespace(client=ClientCost(1, 0.1, 30.0, 0, 0, connects=28_232), failures=(failure,))
     assert [remark.note for remark in machine_remarks(found)] == ([Note.FEW_PORTS] if is_said else [])

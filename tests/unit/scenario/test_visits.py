@@ -112,7 +112,11 @@ def test_values_without_references_are_made_once():
             "flow.1.inputs.T.0: $first.Y.0 is INT32, but 'T' takes BYTES",
             "same datatype",
         ),
-        ({"X": [1, 2, 3]}, "flow.1.inputs.X: 'X' needs the shape [2], and the value has [3]", "values"),
+        (
+            {"X": [1, 2, 3]},
+            "flow.1.inputs.X: 'X' requires the shape [2], but the value has the shape [3]",
+            "values",
+        ),
         ({"X": ["a", "b"]}, "flow.1.inputs.X: 'X' takes INT32: element 0 must be an integer", "values"),
     ],
 )

@@ -112,12 +112,12 @@ def test_the_answer_says_what_is_measured_and_what_is_assumed() -> None:
     shown = document(planned(400e3))
     assert [section.title for section in shown.sections] == [
         "Measured here",
-        "What the load needs",
-        "Assumed of other machines",
+        "Needed for the load",
+        "Assumptions about the other machines",
     ]
     assert shown.tone is Tone.GOOD
     assert shown.verdict == (
-        "400,000 requests/s need 4 clients of 4 cores and 10.0 Gbit/s (3 to 4 with what is known); CPU decides."
+        "400,000 requests/s need 4 clients of 4 cores and 10.0 Gbit/s (3 to 4 within the uncertainty); CPU is the limit."
     )
 
 

@@ -68,11 +68,11 @@ def test_models_are_told_from_the_server():
         (
             3,
             "first\n last words \n\n",
-            "ended with exit status 3; its last line: last words; see its log {log}",
+            "exited with status 3; its last line: last words; see its log {log}",
         ),
-        (-9, "", "was ended by SIGKILL"),
-        (-250, None, "was ended by signal 250"),
-        (1, "x" * 100_000, "ended with exit status 1; its last line: " + "x" * 400 + "; see its log {log}"),
+        (-9, "", "was killed by SIGKILL"),
+        (-250, None, "was killed by signal 250"),
+        (1, "x" * 100_000, "exited with status 1; its last line: " + "x" * 400 + "; see its log {log}"),
     ],
 )
 def test_how_a_process_ended(tmp_path, code, log, words):

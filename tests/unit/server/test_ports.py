@@ -37,7 +37,7 @@ def test_an_impossible_wish_is_refused(wish: Ports, words: str):
 def test_a_port_in_use_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"HTTP port {port} .*in use"):
+        with pytest.raises(UsageError, match=f"HTTP port {port} .*is used"):
             choose_ports(Ports(http=port))
 
 

@@ -31,7 +31,7 @@ def test_a_python_without_the_server_is_named_with_those_that_have_one(monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="nvidia-pytriton") as caught:
         find_wheel()
-    assert "3.11 or 3.12, and this is 3.13" in caught.value.remedy
+    assert "3.11 or 3.12, but this is 3.13" in caught.value.remedy
 
 
 def test_an_incomplete_wheel_names_the_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

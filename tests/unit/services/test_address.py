@@ -55,7 +55,7 @@ def test_an_address_is_taken_apart(text: str, found: Address, url: str) -> None:
         ("grpcs:127.0.0.1:1/v2", "write grpcs://127.0.0.1:1/v2"),
         ("a:1,b:2", "give one address"),
         ("anna:geheim@h:1", "write h:1, and send them in a header"),
-        ("simple@h:1", "if it is the model that stands before the @: h:1 MODEL"),
+        ("simple@h:1", "if the part before the @ is the model: h:1 MODEL"),
     ],
 )
 def test_what_is_no_address_is_refused_with_a_remedy(text: str, remedy: str) -> None:

@@ -53,13 +53,13 @@ def test_a_variable_dimension_is_as_large_as_the_value():
 @pytest.mark.parametrize(
     ("spec", "value", "said"),
     [
-        (INTS, [1, 2, 3], "'X' needs the shape [2,2], and the value has [3]"),
+        (INTS, [1, 2, 3], "'X' requires the shape [2,2], but the value has the shape [3]"),
         (INTS, [1, 2, 3, "4"], "'X' takes INT32: element 3 must be an integer"),
         (INTS, [1, 2, 3, 2.5], "'X' takes INT32: element 3 must be an integer"),
         (INTS, None, "'X' takes INT32"),
-        (INTS, tensor("UINT32", (2, 2), 1, 2, 3, 4), "'X' takes INT32, and got UINT32"),
-        (INTS, tensor("INT32", (3,), 1, 2, 3), "needs the shape [2,2], and the value has [3]"),
-        (OPEN, [1, 2, 3], "'X' needs the shape [-1,2], and the value has [3]"),
+        (INTS, tensor("UINT32", (2, 2), 1, 2, 3, 4), "'X' takes INT32, but got UINT32"),
+        (INTS, tensor("INT32", (3,), 1, 2, 3), "requires the shape [2,2], but the value has the shape [3]"),
+        (OPEN, [1, 2, 3], "'X' requires the shape [-1,2], but the value has the shape [3]"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(spec, value, said):
@@ -100,7 +100,7 @@ def test_inputs_that_are_missing_or_too_many_are_named():
     ):
         with pytest.raises(UsageError, match=said):
             caller.request(call("a", given))
-    with pytest.raises(UsageError, match="takes inputs, and got a body"):
+    with pytest.raises(UsageError, match="takes inputs, but got a body"):
         caller.request(call("a", body={}))
     with pytest.raises(PeerError):
         caller.http_answer(b"nonsense", None)
@@ -117,7 +117,7 @@ def test_json_is_sent_with_what_every_body_has():
         caller.http_answer(b"<html>", None)
     with pytest.raises(UsageError, match="got inputs"):
         caller.request(call("a", {"X": 1}))
-    with pytest.raises(UsageError, match="the body is no JSON: a set"):
+    with pytest.raises(UsageError, match="the body is not JSON: a set"):
         caller.request(call("a", body={"x": {1}}))
     plain = JsonCalls(connection, "/x")
     assert plain.request(call("a")).startswith(b"GET /x HTTP/1.1\r\n")
@@ -157,7 +157,7 @@ def test_answers_of_one_form_differ_in_their_values():
         assert caller.http_answer(*replied(*values))["O"].tolist() == list(values)
     assert caller.http_answer(*replied(1, 2, 3, shape=(1, 3)))["O"].tolist() == [1, 2, 3]
     body, length = replied(7, 8)
-    with pytest.raises(PeerError, match="its header tells of"):
+    with pytest.raises(PeerError, match="its header announces"):
         caller.http_answer(body + b"more", length)
     for length in ("x", "99999", ""):
         with pytest.raises(PeerError):

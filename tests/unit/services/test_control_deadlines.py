@@ -135,7 +135,7 @@ def test_a_server_that_lists_its_models_too_slowly_is_given_up(peer):
 
 
 def test_an_address_that_drips_is_asked_once(peer):
-    with pytest.raises(PeerError, match=r"has not answered a GET completely within 0\.2 s"):
+    with pytest.raises(PeerError, match=r"did not answer a GET completely within 0\.2 s"):
         look(peer(DRIPS["headers"]))
 
 

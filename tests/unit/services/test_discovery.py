@@ -56,9 +56,9 @@ def test_a_model_that_many_are_composed_of_is_asked_about_once():
     [
         (layers(width=3, depth=DEEPEST), f"more than {MOST_MODELS:,} models"),
         ({"m": [f"part{i}" for i in range(100_000)]}, f"more than {MOST_MODELS:,} models"),
-        (layers(width=1, depth=DEEPEST + 1), "which has no end"),
-        ({"m": ["a"], "a": ["b"], "b": ["a"]}, "a > b > a, which has no end"),
-        ({"m": ["m"]}, "which has no end"),
+        (layers(width=1, depth=DEEPEST + 1), "which is an endless chain"),
+        ({"m": ["a"], "a": ["b"], "b": ["a"]}, "a > b > a, which is an endless chain"),
+        ({"m": ["m"]}, "which is an endless chain"),
     ],
 )
 def test_ensembles_without_bounds_are_refused(steps, sentence):

@@ -59,7 +59,7 @@ def test_what_is_measured_has_the_name_of_its_request():
     ("options", "sentence"),
     [
         ({"bodies": ("@/no/such/file",)}, "the body file '/no/such/file' cannot be read"),
-        ({"method": "HEAD"}, "the method HEAD cannot be measured"),
+        ({"method": "HEAD"}, "the method HEAD is not supported"),
         ({"path": "/a b"}, "has a space"),
     ],
 )

@@ -174,16 +174,19 @@ def test_messages_are_written_as_the_responses_api_wants_them():
 REFUSED = [
     (
         {"endpoint": "embeddings", "streaming": True},
-        "--streaming asks for a stream, and v1/embeddings answers",
+        "--streaming requests a stream, but v1/embeddings does",
     ),
-    ({"endpoint": "rerank", "output_tokens": 3}, "--output-tokens limits an answer of text"),
-    ({"endpoint": "completions", "images": ((8, 8),)}, "--image is for messages, and v1/completions takes"),
-    ({"endpoint": "completions", "audio_s": 1.0}, "--audio is for messages, and v1/completions takes"),
-    ({"endpoint": "responses", "session_concurrency": 1}, "--session-concurrency plays chats"),
-    ({"bodies": ("hello",)}, "--body hello is not a field of a body"),
-    ({"bodies": ("a..b=1",)}, "is not a field of a body"),
-    ({"bodies": ("stop=[half",)}, "--body stop=... begins like JSON, but is not"),
-    ({"bodies": ("model.name=x",)}, "whose 'model' is no object"),
+    ({"endpoint": "rerank", "output_tokens": 3}, "--output-tokens limits generated text"),
+    (
+        {"endpoint": "completions", "images": ((8, 8),)},
+        "--image is for chat messages, but v1/completions takes",
+    ),
+    ({"endpoint": "completions", "audio_s": 1.0}, "--audio is for chat messages, but v1/completions takes"),
+    ({"endpoint": "responses", "session_concurrency": 1}, "--session-concurrency replays chats"),
+    ({"bodies": ("hello",)}, "--body hello is not a valid body field"),
+    ({"bodies": ("a..b=1",)}, "is not a valid body field"),
+    ({"bodies": ("stop=[half",)}, "--body stop=... begins like JSON, but is invalid"),
+    ({"bodies": ("model.name=x",)}, "whose 'model' is not an object"),
 ]
 
 
@@ -439,7 +442,7 @@ STREAMS = [
     (
         "half an event at the end",
         [(20, delta(content="a")), (30, delta(content="b")[:-9])],
-        Reply(outcome.MALFORMED, "the stream ended within an event, after 1 responses", 1),
+        Reply(outcome.MALFORMED, "the stream ended in the middle of an event, after 1 responses", 1),
     ),
     (
         "only the empty line behind the last event is missing",
@@ -497,12 +500,12 @@ def test_a_stream_that_ends_with_its_connection_must_say_that_it_is_over():
     cut = read((20, delta(content="a")), length=UNTIL_CLOSE)
     assert (cut.status, cut.text) == (
         outcome.RESET,
-        "the connection was closed in the stream, after 1 responses",
+        "the connection was closed in the middle of the stream, after 1 responses",
     )
     half = read((20, delta(content="a")), (30, b"data: {"), length=UNTIL_CLOSE)
     assert (half.status, half.text) == (
         outcome.RESET,
-        "the stream ended within an event, after 1 responses",
+        "the stream ended in the middle of an event, after 1 responses",
     )
 
 
@@ -510,7 +513,7 @@ def test_a_whole_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(openai_reply, "BODY_LIMIT", 1000)
     reading = OpenAiReader().start(head("application/json"))
     reading.receive(b" " * 1000, 1)
-    with pytest.raises(PeerError, match="longer than 1000 bytes"):
+    with pytest.raises(PeerError, match="exceeds 1000 bytes"):
         reading.receive(b" ", 2)
 
 

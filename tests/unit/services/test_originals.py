@@ -171,7 +171,7 @@ def test_what_cannot_be_put_back_is_left_to_the_guard(server, monkeypatch):
         raise PeerError("out of memory")
 
     monkeypatch.setattr(server, "load_model", refuse)
-    with pytest.raises(PeerError, match="could not be put back: out of memory"):
+    with pytest.raises(PeerError, match="cannot restore the original configuration: out of memory"):
         originals.close()
     wait_until_gone()
     assert loaded(server) == {"a": A}

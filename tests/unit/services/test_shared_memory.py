@@ -235,7 +235,7 @@ def test_a_server_that_cannot_be_reached_is_told_as_always(region: str):
 def test_no_room_is_said_before_anything_is_registered(region: str):
     server = Server()
     with (
-        pytest.raises(LocalError, match="no room for 1125899906842624 bytes"),
+        pytest.raises(LocalError, match="not enough space for 1125899906842624 bytes"),
         shared_region(shared(region, size=1 << 50), server),
     ):
         raise AssertionError
@@ -294,7 +294,7 @@ def test_what_the_driver_refuses_is_named_and_the_rest_given_back(
 ):
     driver = Driver(failing)
     monkeypatch.setattr("ctypes.CDLL", lambda name: driver)
-    with pytest.raises(LocalError, match=f"{failing} with: error 2"), contextlib.ExitStack() as stack:
+    with pytest.raises(LocalError, match=f"{failing} with error 2"), contextlib.ExitStack() as stack:
         stack.enter_context(shared_region(shared(region, kind="cuda"), Server()))
     after = driver.called[driver.called.index("cuGetErrorString") + 1 :]
     assert after == freed

@@ -104,7 +104,7 @@ def test_what_cannot_be_put_back_hides_no_error(monkeypatch: pytest.MonkeyPatch)
 
 REFUSALS = (
     ("no trace file", USUAL | {"trace_file": ("",)}, "start Triton with --trace-config triton,file="),
-    ("a bad value", USUAL, "give values it takes"),
+    ("a bad value", USUAL, "give values that the server accepts"),
     (
         "OpenTelemetry needs no file",
         USUAL | {"trace_mode": ("opentelemetry",), "trace_file": ("",)},

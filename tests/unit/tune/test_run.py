@@ -46,7 +46,7 @@ class FakeServer:
         return self.is_up
 
     def end_words(self) -> str:
-        return "was ended by SIGKILL; its last line: Aborted"
+        return "was killed by SIGKILL; its last line: Aborted"
 
 
 class FakeDeployment(ServerDeployment):
@@ -198,7 +198,7 @@ def test_a_dead_server_is_restarted_and_the_reason_recorded(path):
 
     found = study_of(path, FakeMeter(on_measure=die), deployment=FakeDeployment(host))
     (failed,) = found.not_done
-    assert failed.reason == "the server was ended by SIGKILL; its last line: Aborted: no answer"
+    assert failed.reason == "the server was killed by SIGKILL; its last line: Aborted: no answer"
     assert host.starts == 1
     assert len(found.measured) == 28
 

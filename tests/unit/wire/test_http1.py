@@ -302,7 +302,7 @@ def test_one_of_several_chunks_is_seen_where_it_lies(piece: bytes, found: tuple[
 
 def test_two_lengths_are_refused_and_both_named():
     raw = reply_with("Content-Length: 3", "Content-Length: 4")
-    with pytest.raises(PeerError, match="two Content-Lengths, 3 and 4"):
+    with pytest.raises(PeerError, match="two different Content-Lengths, 3 and 4"):
         ReplyDecoder().receive(raw, len(raw))
 
 
@@ -586,7 +586,7 @@ def test_close_of_a_reply_until_close_at_every_position():
         (b"HTT", "in the head of a reply, after 3 bytes"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "in the head of a reply, after 25 bytes"),
         (SIZED[:-4], "in the body of a reply, after 7 of 11 bytes"),
-        (chunked(b"5\r\nhel"), "in a chunked body, before its last chunk, after 53 bytes of the reply"),
+        (chunked(b"5\r\nhel"), "in a chunked body, before the last chunk, after 53 bytes of the reply"),
     ],
 )
 def test_close_says_how_far_the_reply_had_come(raw, message):

@@ -183,7 +183,7 @@ def test_first_request_shrinks_our_table_and_later_ones_are_patched_pieces() -> 
 def test_reply_of_a_server_that_does_not_speak_http2_is_named() -> None:
     client = Client(greeted=False)
     client.refuses(
-        b"HTTP/1.1 400 Bad Request\r\n\r\n", code=frames.PROTOCOL_ERROR, match="began with 'HTTP/1.1 '"
+        b"HTTP/1.1 400 Bad Request\r\n\r\n", code=frames.PROTOCOL_ERROR, match="begins with 'HTTP/1.1 '"
     )
 
 
@@ -354,10 +354,10 @@ LONG = encode_block([("x", "y" * 40_000)])
         ([headers(HEAD), headers(HEAD, "END_STREAM")], frames.PROTOCOL_ERROR, "second head"),
         ([headers(encode_block([(":status", "100")]), "END_STREAM")], frames.PROTOCOL_ERROR, "status 100"),
         ([headers(encode_block([(":status", "101")]))], frames.PROTOCOL_ERROR, "status 101"),
-        ([headers(encode_block([(":status", "99")]))], frames.PROTOCOL_ERROR, "the status '99'"),
+        ([headers(encode_block([(":status", "99")]))], frames.PROTOCOL_ERROR, "the invalid status '99'"),
         ([headers(encode_block([(":path", "/")]))], frames.PROTOCOL_ERROR, "':path'"),
         ([headers(encode_block([(":status", "200")] * 2))], frames.PROTOCOL_ERROR, "':status'"),
-        ([headers(encode_block([("a", "b"), (":status", "200")]))], frames.PROTOCOL_ERROR, "behind"),
+        ([headers(encode_block([("a", "b"), (":status", "200")]))], frames.PROTOCOL_ERROR, "after regular headers"),
         ([headers(encode_block([(":status", "200"), ("A", "b")]))], frames.PROTOCOL_ERROR, "'A'"),
         ([headers(encode_block([(":status", "200"), ("a b", "")]))], frames.PROTOCOL_ERROR, "'a b'"),
         ([headers(encode_block([(":status", "200"), ("a", "b\r\n")]))], frames.PROTOCOL_ERROR, "line break"),
@@ -366,7 +366,7 @@ LONG = encode_block([("x", "y" * 40_000)])
         (
             [headers(encode_block([(":status", "200"), ("content-length", "3")])), data(b"ab", "END_STREAM")],
             frames.PROTOCOL_ERROR,
-            "2 bytes, its Content-Length is 3",
+            "2 bytes, but its Content-Length is 3",
         ),
         ([frames.frame(frames.PRIORITY, 0, 1, b"1234")], frames.FRAME_SIZE_ERROR, "PRIORITY"),
         ([frames.window_update(1, 0)], frames.PROTOCOL_ERROR, "increment of 0"),
@@ -409,10 +409,10 @@ BAD_BLOCK = b"\xff\xff\xff"
         ([headers(HEAD, "END_STREAM"), data(b"x")], frames.STREAM_CLOSED, "has ended"),
         ([headers(HEAD, "END_STREAM"), headers(TRAILERS)], frames.STREAM_CLOSED, "has ended"),
         ([RstStreamFrame(1), data(b"x")], frames.STREAM_CLOSED, "has ended"),
-        ([frames.frame(frames.PRIORITY, 0, 0, bytes(5))], frames.PROTOCOL_ERROR, "no stream"),
+        ([frames.frame(frames.PRIORITY, 0, 0, bytes(5))], frames.PROTOCOL_ERROR, "on stream 0"),
         ([frames.frame(frames.RST_STREAM, 0, 1, b"123")], frames.FRAME_SIZE_ERROR, "RST_STREAM frame has 3"),
         ([frames.frame(frames.RST_STREAM, 0, 0, bytes(4))], frames.PROTOCOL_ERROR, "stream 0"),
-        ([frames.frame(frames.SETTINGS, 0, 1)], frames.PROTOCOL_ERROR, "not for the connection"),
+        ([frames.frame(frames.SETTINGS, 0, 1)], frames.PROTOCOL_ERROR, "instead of stream 0"),
         ([frames.frame(frames.SETTINGS, 0, 0, b"12345")], frames.FRAME_SIZE_ERROR, "multiple of 6"),
         ([frames.frame(frames.SETTINGS, 1, 0, bytes(6))], frames.FRAME_SIZE_ERROR, "SETTINGS frame has 6"),
         ([frames.settings({frames.ENABLE_PUSH: 1})], frames.PROTOCOL_ERROR, "ENABLE_PUSH"),
@@ -428,17 +428,17 @@ BAD_BLOCK = b"\xff\xff\xff"
         ([frames.window_update(0, 0)], frames.PROTOCOL_ERROR, "increment of 0"),
         ([frames.window_update(0, 2**31 - 1)], frames.FLOW_CONTROL_ERROR, "above 2^31-1"),
         ([frames.frame(frames.WINDOW_UPDATE, 0, 0, b"123")], frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE"),
-        ([ContinuationFrame(1, HEAD)], frames.PROTOCOL_ERROR, "continues nothing"),
+        ([ContinuationFrame(1, HEAD)], frames.PROTOCOL_ERROR, "does not follow a HEADERS frame"),
         ([HeadersFrame(1, HEAD), data(b"")], frames.PROTOCOL_ERROR, "only a CONTINUATION"),
         ([HeadersFrame(1, HEAD), PingFrame(0, bytes(8))], frames.PROTOCOL_ERROR, "only a CONTINUATION"),
-        ([HeadersFrame(1, HEAD), frames.frame(0x77, 0, 1)], frames.PROTOCOL_ERROR, "unknown kind 119"),
+        ([HeadersFrame(1, HEAD), frames.frame(0x77, 0, 1)], frames.PROTOCOL_ERROR, "unknown type 119"),
         ([HeadersFrame(1, HEAD), headers(HEAD)], frames.PROTOCOL_ERROR, "only a CONTINUATION"),
-        ([HeadersFrame(1, HEAD), ContinuationFrame(3, HEAD)], frames.PROTOCOL_ERROR, "continues nothing"),
+        ([HeadersFrame(1, HEAD), ContinuationFrame(3, HEAD)], frames.PROTOCOL_ERROR, "does not follow a HEADERS frame"),
         ([headers(HEAD), frames.frame(frames.DATA, 8, 1, b"\x04abc")], frames.PROTOCOL_ERROR, "4 bytes of padding"),
         ([headers(HEAD), frames.frame(frames.DATA, frames.PADDED, 1)], frames.FRAME_SIZE_ERROR, "padded"),
         ([frames.frame(frames.HEADERS, frames.PADDED, 1, b"\x04abc")], frames.PROTOCOL_ERROR, "padding"),
         ([frames.frame(frames.HEADERS, frames.PRIORITISED, 1, b"abcd")], frames.FRAME_SIZE_ERROR, "priority"),
-        ([headers(BAD_BLOCK)], frames.COMPRESSION_ERROR, "cannot be decoded"),
+        ([headers(BAD_BLOCK)], frames.COMPRESSION_ERROR, "cannot decode"),
         ([frames.frame_head(2**20 + 1, frames.DATA, 0, 1)], frames.FRAME_SIZE_ERROR, "1048577 bytes"),
         ([frames.frame(frames.HEADERS, 4, 1, bytes(65537))], frames.ENHANCE_YOUR_CALM, "too long"),
         ([HeadersFrame(1, LONG), ContinuationFrame(1, LONG)], frames.ENHANCE_YOUR_CALM, "too long"),
@@ -452,7 +452,7 @@ def test_illegal_frame_ends_the_connection(parts: list[bytes | Frame], code: int
 def test_a_peer_that_wants_answers_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http2, "ANSWERS_LIMIT", 1000)
     parts = [PingFrame(0, bytes(8))] * 1001
-    Client().refuses(*parts, code=frames.ENHANCE_YOUR_CALM, match="more answers")
+    Client().refuses(*parts, code=frames.ENHANCE_YOUR_CALM, match="more acknowledgements")
 
 
 def test_padding_may_fill_the_frame() -> None:
@@ -505,7 +505,7 @@ def test_table_shrunk_before_the_acknowledgement_is_frozen_by_it() -> None:
     client.receive(server_settings({}), headers(HEAD, "END_STREAM"))
     client.receive(SettingsFrame(0, flags=["ACK"]))
     assert client.receive(frames.frame(1, 5, 3, HEAD))[-1] == ("ended", "b", None)
-    client.refuses(frames.frame(1, 5, 5, b"\x88\xbe"), code=frames.COMPRESSION_ERROR, match="decoded")
+    client.refuses(frames.frame(1, 5, 5, b"\x88\xbe"), code=frames.COMPRESSION_ERROR, match="decode")
 
 
 def test_headers_that_are_too_many_fail_the_stream_once_no_state_can_be_lost() -> None:
@@ -720,7 +720,9 @@ def test_new_initial_window_may_not_lift_a_stream_too_high() -> None:
     client = Client(1, INITIAL_WINDOW_SIZE=0)
     client.receive(WindowUpdateFrame(1, 2**31 - 1))
     client.refuses(
-        server_settings({"INITIAL_WINDOW_SIZE": 1}), code=frames.FLOW_CONTROL_ERROR, match="lifts stream 1"
+        server_settings({"INITIAL_WINDOW_SIZE": 1}),
+        code=frames.FLOW_CONTROL_ERROR,
+        match="raises the window of stream 1",
     )
 
 

@@ -105,7 +105,7 @@ def test_nonsense_is_headers_or_a_fault(first: bytes, second: bytes, acknowledge
 def test_a_fault_says_what_is_wrong_and_not_where_it_lay(block: bytes) -> None:
     with pytest.raises(Fault) as caught:
         BlockReader().decode(block)
-    assert caught.value.message.startswith("a header block cannot be decoded: ")
+    assert caught.value.message.startswith("cannot decode a header block: ")
     assert "<" not in caught.value.message
 
 

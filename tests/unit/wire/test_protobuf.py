@@ -83,10 +83,10 @@ def test_anything_is_fields_or_an_error(data: bytes) -> None:
         (b"\x09\0\0\0", "middle of a field"),
         (b"\x0d\0\0", "middle of a field"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "middle of a field"),
-        (b"\x0b", "unknown kind 3"),
-        (b"\x0f", "unknown kind 7"),
-        (b"\x08" + b"\xff" * 10 + b"\x01", "more than ten bytes"),
-        (b"\xff" * 11, "more than ten bytes"),
+        (b"\x0b", "unknown wire type 3"),
+        (b"\x0f", "unknown wire type 7"),
+        (b"\x08" + b"\xff" * 10 + b"\x01", "longer than ten bytes"),
+        (b"\xff" * 11, "longer than ten bytes"),
     ],
 )
 def test_what_is_no_message_is_named(data: bytes, says: str) -> None:
