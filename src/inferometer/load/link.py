@@ -281,7 +281,7 @@ class LinkBase:
 
 
 def shown_body(wiring: Wiring, *, is_reply: bool) -> Shown:
-    """Return the function that shows messages of this wiring: as JSON if they are KServe v2, or as text."""
+    """Return the function that shows messages of this wiring: text and KServe v2 as JSON, others by their size."""
     if wiring.protocol == "http":
         return body_text if is_reply else _request_text
     if wiring.protocol == IN_PROCESS or b"GRPCInferenceService" in wiring.block:

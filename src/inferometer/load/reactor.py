@@ -1,4 +1,4 @@
-"""Waiting for sockets and times: epoll, with a timer in the set, and a short spin before the time."""
+"""Wait for sockets and times: epoll with a timer in the set, and a short spin before the due time."""
 
 import contextlib
 import ctypes
@@ -14,11 +14,11 @@ from inferometer.base.units import NS_PER_S, Clock
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
-AT_ONCE = 42  # events of one call: room for more would not come from Python's own small blocks
-SPIN_NS = 50_000  # how long before a due time sleeping ends and spinning begins, at the least
-FEW = 4  # things left for later that are done at once
-LONGEST_LATER = 64  # rounds that one of them waits at the most, however much comes meanwhile
-LONGEST_SPIN_NS = 200_000  # on machines that wake up late; never more than half of the wait
+AT_ONCE = 42  # events per call: a larger list would not fit Python's small-object allocator
+SPIN_NS = 50_000  # minimum time before a due time at which sleeping ends and spinning begins
+FEW = 4  # deferred tasks done at once
+LONGEST_LATER = 64  # rounds that a deferred task waits at most, however many events arrive
+LONGEST_SPIN_NS = 200_000  # on machines that wake up late; at most half of the wait
 
 
 class EpollReactor:
@@ -30,9 +30,11 @@ class EpollReactor:
         self._clock = clock
         self._spin_ns = SPIN_NS
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._later: deque[tuple[int, Callable[[], None]]] = deque()  # with the round they are from
+        self._later: deque[tuple[int, Callable[[], None]]] = (
+            deque()
+        )  # with the round in which they were deferred
         self._urgent = select.poll()
-        self._rounds = 0  # with something left for later
+        self._rounds = 0  # rounds with deferred tasks
         self._timer = Timer()
         self.add(self._timer.fd, READ, self._timer.clear)
 
@@ -41,7 +43,8 @@ class EpollReactor:
         self._epoll.register(fd, events)
 
     def add_urgent(self, fd: int, handler: Callable[[int], None]) -> None:
-        """One to read from that is looked at in every round, even where more is ready than a round takes."""
+        """Add a descriptor to read that is checked in every round, even if more events are ready than a round
+        handles."""
         self.add(fd, READ, handler)
         self._urgent.register(fd, select.POLLIN)
 
@@ -53,7 +56,7 @@ class EpollReactor:
         self._epoll.unregister(fd)
 
     def do_later(self, work: Callable[[], None]) -> None:
-        """What takes long and has its time already: others that have come get theirs first."""
+        """Defer slow work that is already timestamped, so that other received data gets its timestamp first."""
         self._later.append((self._rounds, work))
 
     def wait(self, until_ns: int | None) -> None:
@@ -62,7 +65,7 @@ class EpollReactor:
             poll(0 if later else None, AT_ONCE) if later or until_ns is None else self._poll_until(until_ns)
         )
         for fd, mask in ready:
-            # A handler of this round may have closed a descriptor that is still in the list.
+            # A handler of this round may have closed a descriptor later in the list.
             handler = handlers.get(fd)
             if handler is not None:
                 handler(mask)
@@ -74,10 +77,10 @@ class EpollReactor:
             self._do_some(is_more=is_more)
 
     def _do_some(self, *, is_more: bool) -> None:
-        """A few of those left for later; where more has come than a round takes, one in a few rounds.
+        """Do a few deferred tasks, or one every few rounds if more events arrive than a round handles.
 
-        Those that have waited long are done whatever comes: else a client that is always behind would never read
-        what it has received, nor answer its controller.
+        Tasks that have waited long are always done: otherwise a client that is always behind would never read
+        its received data or answer its controller.
         """
         self._rounds += 1
         later = self._later
@@ -105,7 +108,7 @@ class EpollReactor:
                 return ready
 
     def _learn(self, late_ns: int) -> None:
-        """Wake up earlier where waking up takes long: one sleep in some hundred may use up half of the head start."""
+        """Adapt the head start to late wake-ups: one sleep in some hundred may use up half of it."""
         if 2 * late_ns > self._spin_ns:
             self._spin_ns = min(self._spin_ns * 3 // 2, LONGEST_SPIN_NS)
         elif self._spin_ns > SPIN_NS:
@@ -118,7 +121,7 @@ _ABSOLUTE = 1
 
 
 class _Spec(ctypes.Structure):
-    """struct itimerspec: the interval, which stays 0, and the time."""
+    """struct itimerspec: the interval, always 0, and the time."""
 
     _fields_ = (
         ("interval_s", ctypes.c_long),
@@ -129,7 +132,7 @@ class _Spec(ctypes.Structure):
 
 
 class Timer:
-    """`fd` becomes readable at the time set last. Epoll's own time-out is rounded to whole milliseconds."""
+    """Timer whose `fd` becomes readable at the time set last. Epoll's own time-out is rounded to whole milliseconds."""
 
     def __init__(self) -> None:
         self._set_at = 0
@@ -144,7 +147,7 @@ class Timer:
             raise LocalError(f"cannot create a timer: {os.strerror(ctypes.get_errno())}")
 
     def set(self, time_ns: int) -> None:
-        """On the clock of `time.monotonic_ns`; a time that has passed fires at once."""
+        """Set the time, on the clock of `time.monotonic_ns`; a time in the past fires at once."""
         if time_ns == self._set_at:
             return
         self._set_at = time_ns
@@ -155,7 +158,7 @@ class Timer:
         self._libc.timerfd_settime(self.fd, _ABSOLUTE, self._pointer, None)
 
     def clear(self, mask: int) -> None:
-        """It has fired: make it wait for the next time."""
+        """Reset the timer after it has fired."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8)
         self._set_at = 0

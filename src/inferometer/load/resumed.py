@@ -1,7 +1,7 @@
-"""An open plan that goes on in the middle: by a clock that is known better now, or with requests of a lost sender.
+"""An open plan resumed in the middle: with a better estimate of the clock, or with requests of a lost sender.
 
-The numbers of its requests stay those of the whole plan. A worker has one progression of numbers to begin with, and may
-get more; it sends them in order. What was due before it heard of them is not sent: nobody wants a burst of late ones.
+Its requests keep their numbers in the whole plan. A worker starts with one progression of numbers and may
+get more; it sends them in order. Requests that were due before it received them are not sent, to avoid a burst.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ ENDLESS = -1
 
 
 class Progression(NamedTuple):
-    """Requests number first, first + stride, first + 2 * stride ... of a plan: `length` of them, or without end."""
+    """Requests first, first + stride, first + 2 * stride ... of a plan: `length` of them, or unlimited."""
 
     first: int
     stride: int
     length: int = ENDLESS
 
     def from_number(self, number: int) -> "Progression":
-        """Without those before `number`."""
+        """Return the progression without the numbers before `number`."""
         passed = max(0, -((self.first - number) // self.stride)) if number > self.first else 0
         count = self.length if self.length < 0 else max(0, self.length - passed)
         return Progression(self.first + passed * self.stride, self.stride, count)
 
     def split(self, parts: int) -> "tuple[Progression, ...]":
-        """The same requests for so many senders, in turns."""
+        """Divide the requests among this many senders, in turn."""
         return tuple(
             Progression(
                 self.first + part * self.stride,
@@ -38,14 +38,14 @@ class Progression(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """When a schedule begins on the clock of the sender, and how much quicker that clock goes than the schedule's."""
+    """Start of a schedule on the sender's clock, and how much faster that clock runs than the schedule's."""
 
     start_ns: int
-    quicker: float = 0.0  # 50e-6: in a second of the schedule it goes on by 1.00005 s
+    quicker: float = 0.0  # 50e-6: it advances 1.00005 s per second of the schedule
 
 
 class Resumed:
-    """The schedule of the requests that are left, numbered from 0. Asked for in order."""
+    """Schedule of the remaining requests, numbered from 0. Numbers must be requested in order."""
 
     __slots__ = ("_asked", "number", "parts", "quicker", "reached", "schedule")
 
@@ -53,21 +53,21 @@ class Resumed:
         self, schedule: Schedule, parts: list[Progression], quicker: float = 0.0, reached: int = 0
     ) -> None:
         self.schedule = schedule
-        self.parts = parts  # with what was not asked for yet; where there is only one, it stays as it was
+        self.parts = parts  # not yet requested; a single part stays unchanged
         self.quicker = quicker
-        # In the whole plan, of the request that was asked for last; NEVER when there was none left.
+        # Number in the whole plan of the request returned last; NEVER when none is left.
         self.number = NEVER
-        self.reached = reached  # the highest of these
+        self.reached = reached  # the highest such number
         self._asked = -1
 
     @property
     def left(self) -> int:
-        """Requests at first; below 0 without end."""
+        """Number of requests at the start; negative if unlimited."""
         counts = [part.length for part in self.parts]
         return ENDLESS if any(count < 0 for count in counts) else sum(counts)
 
     def due_ns(self, number: int) -> int:
-        if len(self.parts) == 1:  # the usual case, on the way of every request
+        if len(self.parts) == 1:  # the usual case, on the hot path
             first, stride, count = self.parts[0]
             self.number = first + number * stride if count < 0 or number < count else NEVER
             self._asked = number
@@ -91,7 +91,7 @@ class Resumed:
         self.parts[self.parts.index(part)] = Progression(part.first + part.stride, part.stride, count)
 
     def rest(self, left: int) -> list[Progression]:
-        """What was not sent, the request that was asked for last included: `left` in all."""
+        """Return the `left` unsent requests, including the one returned last."""
         if not left:
             return []
         if len(self.parts) == 1:
@@ -100,7 +100,7 @@ class Resumed:
 
 
 class ResumedSteps(Sequence[int]):
-    """Steps of the whole plan, asked for by what is left of it."""
+    """Steps of the whole plan, indexed by the numbers of the rest."""
 
     __slots__ = ("schedule", "steps")
 
@@ -116,14 +116,14 @@ class ResumedSteps(Sequence[int]):
     @overload
     def __getitem__(self, number: slice) -> Sequence[int]: ...
     def __getitem__(self, number: int | slice) -> int | Sequence[int]:
-        """Only of the request whose due time was asked for last."""
+        """Return the step of the request whose due time was requested last."""
         return self.steps[self.schedule.number]
 
 
 def adjusted(
     plan: Open, cap: int | None, number: int, left: int, more: Sequence[Progression], timing: Timing
 ) -> tuple[Open, int]:
-    """The resumed plan, with another cap where it has one, and the number of requests left in it."""
+    """Return the resumed plan, with another cap if it has one, and the number of its remaining requests."""
     if cap is not None and plan.cap is not None:
         plan = plan._replace(cap=cap)
     found = resumed(plan, number, left, more, timing)
@@ -133,7 +133,7 @@ def adjusted(
 
 
 def resumed(plan: Open, number: int, left: int, more: Sequence[Progression], timing: Timing) -> Open:
-    """`plan` from its request `number` on, of which `left` are to come (below 0: without end), and `more`."""
+    """Return `plan` from request `number` on, with `left` requests (negative: unlimited), plus `more`."""
     schedule, steps, parts = plan.schedule, plan.steps, [Progression(number, plan.stride, left)]
     if isinstance(schedule, Resumed):
         number, parts, schedule = schedule.reached, schedule.rest(left), schedule.schedule

@@ -1,7 +1,8 @@
-"""Which request of which sequence comes next: pure, told only which lane asks.
+"""Choice of the next request of a sequence, as a pure function of the lane.
 
-A **lane** carries one live sequence at a time, request after request; when it has ended the next one begins, with a
-new id, on the next stream of the data. By concurrency each slot is a lane. By rate a fixed number of lanes takes turns.
+A **lane** carries one live sequence at a time, request after request; when it has ended the next one begins, with a new
+ID, on the next stream of the data. With a concurrency each slot is a lane. With a rate, a fixed number of lanes takes
+turns.
 """
 
 import random
@@ -10,30 +11,32 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """What a request of a sequence carries beyond its data."""
+    """Sequence parameters of a request."""
 
     sequence_id: int
     is_start: bool
     is_end: bool
     lane: int = 0
-    started_ns: int = 0  # of the last request of a sequence: when the first one was due
+    started_ns: int = 0  # last request of a sequence only: when the first one was due
 
 
 class SequencePlan(NamedTuple):
-    """How sequences are made. `streams` are the steps of each data stream."""
+    """Parameters of sequences. `streams` are the steps of each data stream."""
 
     streams: tuple[tuple[int, ...], ...]
-    is_given: bool  # the data is the user's: a sequence is as long as its stream unless a length is given
+    is_given: bool  # user-provided data: a sequence is as long as its stream unless a length is given
     length: int | None = None
     variation: float = 20.0  # percent
     first_id: int = 1
-    last_id: int = 2**32 - 1  # included
+    last_id: int = 2**32 - 1  # inclusive
     lanes: int = 4  # by rate
     is_serial: bool = False
     seed: int = 0
-    is_once: bool = False  # each stream is one session, played once; one that is cut short needs no last word
-    delays_ns: tuple[int, ...] = ()  # of each step: how long its lane pauses after the answer
-    is_repeated: bool = False  # sessions are played again when all were
+    is_once: bool = (
+        False  # each stream is one session, played once; an interrupted one needs no closing request
+    )
+    delays_ns: tuple[int, ...] = ()  # pause of the lane after the answer to each step
+    is_repeated: bool = False  # play sessions again after all were played
 
 
 BASE_LENGTH = 20
@@ -46,18 +49,18 @@ class _Lane:
         self.sequence_id = 0
         self.stream: tuple[int, ...] = ()
         self.length = 0
-        self.position = 0  # of the next request; 0 when none is live
+        self.position = 0  # of the next request; 0 if no sequence is live
         self.outstanding = 0
         self.started_ns = 0  # when the live sequence's first request was due
 
     @property
     def is_live(self) -> bool:
-        """The server may still see requests of its sequence."""
+        """Whether the server may still receive requests of its sequence."""
         return self.position > 0 or self.outstanding > 0
 
 
 class Sequences:
-    """The lanes of one worker: `index` of `parts`, so that ids and streams are shared out."""
+    """The lanes of worker `index` of `parts`; workers use different IDs and streams."""
 
     def __init__(self, plan: SequencePlan, index: int = 0, parts: int = 1) -> None:
         self.plan = plan
@@ -65,19 +68,19 @@ class Sequences:
         self.parts = parts
         self._lanes: list[_Lane] = []
         self._begun = index
-        self._waiting: deque[int] = deque()  # lanes in the order of their turns, by rate
+        self._waiting: deque[int] = deque()  # lanes in the order of their turns, with a rate
         self._random = random.Random(plan.seed * parts + index)
 
-    # --- lanes by rate
+    # --- lanes with a rate
 
     def open_lanes(self) -> None:
-        """Make the lanes that take turns."""
+        """Create the lanes that take turns."""
         count = max(1, self.plan.lanes // self.parts + (self.index < self.plan.lanes % self.parts))
         self._lane(count - 1)
         self._waiting = deque(range(count))
 
     def pick(self) -> int:
-        """The lane whose turn it is: the next one with nothing outstanding, or else (not in serial plans) the next."""
+        """Return the next lane without an outstanding request, or else, except in serial plans, the next lane."""
         for _ in range(len(self._waiting)):
             lane = self._waiting[0]
             self._waiting.rotate(-1)
@@ -89,7 +92,7 @@ class Sequences:
 
     @property
     def turns(self) -> int:
-        """How many lanes take turns."""
+        """Number of lanes that take turns."""
         return len(self._waiting)
 
     @property
@@ -99,13 +102,13 @@ class Sequences:
     # --- requests
 
     def next(self, lane_number: int, due_ns: int) -> tuple[int, Mark]:
-        """The step and the mark of the lane's next request."""
+        """Return the step and the mark of the lane's next request."""
         lane = self._lane(lane_number)
         if lane.position == 0:
             self._begin(lane, due_ns)
         step = lane.stream[lane.position % len(lane.stream)]
         is_end = lane.position == lane.length - 1
-        started_ns = lane.started_ns if is_end else 0  # the lane may go on before this request has ended
+        started_ns = lane.started_ns if is_end else 0  # the lane may continue before this request has ended
         mark = Mark(lane.sequence_id, lane.position == 0, is_end, lane_number, started_ns)
         lane.position = 0 if mark.is_end else lane.position + 1
         lane.outstanding += 1
@@ -113,16 +116,16 @@ class Sequences:
 
     @property
     def is_over(self) -> bool:
-        """No lane can begin another sequence."""
+        """Whether no lane can begin another sequence."""
         plan = self.plan
         return plan.is_once and not plan.is_repeated and self._begun >= len(plan.streams)
 
     def has_next(self, lane_number: int) -> bool:
-        """Whether the lane has a further request."""
+        """Return whether the lane has another request."""
         return not self.is_over or (lane_number < len(self._lanes) and self._lanes[lane_number].position > 0)
 
     def pause_ns(self, step: int) -> int:
-        """How long a lane pauses after the answer to this step."""
+        """Return how long a lane pauses after the answer to this step."""
         return self.plan.delays_ns[step] if self.plan.delays_ns else 0
 
     def is_idle_and_unfinished(self, lane_number: int) -> bool:
@@ -132,7 +135,7 @@ class Sequences:
         return lane.position > 0 and not lane.outstanding
 
     def close(self, lane_number: int) -> tuple[int, Mark]:
-        """The request that ends an unfinished sequence before its time: the last step of its stream."""
+        """Return the request that ends an unfinished sequence early: the last step of its stream."""
         lane = self._lanes[lane_number]
         lane.position = 0
         lane.outstanding += 1
@@ -142,7 +145,7 @@ class Sequences:
         return [number for number, lane in enumerate(self._lanes) if lane.position > 0]
 
     def ended(self, mark: Mark) -> None:
-        """A request has ended."""
+        """Record the end of a request."""
         self._lanes[mark.lane].outstanding -= 1
 
     def _lane(self, number: int) -> _Lane:
@@ -164,7 +167,7 @@ class Sequences:
         return max(1, base + int(self._random.uniform(-1, 1) * self.plan.variation / 100 * base))
 
     def _next_id(self, asking: _Lane) -> int:
-        """Ids go up and around within the range; one whose sequence has not ended at the server is left to it."""
+        """Return the next ID; IDs wrap around within the range and skip those of unfinished sequences."""
         plan = self.plan
         span = plan.last_id - plan.first_id + 1
         candidate = plan.first_id + self._begun % span

@@ -1,7 +1,7 @@
-"""One request alone: the bytes that a run would send first, and what comes back when just they are sent.
+"""A single request: the bytes that a run would send first, and the reply to them alone.
 
-The bytes are made by the links of the load themselves, on connections that only note what they are given: ids, sequence
-marks and compression are those of a run. Sending is simple instead: a socket that blocks, and the codecs of the load.
+The links of the load generate the bytes, on connections that only record them: IDs, sequence
+marks and compression are those of a run. Sending uses a blocking socket and the codecs of the load.
 """
 
 import socket
@@ -33,20 +33,20 @@ from inferometer.wire.http1 import Head, ReplyDecoder
 from inferometer.wire.sender import Http2Request, render
 
 BUFFER = 256 * 1024
-NO_LIMIT_S = 1e9  # waits for as long as the user does
-_ANY = 47  # for zlib: gzip or deflate, by its first bytes
+NO_LIMIT_S = 1e9  # effectively unlimited
+_ANY = 47  # zlib: detect gzip or deflate from the header
 
 
 @dataclass(frozen=True, slots=True)
 class FirstRequest:
-    """Over HTTP `data` is the whole request; over gRPC all messages of the call, as they are framed."""
+    """First request of a run. For HTTP `data` is the whole request; for gRPC, all framed messages of the call."""
 
     data: bytes
     call: Http2Request | None = None  # gRPC
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The headers of a gRPC call, `:path` and the like among them."""
+        """Headers of a gRPC call, including pseudo-headers such as `:path`."""
         if self.call is None:
             return ()
         import hpack
@@ -56,7 +56,7 @@ class FirstRequest:
 
 
 def first_request(traffic: Traffic, *, step: int = 0, sequences: SequencePlan | None = None) -> FirstRequest:
-    """What the first worker of a run sends first: this step, or the first one of its first sequence."""
+    """Return the first request of a run's first worker: this step, or the first one of its first sequence."""
     mark: Mark | None = None
     if sequences is not None:
         step, mark = Sequences(sequences).next(0, 0)
@@ -73,11 +73,11 @@ def first_request(traffic: Traffic, *, step: int = 0, sequences: SequencePlan | 
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Nothing ends on a link that only notes."""
+    """Do nothing: requests on a recording link never end."""
 
 
 class _Note:
-    """Stands where links have a connection, and keeps what it is to send."""
+    """Stand-in for a link's connection that records the data to send."""
 
     is_quick = is_leaving = is_corked = False
     waiting: Sequence[Any] = ()
@@ -87,10 +87,10 @@ class _Note:
         self._parts: list[Buffer] = []
         self._call: Http2Request | None = None
         self.step = -1
-        self.http2 = self  # where a shared stream sends its messages
+        self.http2 = self  # a shared stream sends its messages here
 
     def send(self, what: Any, body: Any = (), **_: Any) -> None:
-        """A whole request over HTTP, a call over gRPC, or the messages of a shared stream."""
+        """Record a whole HTTP request, a gRPC call, or the messages of a shared stream."""
         if isinstance(what, bytes | memoryview):
             self._parts.append(what)
         elif what is self:
@@ -107,7 +107,7 @@ class _Note:
     def made(self) -> FirstRequest:
         data = b"".join(self._parts)
         call = self._call
-        if call is not None and not call.body:  # a stream that stays open
+        if call is not None and not call.body:  # a stream stays open
             call = render(call.block, data, ends=False)
         return FirstRequest(data, call)
 
@@ -128,7 +128,7 @@ class _NotingGrpc(GrpcLink):
 
 
 def messages_of(data: bytes) -> Iterator[tuple[bytes, int | None]]:
-    """The messages of a call, each with its size where it is compressed."""
+    """Yield the messages of a call, each with its compressed size, or None if uncompressed."""
     while data:
         end = PREFIX + int.from_bytes(data[1:PREFIX], "big")
         message = data[PREFIX:end]
@@ -136,19 +136,19 @@ def messages_of(data: bytes) -> Iterator[tuple[bytes, int | None]]:
         data = data[end:]
 
 
-# --- there and back
+# --- exchange
 
 Piece = tuple[int, bytes]
-"""Of a body, or a message: when it came, in nanoseconds since the request was sent."""
+"""Part of a body, or a message, with its arrival time in nanoseconds since the request was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class SingleReply:
-    """What came back for one request."""
+    """Reply to a single request."""
 
     status: str  # the status line, or the gRPC status
     is_good: bool
-    text: str = ""  # why not, in the server's words
+    text: str = ""  # the server's error text
     headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[Piece, ...] = ()
     took_ns: int = 0
@@ -159,7 +159,7 @@ class SingleReply:
 
 
 def exchange(wiring: Wiring, request: FirstRequest, *, timeout_s: float = 0.0) -> SingleReply:
-    """Send it on a connection of its own; 0 waits for ever."""
+    """Send the request on a new connection and return the reply; a time-out of 0 waits forever."""
     protocols = ["h2"] if wiring.protocol == "grpc" else []
     pieces: list[Piece] = []
     try:
@@ -189,7 +189,7 @@ def _connect(endpoint: Endpoint, protocols: list[str], deadline: Deadline) -> so
 
 @dataclass(slots=True)
 class _Wire:
-    """A socket that blocks, at the longest for a time, and what has come on it."""
+    """A blocking socket with a deadline, and the data received on it."""
 
     sock: socket.socket
     sent_ns: int
@@ -202,7 +202,7 @@ class _Wire:
         return monotonic_ns() - self.sent_ns
 
     def receive(self) -> int:
-        """How many bytes came into the buffer; 0 says that the peer closed its side."""
+        """Receive into the buffer and return the number of bytes; 0 means that the peer closed its side."""
         return receive_into(self.sock, self.buffer, self.deadline)
 
     def send(self, data: Buffer) -> None:
@@ -239,7 +239,7 @@ def _http(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
 
 
 def _judged(wiring: Wiring, head: Head, pieces: Sequence[Piece]) -> Reply:
-    """What a good status is worth, to those who read more than that."""
+    """Return the judgement of the reply reader on a reply with a success status."""
     if wiring.reader is None:
         return Reply()
     try:
@@ -281,7 +281,7 @@ def _grpc(wiring: Wiring, wire: _Wire, request: FirstRequest) -> SingleReply:
 
 
 def _maybe_ending(wiring: Wiring, message: Buffer) -> Ending | None:
-    """What the last response on a stream says, which stays open; None where more may come."""
+    """Return the ending that a stream's response announces; None if more responses may follow."""
     if not wiring.is_streaming:
         return None
     reply = read_stream_reply(message)

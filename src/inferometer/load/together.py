@@ -1,6 +1,6 @@
-"""Several groups of workers as one load: each carries out the plan of one class of traffic, all by one clock.
+"""Several groups of workers as one load: each executes the plan of one class of traffic, on a common clock.
 
-The steps of a group's requests are numbered after those of the groups before it, so that a record tells its class.
+The steps of a group are numbered after those of the previous groups, so that a record identifies its class.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from inferometer.records.records import Records, Totals, join
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long before a schedule begins groups are told of it, one after the other, and how often they are asked."""
+    """Head start with which groups receive a schedule, one after the other, and the interval between polls."""
 
     start_ns: int = HEAD_START_NS
     each_ns: int = HEAD_START_NS // 2
@@ -27,28 +27,28 @@ class Pace:
 
 
 class Group(Load, Protocol):
-    """A load that can be told when its schedule begins."""
+    """A load whose schedule can start at a given time."""
 
     def apply(self, plan: Plan, start_ns: int | None = None) -> int: ...
 
 
 @dataclass(slots=True)
 class Together:
-    """The load of all groups. `steps` is the number of different requests of each."""
+    """Load of all groups. `steps` is the number of different requests of each."""
 
     groups: Sequence[Group]
     steps: Sequence[int]
     clock: Clock = monotonic_ns
     pace: Pace = Pace()
-    _turn: int = 0  # the group that has the next wait
-    _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by group, what is to come
+    _turn: int = 0  # the group that waits next
+    _stairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # remaining steps by group
 
     @property
     def pids(self) -> tuple[int, ...]:
         return tuple(pid for group in self.groups for pid in getattr(group, "pids", ()))
 
     def apply(self, plan: Plan) -> int:
-        """Schedules begin at the same moment; requests without one as soon as their workers are told."""
+        """Apply the plan; schedules begin at the same moment, closed plans as soon as their workers receive them."""
         plans = _each(plan, len(self.groups))
         start_ns = self.clock() + self.pace.start_ns + self.pace.each_ns * len(self.groups)
         self._stairs = {}
@@ -68,11 +68,12 @@ class Together:
             if now_ns >= until_ns:
                 return
             part_ns = min([until_ns, now_ns + ROUND_NS, *(rest[0][0] for rest in self._rests())])
-            for group in self._in_turn():  # each fetches what may fill its rings
+            for group in self._in_turn():  # each group empties its rings
                 group.wait(part_ns)
 
     def _in_turn(self) -> list[Group]:
-        """All groups, another one first each time: it has the whole wait, in which clients compare clocks."""
+        """Return all groups, starting with a different one each time, which gets the whole wait, in which clients
+        compare clocks."""
         self._turn = (self._turn + 1) % len(self.groups)
         return [*self.groups[self._turn :], *self.groups[: self._turn]]
 
@@ -102,16 +103,16 @@ class Together:
         return found
 
     def examples_of(self, number: int) -> dict[int, str]:
-        """Of one group."""
+        """Return the error examples of one group."""
         return self.groups[number].examples()
 
     def stop(self, *, is_urgent: bool = False) -> int:
-        """All stop sending before any is waited for."""
+        """Stop all groups from sending, then wait for each."""
         self._stairs = {}
         for group in self.groups:
             if not is_urgent:
                 group.apply(Closed(0, 0))
-        with ThreadPoolExecutor(len(self.groups)) as pool:  # none waits for the silence of another
+        with ThreadPoolExecutor(len(self.groups)) as pool:  # no group waits for another to become silent
             return sum(pool.map(lambda group: group.stop(is_urgent=is_urgent), self.groups))
 
     def totals(self) -> Totals:
@@ -132,7 +133,7 @@ class Together:
         return [rest for rest in self._stairs.values() if rest]
 
     def _climb(self) -> None:
-        """The next step of every stair whose time has come."""
+        """Apply the next step of every stair that is due."""
         now_ns = self.clock()
         for number, rest in self._stairs.items():
             height = None
@@ -143,7 +144,7 @@ class Together:
 
 
 def _each(plan: Plan, count: int) -> tuple[Closed | Open | Stairs, ...]:
-    """The plan of each group; one that sends nothing more is for all."""
+    """Return the plan of each group; a plan that stops sending applies to all."""
     if isinstance(plan, Joint) and len(plan.plans) == count:
         return plan.plans
     if isinstance(plan, Closed) and plan.concurrency == 0:
@@ -160,7 +161,7 @@ def _sum(parts: Sequence[Cost]) -> Cost:
         connect_ns=sum(part.connect_ns for part in parts),
         files=max(part.files for part in parts),
         file_limit=max(part.file_limit for part in parts),
-        stolen_ns=max(part.stolen_ns for part in parts),  # all on the same machines
+        stolen_ns=max(part.stolen_ns for part in parts),  # all groups share the machines
         parts=tuple(parts),
         visits=sum(part.visits for part in parts),
     )

@@ -1,15 +1,15 @@
-"""The loop that sends visits: requests that depend on the answers before them.
+"""The loop that sends visits: requests that depend on earlier answers.
 
-A **visitor** is one unit of concurrency, as a slot of the plain engine is: it has at most one request outstanding, and
-makes one visit after the other. By rate a visit takes a visitor when it is due, and its time counts from then on. The
-links, plans, records and rules of failures are those of the plain engine (engine.py); what differs is that a request is
-made when its turn comes, from the answers before it, and that every reply is read.
+A **visitor** is one unit of concurrency, like a slot of the plain engine: it has at most one request outstanding, and
+makes one visit after the other. With a rate, a visit takes a visitor when it is due, and its time counts from then. The
+links, plans, records and failure rules are those of the plain engine (engine.py); the difference is that a request is
+generated when its turn comes, from earlier answers, and that every reply is read.
 
-* A step that fails ends its visit, which has failed; the visitor goes on with the next visit. So it is with a visit
-  whose code fails before the first request: its row is that of a request which was never sent.
-* A visitor who thinks is active, and has nothing outstanding.
-* A plan with fewer visitors lets the others go after the request they carry. Their visits are not over, and count
-  neither as good nor as failed.
+* A failed step ends its visit as failed; the visitor continues with the next visit. The same holds for a visit
+  whose code fails before the first request: its row is that of a request that was never sent.
+* A visitor in a pause is active, but has no request outstanding.
+* A plan with fewer visitors dismisses the others after their current request. Their visits are incomplete, and count
+  neither as successful nor as failed.
 """
 
 from array import array
@@ -37,11 +37,11 @@ from inferometer.records.ring import FIRST_BYTE, ROW_BYTES, RingWriter, pack_row
 from inferometer.records.visits import NO_VISIT, VisitCells, visit_cells
 from inferometer.services.visit_plan import VisitPlan
 
-MOST_VAIN = 3  # visits at the start, if all of them fail before they send anything
+MOST_VAIN = 3  # visits at the start that all fail before sending a request
 
 
 class _Visitor:
-    """What one visitor is doing."""
+    """State of one visitor."""
 
     __slots__ = (
         "due_ns", "failures", "first_sent_ns", "is_active", "is_busy", "lead_ns", "number", "run", "slot",
@@ -50,15 +50,15 @@ class _Visitor:
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
-        self.is_active = False  # has a visit, or will begin one
+        self.is_active = False  # has a visit, or will start one
         self.is_busy = False  # a request is outstanding
-        self.run: VisitRun | None = None  # the visit that goes on
-        self.number = 0  # of that visit
+        self.run: VisitRun | None = None  # the visit in progress
+        self.number = 0  # number of that visit
         self.visit_due_ns = self.first_sent_ns = self.thought_ns = 0
         self.lead_ns = 0  # a pause before its first request
-        self.due_ns = self.started_ns = self.step = 0  # of the request
-        self.until_ns = 0  # of the pause; 0 when there is none
-        self.failures = 0  # visits in a row
+        self.due_ns = self.started_ns = self.step = 0  # of the current request
+        self.until_ns = 0  # end of the pause; 0 if none
+        self.failures = 0  # consecutive failed visits
 
 
 class VisitEngine:
@@ -78,10 +78,10 @@ class VisitEngine:
         stride: int = 1,
         timeout_ns: int = 0,
     ) -> None:
-        self.examples: dict[int, str] = {}  # of each failure status, what was said first
-        self.is_interrupted = False  # set by whoever wants run() to return
-        self.begun = 0  # visits
-        self._vain = 0  # of these, without a request
+        self.examples: dict[int, str] = {}  # first error text of each failure status
+        self.is_interrupted = False  # set to make run() return
+        self.begun = 0  # visits started
+        self._vain = 0  # of these, visits that failed before a request
         self._visits = plan
         self._messages = messages
         self._reactor = reactor
@@ -92,37 +92,37 @@ class VisitEngine:
         self._timeout_ns = timeout_ns
         self._visitors: list[_Visitor] = []
         self._pauses: list[tuple[int, int]] = []  # heap of (until, slot)
-        self._remaining = -1  # visits still to begin; below 0 there is no end
+        self._remaining = -1  # visits still to start; negative if unlimited
         self._concurrency = 0
-        self._last_start_ns = 0  # when the last visitor of a closed plan begins
+        self._last_start_ns = 0  # when the last visitor of a closed plan starts
         self._open: Open | None = None
         self._start_ns = self._number = 0
         self._next_due = NEVER
         self._free: list[_Visitor] = []
         self.link = open_link(Callbacks(self.finish, always_finish(self.finish), self._explain))
 
-    # --- what the worker asks for
+    # --- called by the worker
 
     @property
     def active(self) -> int:
         return sum(visitor.is_active for visitor in self._visitors)
 
     def running(self, now_ns: int) -> "tuple[array[int], array[int]]":
-        """Visits in progress are not followed."""
+        """Return no rows: visits in progress are not tracked."""
         return array("q"), array("q")
 
     @property
     def outstanding(self) -> int:
-        """Requests that have begun and not ended."""
+        """Number of requests that have started and not ended."""
         return sum(visitor.is_busy for visitor in self._visitors)
 
     @property
     def sent(self) -> int:
-        """Requests, ever."""
+        """Total number of requests sent."""
         return self._ring.written + self.outstanding
 
     def apply(self, plan: Plan, start_ns: int = 0) -> None:
-        """Change to this plan at once; surplus visitors leave after the request they carry."""
+        """Switch to this plan at once; surplus visitors leave after their current request."""
         self._remaining = -1 if plan.count is None else plan.count
         if isinstance(plan, Closed):
             self._apply_closed(plan)
@@ -145,7 +145,7 @@ class VisitEngine:
         for visitor in idle:
             visitor.is_active = True
         for first in range(0, len(idle), BURST):
-            # Connections that are open take their requests at once; new ones are opened a burst at a time.
+            # Open connections get their requests at once; new ones are opened in bursts.
             if first and self.link.opening:
                 self._last_start_ns = start_ns + first // BURST * PACE_NS
             for visitor in idle[first : first + BURST]:
@@ -162,12 +162,12 @@ class VisitEngine:
         self._drop_ended_pauses()
         self._free = [visitor for visitor in self._visitors if not visitor.is_active]
         self._start_ns, self._number = start_ns, plan.first
-        # Of a small count some workers get nothing.
+        # If the count is small, some workers get nothing.
         self._next_due = NEVER if plan.count == 0 else self._due_time(plan)
         self.link.prepare(min(PREPARED, NEVER if plan.cap is None else plan.cap))
 
     def adjust(self, timing: Timing, more: Sequence[Progression], cap: int | None) -> None:
-        """Go on with the open plan by another clock, and with more of its visits, as `Engine.adjust` does."""
+        """Continue the open plan with another timing and with more of its visits, like `Engine.adjust`."""
         if self._open is None:
             return
         own = self._remaining if self._next_due < NEVER else 0
@@ -181,18 +181,18 @@ class VisitEngine:
 
     @property
     def is_applied(self) -> bool:
-        """As many visitors are there as the plan asks for (fewer once its count is used up)."""
+        """Whether as many visitors are active as the plan asks for (fewer once its count is used up)."""
         if self.link.opening or (self._pauses and self._pauses[0][0] <= self._last_start_ns):
             return False
         return self._open is not None or self._remaining == 0 or self.active == self._concurrency
 
     @property
     def is_finished(self) -> bool:
-        """Every request has ended and none will follow."""
+        """Whether every request has ended and none will follow."""
         return self.active == 0 and (self._open is None or self._next_due >= NEVER)
 
     def run(self, until_ns: int | None, stop: Callable[[], bool] | None = None) -> None:
-        """Run the loop until the given time, or until `stop` says so, or until interrupted."""
+        """Run the loop until the given time, until `stop` returns true, or until interrupted."""
         clock, ring, pauses = self._clock, self._ring, self._pauses
         end = NEVER if until_ns is None else until_ns
         next_tick, next_look = self._next_tick(), 0
@@ -218,7 +218,7 @@ class VisitEngine:
                     self._on_crowded()
 
     def cancel_all(self) -> int:
-        """Give up whatever is outstanding and begin nothing more; how many requests that cut off."""
+        """Cancel all outstanding requests and start no more visits; return the number cancelled."""
         self.apply(Closed(0, 0))
         cut = [visitor for visitor in self._visitors if visitor.is_busy]
         for visitor in cut:
@@ -229,7 +229,7 @@ class VisitEngine:
     # --- visits
 
     def _begin_next(self, visitor: _Visitor) -> None:
-        """Closed: the visitor's next visit, if there is one."""
+        """Start the visitor's next visit of a closed plan, if there is one."""
         if visitor.slot >= self._concurrency or self._remaining == 0:
             self._leave(visitor)
             self.link.close(visitor.slot)
@@ -237,7 +237,7 @@ class VisitEngine:
         self._begin(visitor, self._clock())
 
     def _begin(self, visitor: _Visitor, due_ns: int) -> None:
-        """A visit, from when it was due."""
+        """Start a visit, timed from when it was due."""
         if self._remaining > 0:
             self._remaining -= 1
         visitor.number, visitor.visit_due_ns = self._next_number, due_ns
@@ -261,7 +261,7 @@ class VisitEngine:
             self._send(visitor, due_ns)
 
     def _fail_to_begin(self, visitor: _Visitor, why: str) -> None:
-        """A visit without a request, which is a failed one. Where all begin like that, the code is wrong."""
+        """Fail a visit that sent no request; raise UsageError if all visits so far failed like that."""
         self._vain += 1
         if self._vain == self.begun == MOST_VAIN:
             raise UsageError(
@@ -273,11 +273,11 @@ class VisitEngine:
         self.finish(visitor.slot, outcome.VISIT, 0, 0, 0, self._clock(), 0)
 
     def _send(self, visitor: _Visitor, due_ns: int) -> None:
-        """The request that was put for the visitor."""
+        """Send the request prepared for the visitor."""
         now = self._clock()
         visitor.due_ns, visitor.started_ns = due_ns, now
         visitor.is_busy = True
-        # What links call a step is the slot here: that is where they find its request.
+        # The slot is passed as the step: links look up its request by slot.
         self.link.send(visitor.slot, visitor.slot, now, None)
 
     def finish(
@@ -293,7 +293,8 @@ class VisitEngine:
         *_: object,
         **__: object,
     ) -> None:
-        """Called by the link, once per request. Visits have no streams: what else is told is about those."""
+        """Record the end of a request; the link calls this once per request. The remaining arguments concern
+        streams."""
         visitor = self._visitors[slot]
         visitor.is_busy = False
         visitor.first_sent_ns = visitor.first_sent_ns or sent_ns
@@ -322,7 +323,7 @@ class VisitEngine:
             self._send(visitor, self._clock())
 
     def _after(self, visitor: _Visitor, status: int, end_ns: int) -> tuple[VisitCells, int]:
-        """What the row says of the visit, and the pause; where the visit goes on, its next request is put."""
+        """Return the visit's cells of the row, and the pause; prepare the next request if the visit continues."""
         pause_ns = 0
         if not status:
             assert visitor.run is not None
@@ -343,7 +344,7 @@ class VisitEngine:
         return cells, pause_ns
 
     def _ended(self, visitor: _Visitor, is_answered: bool, pause_ns: int, end_ns: int) -> None:
-        """The visit is over: the next one, or a pause before it."""
+        """Start the next visit after one has ended, or pause before it."""
         if self._open is not None:
             visitor.is_active = False
             self._free.append(visitor)
@@ -365,7 +366,7 @@ class VisitEngine:
                 self._explain(outcome.VISIT, str(error))
 
     def _leave(self, visitor: _Visitor) -> None:
-        """Not a visitor any more, whatever its visit has come to."""
+        """Deactivate the visitor and drop its visit."""
         visitor.is_active = False
         visitor.until_ns = 0
         self._close(visitor)
@@ -377,12 +378,12 @@ class VisitEngine:
         heappush(self._pauses, (until_ns, visitor.slot))
 
     def _drop_ended_pauses(self) -> None:
-        """Of visitors who have left."""
+        """Drop the pauses of visitors that have left."""
         self._pauses[:] = [pause for pause in self._pauses if self._visitors[pause[1]].until_ns]
         heapify(self._pauses)
 
     def _resume(self, now_ns: int) -> None:
-        """A limited number at a time, so that replies are read in between."""
+        """Resume paused visitors, a limited number at a time so that replies are read in between."""
         for _ in range(BURST):
             if not self._pauses or self._pauses[0][0] > now_ns:
                 return
@@ -398,7 +399,7 @@ class VisitEngine:
         return self._open is None or self._open.cap is None or self.active < self._open.cap
 
     def _begin_due(self, now_ns: int) -> None:
-        """Visits that are due, a limited number at a time so that replies are read in between."""
+        """Start due visits, a limited number at a time so that replies are read in between."""
         plan = self._open
         assert plan is not None
         for _ in range(BURST):

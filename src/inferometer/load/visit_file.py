@@ -1,4 +1,4 @@
-"""A visit that is written in Python, as workers get it: by the file it stands in."""
+"""A visit written in Python, as passed to workers: by its file and function."""
 
 import importlib
 import importlib.util
@@ -25,30 +25,31 @@ _LOADED: dict["VisitFile", Callable[..., Any]] = {}
 
 @frozen
 class VisitFile:
-    """File and function. The file is run once in a process, under a name of its own: it is not the main program."""
+    """File and function of a visit. Each process runs the file once, as a module with its own name, not as the main
+    program."""
 
     file: str
     function: str
-    source: bytes | None = None  # what the file holds, for machines that do not have it
+    source: bytes | None = None  # content of the file, for machines that do not have it
 
     def __call__(self, number: int) -> Any:
         return self.load()(number)
 
     def load(self) -> Callable[..., Any]:
-        """UsageError where the file cannot be run, or has no such function."""
+        """Return the function; raise UsageError if the file cannot be imported or has no such function."""
         if self not in _LOADED:
             _LOADED[self] = _function(Path(self.file).resolve(), self.function, self.source)
         return _LOADED[self]
 
     def carried(self) -> "VisitFile":
-        """The same for a process on another machine. Modules that stand beside the file do not travel with it."""
+        """Return a copy for a process on another machine. Modules next to the file are not included."""
         return replace(self, source=read_file(self.file, CONFIG, "the visit"))
 
 
 def _function(path: Path, name: str, source: bytes | None) -> Callable[..., Any]:
     try:
         found: Any = _module(path) if source is None or _holds(path, source) else _carried(path, source)
-    except Exception as error:  # the user's code, whatever it raises
+    except Exception as error:  # user code may raise anything
         raise UsageError(
             f"{path} cannot be imported: {type(error).__name__}: {error}",
             remedy=f"run it to see the error: python {path}",
@@ -68,7 +69,7 @@ def _holds(path: Path, source: bytes) -> bool:
 
 
 def _carried(path: Path, source: bytes) -> Any:
-    """The module of a file that is on another machine."""
+    """Create the module of a file that is on another machine."""
     module = ModuleType(f"inferometer_visit_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
@@ -77,13 +78,13 @@ def _carried(path: Path, source: bytes) -> Any:
 
 
 def _module(path: Path) -> Any:
-    """Of a package by its name there, so that it finds its neighbours."""
+    """Import the file; inside a package under its package name, so that its relative imports work."""
     folder, parts = path.parent, [path.stem]
     while (folder / "__init__.py").exists():
         parts.insert(0, folder.name)
         folder = folder.parent
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))  # as when it is run itself
+        sys.path.insert(0, str(folder))  # as for a script
         _import_source_from(folder)
     if len(parts) > 1:
         return importlib.import_module(".".join(parts))
@@ -98,15 +99,15 @@ def _module(path: Path) -> Any:
 
 
 class _Source(SourceFileLoader):
-    """Reads the source, never a compiled file in its place: trust is given to the source, and Python runs some compiled
-    files without comparing the two."""
+    """Loader that always reads the source, never a compiled file: trust applies to the source, and Python runs some
+    compiled files without comparing them with it."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
         raise OSError("compiled files are not used")
 
 
 def _import_source_from(folder: Path) -> None:
-    """Have modules of this folder and below imported from their source."""
+    """Import modules of this folder and its subfolders from source only."""
     loaders = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES))
     make = FileFinder.path_hook(*loaders)
 

@@ -1,4 +1,4 @@
-"""A visit while it goes on: what it asks for next, given the last answer. And where links find its requests."""
+"""A visit in progress: its next request, given the last answer; and the requests as links see them."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ _AWAITED = "use yield pause(seconds) to wait, and do not await in a visit"
 
 
 class Following(NamedTuple):
-    """What comes after an answer: a pause, and then a request; without one the visit is over."""
+    """Continuation after an answer: a pause and then a request; without a request the visit is over."""
 
     pause_ns: int
     step: int = -1
@@ -29,11 +29,11 @@ class Following(NamedTuple):
 
 
 class VisitError(Exception):
-    """The visit's own code, or a value that it gave, is wrong."""
+    """The visit's code failed or yielded an invalid value."""
 
 
 class VisitRun:
-    """One visit. What stands behind a pause is asked at once, and sent when the pause is over."""
+    """One visit. The request after a pause is generated at once, and sent when the pause is over."""
 
     __slots__ = ("_advance", "_close", "_plan")
 
@@ -41,7 +41,7 @@ class VisitRun:
         self._plan = plan
         try:
             made = plan.make(number)
-        except Exception as error:  # the user's code, whatever it raises
+        except Exception as error:  # user code may raise anything
             raise VisitError(said(error)) from error
         if inspect.isgenerator(made):
             self._advance: Callable[[Any], Any] = made.send
@@ -56,7 +56,7 @@ class VisitRun:
             )
 
     def following(self, answer: Any) -> Following:
-        """What comes next; VisitError where the visit cannot go on."""
+        """Return what comes next; raise VisitError if the visit cannot continue."""
         pause_ns = 0
         try:
             for _ in range(MOST_PAUSES):
@@ -69,7 +69,7 @@ class VisitRun:
             return Following(pause_ns)
         except VisitError:
             raise
-        except Exception as error:  # the user's code, whatever it raises
+        except Exception as error:  # user code may raise anything
             raise VisitError(said(error)) from error
         raise VisitError(f"{MOST_PAUSES} pauses in a row without a request between them")
 
@@ -88,15 +88,15 @@ class VisitRun:
             raise VisitError(f"{what.step}: {error}") from error
 
     def close(self) -> None:
-        """It ends here, whatever was to come."""
+        """End the visit early."""
         try:
             self._close()
-        except Exception as error:  # the user's code, whatever it raises
+        except Exception as error:  # user code may raise anything
             raise VisitError(said(error)) from error
 
 
 def said(error: Exception) -> str:
-    """An error of the visit in a line, with the line of the user's file."""
+    """Format an error of the visit in one line, with its position in the user's file."""
     if isinstance(error, InferometerError):
         return str(error)
     if isinstance(error, LookupError) and not isinstance(error, KeyError | IndexError):
@@ -125,7 +125,7 @@ def _close_async(made: Any) -> Callable[[], Any]:
 
 
 def _driven(step: Any) -> Any:
-    """Of an async generator, which must not wait for anything: no event loop runs here."""
+    """Advance an async generator, which must not await anything: no event loop runs here."""
     try:
         step.send(None)
     except StopIteration as done:
@@ -137,15 +137,15 @@ def _driven(step: Any) -> Any:
 
 
 class VisitMessages(Sequence[bytes]):
-    """What links ask for: the request of a slot, and who reads the reply to it."""
+    """Requests by slot and readers of their replies, as links expect them."""
 
     def __init__(self, plan: VisitPlan) -> None:
         if isinstance(plan.make, VisitFile):
-            plan.make.load()  # before the load: it may take long
+            plan.make.load()  # before the load, since it may take long
         self._callers = plan.callers
         self._requests: dict[int, bytes] = {}
         self._steps: dict[int, int] = {}
-        self.answers: dict[int, Any] = {}  # by slot, of replies that were read
+        self.answers: dict[int, Any] = {}  # by slot, from replies already read
 
     def put(self, slot: int, step: int, request: bytes) -> None:
         self._requests[slot], self._steps[slot] = request, step
@@ -157,7 +157,7 @@ class VisitMessages(Sequence[bytes]):
         return self._requests[slot]
 
     def __len__(self) -> int:
-        return 0  # none can be rendered beforehand
+        return 0  # no requests can be rendered in advance
 
     # --- replies
 
@@ -181,4 +181,4 @@ class VisitMessages(Sequence[bytes]):
         return ""
 
     def keep(self, slot: int, now_ns: int, message: Buffer) -> None:
-        """Nothing is kept."""
+        """Do nothing: no replies are kept."""

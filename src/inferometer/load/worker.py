@@ -1,11 +1,11 @@
-"""The process that sends: one engine, driven by messages of its controller over a socket.
+"""The sending process: one engine, driven by messages from its controller over a socket.
 
-Started as `python -m inferometer.load.worker FD`. It stops by itself when the controller goes away.
+Started as `python -m inferometer.load.worker FD`. It exits when the controller is gone.
 """
 
 import gc
 
-if __name__ == "__main__":  # what is imported is no garbage, and later no pause may disturb the load
+if __name__ == "__main__":  # before the imports, which leave no garbage; later a pause would disturb the load
     gc.disable()
 
 import mmap
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from inferometer.load.visit_engine import VisitEngine
     from inferometer.services.visit_plan import VisitPlan
 
-FLUSH_NS = NS_PER_S // 2  # for the server to be told which requests are cancelled
-# Sent to the whole process group: the controller decides when a worker ends.
+FLUSH_NS = NS_PER_S // 2  # time to tell the server about cancelled requests
+# Sent to the whole process group; workers ignore them, since the controller decides when they end.
 GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones straight from shared memory
+SMALL = 64 * 1024  # requests up to this size are sent from bytes, larger ones directly from shared memory
 
 
 def main() -> None:
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)  # workers.start_process has blocked them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)  # blocked by workers.start_process
     controller = Channel(int(sys.argv[1]))
     try:
         job: Job = controller.recv()
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _open_link(setup: LinkSetup) -> OpenLink:
-    """The link of the setup's protocol."""
+    """Create the link of the setup's protocol."""
     if setup.wiring.protocol == "grpc":
         from inferometer.load.grpc import GrpcLink
 
@@ -94,23 +94,23 @@ def _maybe_replies(job: Job, spool: Spool | None) -> Replies | None:
 
 def _requests(job: Job) -> list[Request]:
     whole = memoryview(mmap.mmap(job.requests_fd, 0, prot=mmap.PROT_READ))
-    views = {span: whole[span[0] : span[1]] for span in job.spans}  # each once: a mixture names many often
+    views = {span: whole[span[0] : span[1]] for span in job.spans}  # each once: a mixture repeats requests
     requests = {span: bytes(view) if len(view) <= SMALL else view for span, view in views.items()}
     return [requests[span] for span in job.spans]
 
 
 class _Worker:
-    """Translates messages into calls of the engine."""
+    """Translator of messages into calls of the engine."""
 
     def __init__(self, controller: Channel, job: Job) -> None:
         self._controller = controller
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < hard:  # as many open files as the system lets us have
+        if soft < hard:  # raise the limit of open files as far as allowed
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._reactor = EpollReactor(monotonic_ns)
         self._ring = RingWriter(map_ring(job.ring_fd))
         self._spool = None if job.spool_fd is None else Spool(job.spool_fd)
-        # A server in this process has threads of its own; what the client costs is this one.
+        # A server in this process has its own threads; only this one counts as client cost.
         self._cpu_ns = time.thread_time_ns if job.wiring.protocol == IN_PROCESS else time.process_time_ns
         self._pending_apply = False
         self._stop: Stop | None = None
@@ -158,7 +158,7 @@ class _Worker:
 
     def run(self) -> None:
         self._reactor.add_urgent(self._controller.fileno(), self._message)
-        if self._has_visits:  # their code is the user's, and may leave garbage
+        if self._has_visits:  # user code may create garbage
             gc.collect()
             gc.freeze()
             gc.enable()
@@ -175,7 +175,7 @@ class _Worker:
         self._controller.send(Stopped(cancelled, self._engine.sent, self._engine.link.resent))
 
     def _drain(self, stop: Stop) -> None:
-        """Wait for what is outstanding, as long as something ends now and then."""
+        """Wait for outstanding requests as long as some keep ending."""
         engine, now = self._engine, monotonic_ns()
         limit_ns, before = now + stop.limit_ns, -1
         engine.apply(Closed(0))
@@ -205,7 +205,7 @@ class _Worker:
                 self._engine.is_interrupted = True
 
     def _answer(self, asked_ns: int, with_running: bool) -> None:
-        """In its turn: what had come before the question is read by now."""
+        """Answer a Sync in turn: data received before it has been read by now."""
         self._ring.publish()
         self._controller.send(self._report(asked_ns, with_running))
 
@@ -232,7 +232,7 @@ class _Worker:
         )
 
     def _wait_for_room(self) -> None:
-        """The controller reads several times a second; if it has gone, so do we."""
+        """Wait until the controller makes room in the ring; raise EOFError if it is gone."""
         controller = select.poll()
         controller.register(self._controller.fileno(), select.POLLHUP)
         while self._ring.crowded:

@@ -1,6 +1,6 @@
-"""Load: what a measurement asks of it (`Load`), and the worker processes that make it.
+"""Load: its interface for measurements (`Load`), and the worker processes that generate it.
 
-The processes are started together and told the same; their records are merged.
+The processes start together and receive the same messages; their records are merged.
 """
 
 import contextlib
@@ -31,47 +31,49 @@ from inferometer.records.ring import CAPACITY, create_ring, map_ring
 from inferometer.services.traffic import Traffic
 
 ROUND_NS = 200 * NS_PER_MS  # records are fetched at least this often
-FIRST_ROUND_NS = 40 * NS_PER_MS  # of a plan with a count, then twice as long each time: a short one ends soon
-NAP_NS = ROUND_NS // 4  # or this often, when there are many
-MANY = CAPACITY // 8  # of one worker in one round; it stops when half of its ring is full
-SILENCE_NS = 2 * NS_PER_S  # when the load stops, outstanding requests are waited for while some end so often,
+FIRST_ROUND_NS = 40 * NS_PER_MS  # for a plan with a count, then doubled each time: a short plan ends soon
+NAP_NS = ROUND_NS // 4  # or this often if there are many
+MANY = CAPACITY // 8  # records per worker and round; a worker stops when half of its ring is full
+SILENCE_NS = (
+    2 * NS_PER_S
+)  # when the load stops, wait for outstanding requests while some end at least this often,
 HURRIED_NS = NS_PER_S  # the same after a signal,
-DRAIN_NS = 10 * NS_PER_S  # and no longer than this; not every server obeys a cancellation
+DRAIN_NS = 10 * NS_PER_S  # and at most this long; not every server honors a cancellation
 HEAD_START_NS = 20 * NS_PER_MS  # for workers to receive a schedule and to open connections before it begins
-LOOK_NS = NS_PER_S  # the system is asked this often, and when a window ends: it takes longer than the records
+LOOK_NS = NS_PER_S  # system counters are read this often and at the end of a window: reading them is slow
 EXIT_S = 5.0  # a worker that has closed its connection exits within this time
 HURRIED_ANSWER_S = 1.5  # after a signal
-ANSWER_S = 20.0  # a worker that does not answer for so long is taken for dead
+ANSWER_S = 20.0  # a worker that does not answer for this long is considered dead
 
 Answer = TypeVar("Answer")
 
 
 class Cost(NamedTuple):
-    """What the workers have spent since they started."""
+    """Resources used by the workers since they started."""
 
     cpu_ns: tuple[int, ...]  # of each worker
     sent: int  # requests
     reconnects: int
     connects: int
     connect_ns: int
-    files: int = 0  # open in the worker that has most, and how many the system lets it have (0 is no limit)
+    files: int = 0  # open in the worker that has the most, and its limit (0: unlimited)
     file_limit: int = 0
-    stolen_ns: int = 0  # of this machine's cores, together, that its host has given to others
-    parts: tuple["Cost", ...] = ()  # of each class of traffic, where each has its own workers
-    visits: int = 0  # begun, where requests are parts of visits
+    stolen_ns: int = 0  # total time of this machine's cores that its host gave to others
+    parts: tuple["Cost", ...] = ()  # per class of traffic, if each has its own workers
+    visits: int = 0  # started, if requests are parts of visits
 
 
 class Collected(NamedTuple):
-    """Every request that ended up to `seen_ns` and was not handed out before (later ones may be among them)."""
+    """Every request that ended up to `seen_ns` and was not returned before (later ones may be included)."""
 
     records: Records
     seen_ns: int
     cost: Cost
     is_finished: bool  # the plan's count is used up and all its requests have ended
-    loop_lag_ns: int = 0  # how long the slowest worker took to attend to us
-    outstanding: int = 0  # requests that have begun and not ended
-    heard: int = 0  # how much of their replies has come; any change says that the server is at work
-    # Where it was asked for: requests in flight as if they had ended at `seen_ns`, with their responses so far.
+    loop_lag_ns: int = 0  # time the slowest worker took to answer
+    outstanding: int = 0  # requests that have started and not ended
+    heard: int = 0  # bytes received of their replies; any change shows that the server is working
+    # If requested: requests in flight as if they had ended at `seen_ns`, with their responses so far.
     running: Records | None = None
 
 
@@ -79,35 +81,35 @@ class Load(Protocol):
     """Worker processes, or the engine on a simulated clock."""
 
     def apply(self, plan: Plan) -> int:
-        """Change the load; returns when it stands. The time at which an open plan's schedule begins."""
+        """Change the load, wait until it is in effect, and return when an open plan's schedule begins."""
 
     def wait(self, until_ns: int) -> None:
-        """Let the load go on until then; what ends meanwhile is handed out later."""
+        """Let the load continue until then; requests that end meanwhile are collected later."""
 
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
-        """Wait, but not beyond `until_ns`, and hand out what ended meanwhile. May return early."""
+        """Wait until `until_ns` at the latest, and return the requests that ended meanwhile. May return early."""
 
     def examples(self) -> dict[int, str]:
-        """What was said first, for each failure status."""
+        """Return the first error text of each failure status."""
 
     def stop(self, *, is_urgent: bool = False) -> int:
-        """End the load, with more or less patience for outstanding requests; how many were cut off."""
+        """End the load after waiting for outstanding requests, for less time if urgent; return the number cancelled."""
 
     def totals(self) -> Totals:
-        """All requests so far; complete after `stop`."""
+        """Return the totals of all requests so far; complete after `stop`."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """Load that keeps what it hands out of the plan that was applied last."""
+    """Load that keeps the collected records of the current plan."""
 
     load: Load
     parts: list[Records] = field(default_factory=list)
     begun_ns: int = 0  # when that plan began
-    ramp_ns: int = 0  # over which its users start
+    ramp_ns: int = 0  # time over which its users start
 
     def __post_init__(self) -> None:
-        self.load.collect(0)  # what earlier plans left behind is not ours
+        self.load.collect(0)  # discard records of earlier plans
 
     def apply(self, plan: Plan) -> int:
         self.parts.clear()
@@ -140,25 +142,25 @@ class ResizableLoad(Load, Protocol):
     def count(self) -> int: ...
 
     def resize(self, count: int) -> None:
-        """Go on with so many; what they were doing ends, and is not collected."""
+        """Continue with this many workers; in-flight requests are dropped."""
 
 
 class WorkerProcess(Protocol):
-    """A process that was started."""
+    """A started process."""
 
     @property
     def pid(self) -> int: ...
     def kill(self) -> None: ...
     def wait(self, timeout_s: float | None = None, /) -> int:
-        """Its exit code; TimeoutError or TimeoutExpired when it does not end in time."""
+        """Return its exit code; raise TimeoutError or TimeoutExpired if it does not exit in time."""
 
 
 StartProcess = Callable[[list[str], tuple[int, ...]], WorkerProcess]
-"""Starts a command that keeps these descriptors."""
+"""Function that starts a command which inherits these descriptors."""
 
 
 def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
-    """Signals to the group are held back until the worker can ignore them: a mask is inherited."""
+    """Start a worker with group signals blocked until it can ignore them; the mask is inherited."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL)
@@ -168,7 +170,7 @@ def start_process(command: list[str], fds: tuple[int, ...]) -> WorkerProcess:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process, and what leads to it."""
+    """A worker process and its channel and ring."""
 
     child: WorkerProcess
     control: Channel
@@ -179,31 +181,31 @@ class _Worker:
 class Workers:
     """Load by `count` worker processes. Use as a context manager: they never outlive it.
 
-    They may be a part of more: those from number `first` on, of `total` on all machines.
+    They may be part of a larger set: those from number `first` on, of `total` on all machines.
     """
 
     traffic: Traffic
     _: KW_ONLY
     count: int = 1
     first: int = 0
-    total: int | None = None  # None: there are no others
+    total: int | None = None  # None: no other workers
     timeout_ns: int = 0
     sequences: SequencePlan | None = None
     cancellation: Cancellation | None = None
     verbose: int = 0
-    spool_fds: Sequence[int] = ()  # one for each worker, to keep its requests for the export
+    spool_fds: Sequence[int] = ()  # one per worker, to keep its requests for the export
     start: StartProcess | None = None
-    spool_problem: str = ""  # why some worker could not keep its requests
+    spool_problem: str = ""  # why a worker could not keep its requests
     _processes: list[_Worker] = field(default_factory=list)
     _examples: dict[int, str] = field(default_factory=dict)
     _backlog: list[Records] = field(default_factory=list)
-    _totals: Totals = field(default_factory=Totals)  # of all records taken; what workers that have ended sent
-    _sent: tuple[int, int] = (0, 0)  # by those at work: requests, and how often one was sent again
+    _totals: Totals = field(default_factory=Totals)  # of all records taken and of workers that have ended
+    _sent: tuple[int, int] = (0, 0)  # by current workers: requests sent and resent
     _last: Collected | None = None  # without its records
     _round_ns: int = ROUND_NS
-    _nap_ns: int = NAP_NS  # how many records will come is not known yet
-    _around: tuple[int, int, int] = (0, 0, 0)  # the last three parts of `Cost`, which the system tells,
-    _look_ns: int = 0  # and when to ask it again
+    _nap_ns: int = NAP_NS  # the number of records is not known yet
+    _around: tuple[int, int, int] = (0, 0, 0)  # the last three parts of `Cost`, read from the system,
+    _look_ns: int = 0  # and when to read them again
 
     def __enter__(self) -> "Workers":
         try:
@@ -214,7 +216,7 @@ class Workers:
         return self
 
     def _start_all(self) -> None:
-        """Returns when every process is ready: a schedule that begins before would begin late."""
+        """Start all processes and wait until they are ready: an earlier schedule would start late."""
         requests_fd, spans = _share_requests(self.traffic.requests)
         try:
             for index in range(self.count):
@@ -228,7 +230,7 @@ class Workers:
 
     @property
     def parts(self) -> int:
-        """How many workers share the load."""
+        """Number of workers that share the load."""
         return self.count if self.total is None else self.total
 
     @property
@@ -269,12 +271,14 @@ class Workers:
             spool_fd=spool_fd,
             visits=self.traffic.visits,
         )
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer that never comes tells
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # the missing answer reveals the failure
             control.send(job)
         return _Worker(child, control, ring)
 
     def resize(self, count: int) -> None:
-        """Go on with so many processes: the old ones end with their load, and so do their records."""
+        """Continue with this many processes; the old ones exit, and their load and records are dropped."""
         self.stop()
         self._end_all()
         self._backlog.clear()
@@ -285,10 +289,10 @@ class Workers:
     # --- Load
 
     def apply(self, plan: Plan, start_ns: int | None = None) -> int:
-        """`start_ns` is given where other workers or machines begin at the same time."""
+        """Apply the plan; `start_ns` is given if other workers or machines start at the same time."""
         start_ns = monotonic_ns() + HEAD_START_NS if start_ns is None else start_ns
         numbers = range(self.first, self.first + self.count)
-        # Surplus slots end with the request they carry; one that hangs must not hold up the next level for ever.
+        # Surplus slots end after their current request; one that hangs must not block the next level forever.
         messages = (Apply(plan.share(number, self.parts), start_ns) for number in numbers)
         self._ask(Applied, messages, hurried_s=HURRIED_NS / NS_PER_S / 2)
         self._round_ns = ROUND_NS if plan.count is None else FIRST_ROUND_NS
@@ -297,10 +301,12 @@ class Workers:
     def adjust(
         self, timing: Timing, more: Sequence[Sequence[Progression]] = (), caps: Sequence[int] = ()
     ) -> None:
-        """Move the schedule that is followed; give each worker more of its requests, and another cap."""
+        """Shift the current schedule, and give each worker more of its requests and another cap."""
         for index, process in enumerate(self._processes):
             message = Adjust(timing, tuple(more[index]) if more else (), caps[index] if caps else None)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next question tells
+            with contextlib.suppress(
+                BrokenPipeError, ConnectionResetError
+            ):  # the next message reveals the failure
                 process.control.send(message)
 
     def collect(self, until_ns: int, *, with_running: bool = False) -> Collected:
@@ -310,7 +316,7 @@ class Workers:
         try:
             answers = self._ask(Synced, repeat(Sync(with_running)))
         except LocalError:
-            left = self._take()  # a ring outlives its worker; the next call raises the error
+            left = self._take()  # the ring outlives its worker; the next call raises the error
             if self._last is None or not len(left):
                 raise
             return self._last._replace(records=left, seen_ns=int(left.end_ns.max()))
@@ -350,7 +356,7 @@ class Workers:
         return self._last._replace(records=records, running=join(running) if running else None)
 
     def wait(self, until_ns: int) -> None:
-        """Where records come so quickly that a ring might fill up, they are fetched meanwhile."""
+        """Wait; fetch records meanwhile if they arrive so fast that a ring might fill up."""
         while (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(min(left_ns, self._nap_ns) / NS_PER_S)
             if left_ns > self._nap_ns:
@@ -386,15 +392,15 @@ class Workers:
         timeout_s: float = ANSWER_S,
         hurried_s: float = HURRIED_ANSWER_S,
     ) -> list[Answer]:
-        """One answer of each worker to its message, fewer after the time-out. Meanwhile the rings must not fill up."""
+        """Return one answer per worker to its message, fewer after the time-out. Empty the rings meanwhile."""
         for process, message in zip(self._processes, messages, strict=False):
             with contextlib.suppress(
                 BrokenPipeError, ConnectionResetError
-            ):  # the answer that never comes tells
+            ):  # the missing answer reveals the failure
                 process.control.send(message)
         answers: list[Answer] = []
         waiting = {process.control: process for process in self._processes}
-        if INTERRUPT.is_over():  # each question has a short time of its own
+        if INTERRUPT.is_over():  # each message has its own short time-out
             deadline = Deadline.after(min(timeout_s, hurried_s), last_s=math.inf)
         else:
             deadline = Deadline.after(timeout_s, last_s=UNDO_LAST_S)
@@ -410,7 +416,7 @@ class Workers:
         return answers
 
     def drain(self) -> None:
-        """Take what lies in the rings; it is handed out later."""
+        """Take the records from the rings; they are collected later."""
         for process in self._processes:
             taken = process.ring.take()
             if len(taken):
@@ -424,7 +430,7 @@ class Workers:
 
 
 def open_files(pid: int) -> int:
-    """How many a process has; 0 when it is gone."""
+    """Return the number of open files of a process; 0 if it is gone."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -432,7 +438,7 @@ def open_files(pid: int) -> int:
 
 
 def file_limit(pid: int) -> int:
-    """How many it may have; 0 without a limit."""
+    """Return the open-file limit of a process; 0 if unlimited."""
     try:
         soft, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     except OSError:
@@ -441,7 +447,7 @@ def file_limit(pid: int) -> int:
 
 
 def stolen_ns() -> int:
-    """Time in which this machine, a virtual one, had work but no processor; 0 where the system does not tell."""
+    """Return the time in which this virtual machine had work but no CPU (steal time); 0 if unknown."""
     try:
         with open("/proc/stat") as file:
             ticks = int(file.readline().split()[8])
@@ -461,7 +467,7 @@ def _receive(process: _Worker) -> object:
 
 
 def _died(child: WorkerProcess) -> LocalError:
-    """It has closed its end and so is about to exit; only one that does not is killed, by us."""
+    """Return the error for a worker that closed its channel and is about to exit; kill it if it does not."""
     remedy = "results measured so far are kept"
     try:
         code = child.wait(EXIT_S)
@@ -476,11 +482,11 @@ def _died(child: WorkerProcess) -> LocalError:
 
 
 def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """All requests in one shared memory, so that no worker needs its own copy, and where each one lies."""
+    """Copy all requests into one shared memory, so that no worker needs its own copy; return their positions."""
     fd = os.memfd_create("inferometer-requests")
     spans = []
     position = 0
-    known: dict[int, tuple[int, int]] = {}  # a mixture has the same request many times
+    known: dict[int, tuple[int, int]] = {}  # a mixture contains the same request many times
     with os.fdopen(os.dup(fd), "wb") as file:
         for request in requests:
             if id(request) not in known:
@@ -488,5 +494,5 @@ def _share_requests(requests: tuple[bytes, ...]) -> tuple[int, tuple[tuple[int, 
                 known[id(request)] = (position, position + len(request))
                 position += len(request)
             spans.append(known[id(request)])
-        file.write(b"\0")  # nothing cannot be mapped, and a message may be empty
+        file.write(b"\0")  # an empty file cannot be mapped, and a message may be empty
     return fd, tuple(spans)

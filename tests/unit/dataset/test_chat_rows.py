@@ -133,7 +133,7 @@ def test_the_lengths_of_answers_in_the_file_are_asked_for_where_they_are_counted
     data = lines({"conversations": said("a", "one two", "b")})
     _, steps, findings = read(data, count=lambda text: len(text.split()))
     assert [step.get("max_tokens") for step in steps] == ["2", None]
-    assert "as many tokens as the answer in the file has" in findings[-1]
+    assert "as many tokens as the file's answer has" in findings[-1]
 
 
 def test_what_is_left_out_is_said(read):
@@ -150,7 +150,7 @@ REFUSED = [
     (lines({"timestamp": 0, "input_length": 5}), "line 1 of {}: this is a line of a trace"),
     (
         b"TIMESTAMP,ContextTokens,GeneratedTokens\n",
-        "{} is a trace without prompts; a trace is sent with --replay",
+        "{} is a trace without prompts; replay a trace with --replay",
     ),
     (lines({"messages": "a"}), "line 1 of {}: 'messages' is not a list"),
     (lines({"body": []}), "line 1 of {}: 'body' is not an object"),

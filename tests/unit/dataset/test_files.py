@@ -537,7 +537,7 @@ ONE_ELEMENT = (
         (one("FP32", -1), "@junk.wav", "junk.wav does not fit input 'X'"),
         (
             one("FP32", 2), "1",
-            "1 does not fit input 'X', which takes FP32 of shape [2]: it has 1 elements, expect 2",
+            "1 does not fit input 'X', which takes FP32 of shape [2]: it has 1 elements, expected 2",
         ),
         (one("INT8", 2), "1,200", "--input X=1,200: element 1 must be an integer from -128 to 127 (INT8), but is 200"),
         (
@@ -632,7 +632,7 @@ def archive(
         (one("FP32", 16), archive((10**9,)), r"an array of shape \[1000000000\]"),
         (one("FP32", 16), archive((10**9,), content=10**7), r"an array of shape \[1000000000\]"),
         (one("FP32", 16), archive((10**8, 16)), r"it holds 100,000,000 requests with 6,400,000,000 bytes"),
-        (one("FP32", -1), archive((10**9,)), r"4,000,000,000 bytes, and at most .* 1 GiB are read"),
+        (one("FP32", -1), archive((10**9,)), r"4,000,000,000 bytes, which exceeds the limit of .* 1 GiB"),
         (one("FP32", 16), archive((1000, 16), content=64), "it cannot be read as .npz"),
         (one("FP32", 16), archive((16,), "<i8", content=128), "it holds int64"),
         (one("BYTES", -1), archive((10**7,), "|S1", content=10**7), "it holds 10,000,000 strings"),
@@ -641,7 +641,7 @@ def archive(
         (
             one("FP32", 16),
             archive((16,), content=64, method=zipfile.ZIP_LZMA),
-            "a way that numpy does not use",
+            "not one that numpy uses",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_without_a_tokenizer_words_count():
 @pytest.mark.parametrize(
     ("content", "message", "remedy"),
     [
-        (None, "no such file:", "the folder that holds one"),
+        (None, "no such file:", "the folder that contains one"),
         ("{", "is not a tokenizer", "tokenizer.json of a model"),
         (json.dumps({"version": "1.0"}), "is not a tokenizer", "tokenizer.json of a model"),
         (wordless().to_str(), "fewer than 8 words", "leave out --tokenizer"),

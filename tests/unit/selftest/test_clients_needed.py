@@ -117,7 +117,8 @@ def test_the_answer_says_what_is_measured_and_what_is_assumed() -> None:
     ]
     assert shown.tone is Tone.GOOD
     assert shown.verdict == (
-        "400,000 requests/s need 4 clients of 4 cores and 10.0 Gbit/s (3 to 4 within the uncertainty); CPU is the limit."
+        "400,000 requests/s need 4 clients of 4 cores and 10.0 Gbit/s (3 to 4 within the uncertainty); "
+        "CPU is the limit."
     )
 
 

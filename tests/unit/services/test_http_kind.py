@@ -60,7 +60,7 @@ def test_what_is_measured_has_the_name_of_its_request():
     [
         ({"bodies": ("@/no/such/file",)}, "the body file '/no/such/file' cannot be read"),
         ({"method": "HEAD"}, "the method HEAD is not supported"),
-        ({"path": "/a b"}, "has a space"),
+        ({"path": "/a b"}, "contains a space"),
     ],
 )
 def test_requests_that_cannot_be_made(options: dict[str, Any], sentence: str):
